@@ -1,0 +1,1 @@
+"""The graph IR and its text."""

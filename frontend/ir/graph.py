@@ -1,0 +1,257 @@
+"""The graph IR: SSA over tensors.
+
+A `Value` knows the `Op` that made it, and an `Op` its operands, so a program is just the values that an op
+call returns: no ambient "current graph" collects anything. `Graph.build` walks back from the results and
+lists the ops in the order of their creation, which is a topological order because an operand exists before
+its use. What no result needs is not in the graph.
+
+Ops are never changed after they are made; a pass builds new ones (passes/rewrite.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from .errors import TraceError
+from .symbolic import Symbol, symbols_of
+from .types import DType, TensorType
+
+if TYPE_CHECKING:
+    from ..ops.define import OpDef
+
+_serial = itertools.count()
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ROOT = os.path.dirname(_PACKAGE)
+_INTERNAL = (_PACKAGE, *(os.path.join(_ROOT, part) + os.sep for part in ("passes", "backend", "kernels", "tools")))
+_internal_file: dict[str, bool] = {}
+
+
+class Location:
+    """A line of the user's code."""
+
+    __slots__ = ("file", "line")
+
+    def __init__(self, file: str, line: int):
+        self.file = file
+        self.line = line
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"
+
+    def __repr__(self) -> str:
+        return f"Location({self.file!r}, {self.line})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Location) and (self.file, self.line) == (other.file, other.line)
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.line))
+
+
+# A pass that rewrites an op into others says so here, so that the new ops point at the old op's line.
+_location: ContextVar[Location | None] = ContextVar("smelt_location", default=None)
+
+
+@contextmanager
+def located(location: Location | None) -> Iterator[None]:
+    """Ops made inside belong to `location`."""
+    token = _location.set(location if location is not None else _location.get())
+    try:
+        yield
+    finally:
+        _location.reset(token)
+
+
+def current_location() -> Location | None:
+    """The innermost line outside smelt's own code, unless a pass has set another."""
+    override = _location.get()
+    if override is not None:
+        return override
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        internal = _internal_file.get(file)
+        if internal is None:
+            internal = file.startswith(_INTERNAL) or file.startswith("<frozen")
+            _internal_file[file] = internal
+        if not internal:
+            return Location(file, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class Value:
+    """A tensor in a program. Operators and methods come from the op registry (frontend/tensor.py)."""
+
+    __slots__ = ("__weakref__", "index", "name", "op", "trace", "type")
+    # NumPy arrays defer to our reflected operators instead of looping over us.
+    __array_ufunc__ = None
+
+    def __init__(self, type: TensorType, op: Op | None = None, index: int = 0, name: str = "", trace: Any = None):
+        self.type = type
+        self.op = op  # None: a parameter
+        self.index = index
+        self.name = name
+        self.trace = trace  # what made this parameter: tells a leaked tracer from a live one
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple:
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    def __repr__(self) -> str:
+        source = self.op.defn.name if self.op is not None else f"parameter {self.name}"
+        return f"<traced {self.type} from {source}>"
+
+    if TYPE_CHECKING:
+        # Installed by frontend/tensor.py.
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Any: ...
+        def __radd__(self, other: Any) -> Any: ...
+        def __sub__(self, other: Any) -> Any: ...
+        def __rsub__(self, other: Any) -> Any: ...
+        def __mul__(self, other: Any) -> Any: ...
+        def __rmul__(self, other: Any) -> Any: ...
+        def __truediv__(self, other: Any) -> Any: ...
+        def __rtruediv__(self, other: Any) -> Any: ...
+        def __floordiv__(self, other: Any) -> Any: ...
+        def __mod__(self, other: Any) -> Any: ...
+        def __pow__(self, other: Any) -> Any: ...
+        def __rpow__(self, other: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __and__(self, other: Any) -> Any: ...
+        def __or__(self, other: Any) -> Any: ...
+        def __xor__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Any: ...
+        def __le__(self, other: Any) -> Any: ...
+        def __gt__(self, other: Any) -> Any: ...
+        def __ge__(self, other: Any) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+
+
+class Op:
+    """One op call. `arguments` has every parameter of the op by name; those that hold values are its operands."""
+
+    __slots__ = ("arguments", "defn", "loc", "operands", "results", "serial")
+
+    def __init__(self, defn: OpDef, arguments: dict[str, Any], types: Sequence[TensorType], loc: Location | None):
+        self.defn = defn
+        self.arguments = arguments
+        self.loc = loc
+        self.serial = next(_serial)
+        operands: list[Value] = []
+        for argument in arguments.values():
+            if isinstance(argument, Value):
+                operands.append(argument)
+            elif isinstance(argument, tuple):
+                operands.extend(item for item in argument if isinstance(item, Value))
+        self.operands = tuple(operands)
+        self.results = tuple(Value(type, self, index) for index, type in enumerate(types))
+
+    @property
+    def name(self) -> str:
+        return self.defn.name
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The arguments that hold no value."""
+        return {name: argument for name, argument in self.arguments.items() if not holds_values(argument)}
+
+    def __repr__(self) -> str:
+        return f"<{self.defn.name} -> {', '.join(map(repr, (value.type for value in self.results)))}>"
+
+
+def holds_values(argument: object) -> bool:
+    return isinstance(argument, Value) or (
+        isinstance(argument, tuple) and any(isinstance(item, Value) for item in argument)
+    )
+
+
+def replace_values(argument: Any, lookup: Any) -> Any:
+    """The argument with every value in it replaced by lookup[value]."""
+    if isinstance(argument, Value):
+        return lookup[argument]
+    if isinstance(argument, tuple):
+        return tuple(lookup[item] if isinstance(item, Value) else item for item in argument)
+    return argument
+
+
+class Graph:
+    """Parameters, ops in topological order, results."""
+
+    __slots__ = ("name", "ops", "params", "results")
+
+    def __init__(self, name: str, params: Sequence[Value], ops: Sequence[Op], results: Sequence[Value]):
+        self.name = name
+        self.params = tuple(params)
+        self.ops = tuple(ops)
+        self.results = tuple(results)
+
+    @staticmethod
+    def build(name: str, params: Sequence[Value], results: Sequence[Value]) -> Graph:
+        """The graph of all that the results need."""
+        known = set(params)
+        found: dict[int, Op] = {}
+        pending: list[tuple[Value, Op | None]] = [(value, None) for value in results]
+        while pending:
+            value, user = pending.pop()
+            op = value.op
+            if op is None:
+                if value not in known:
+                    raise TraceError(
+                        f"{user.name if user else 'the result'} uses the traced tensor {value.name!r} of another call: "
+                        "it leaked out of the function that was being traced. Return it from that function instead",
+                        user.loc if user else None,
+                    )
+            elif op.serial not in found:
+                found[op.serial] = op
+                pending.extend((operand, op) for operand in op.operands)
+        return Graph(name, params, [found[serial] for serial in sorted(found)], results)
+
+    @property
+    def sizes(self) -> tuple[Symbol, ...]:
+        """The symbols of the parameters' shapes, in order of first appearance."""
+        found: dict[Symbol, None] = {}
+        for param in self.params:
+            for dim in param.type.shape:
+                for symbol in sorted(symbols_of(dim), key=lambda item: item.name):
+                    found.setdefault(symbol)
+        return tuple(found)
+
+    def uses(self) -> dict[Value, list[Op]]:
+        """Who reads each value; a result counts as no use."""
+        table: dict[Value, list[Op]] = {value: [] for value in self.params}
+        for op in self.ops:
+            for value in op.results:
+                table[value] = []
+            for operand in op.operands:
+                users = table[operand]
+                if not users or users[-1] is not op:
+                    users.append(op)
+        return table
+
+    def __str__(self) -> str:
+        from .printer import print_graph
+
+        return print_graph(self)

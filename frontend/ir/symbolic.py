@@ -1,0 +1,519 @@
+"""Integer expressions over named symbols: tensor sizes in the graph IR, indices in the loop IR.
+
+An `Expr` is a polynomial with integer coefficients. Its variables are atoms: a `Symbol`, or a floor
+division, remainder, minimum or maximum of two expressions. A constant is never an `Expr` but an `int`,
+so most programs, which have no symbolic size, never build one for a size.
+
+Almost everything is affine and is handled here, in microseconds. sympy is asked only for the quotient of
+two polynomials that no rule below can divide (it takes half a second to import), and this is the only
+module that may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Union
+
+from .errors import ShapeError
+
+Dim = Union[int, "Expr"]
+
+
+class Symbol:
+    """A name with a range. Two symbols are the same when their names are."""
+
+    __slots__ = ("_hash", "lower", "name", "upper")
+
+    def __init__(self, name: str, lower: int | None = None, upper: Dim | None = None):
+        self.name = name
+        self.lower = lower
+        self.upper = upper
+        self._hash = hash(name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Symbol) and other.name == self.name)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def sort_key(self) -> tuple:
+        return (0, self.name)
+
+    def expr(self) -> Expr:
+        return Expr((((self,), 1),))
+
+
+class Compound:
+    """floor division, remainder, minimum or maximum of two expressions, as one atom."""
+
+    __slots__ = ("_hash", "left", "operator", "right")
+
+    def __init__(self, operator: str, left: Dim, right: Dim):
+        self.operator = operator
+        self.left = left
+        self.right = right
+        self._hash = hash((operator, left, right))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Compound)
+            and self._hash == other._hash
+            and self.operator == other.operator
+            and self.left == other.left
+            and self.right == other.right
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        if self.operator in ("min", "max"):
+            return f"{self.operator}({self.left}, {self.right})"
+        return f"{_grouped(self.left)} {self.operator} {_grouped(self.right)}"
+
+    @property
+    def sort_key(self) -> tuple:
+        return (1, repr(self))
+
+
+Atom = Union[Symbol, Compound]
+Monomial = tuple[Atom, ...]
+
+
+def _grouped(value: Dim) -> str:
+    text = str(value)
+    return text if isinstance(value, int) and value >= 0 or text.isidentifier() or text[1:].isidentifier() else f"({text})"
+
+
+class Expr:
+    """sum of coefficient * product of atoms, in a canonical order: equal expressions are equal objects' terms."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
+        self.terms = terms
+        self._hash = hash(terms)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Expr) and self._hash == other._hash and self.terms == other.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        parts: list[str] = []
+        for monomial, coefficient in self.terms:
+            factors = [
+                f"({atom})" if isinstance(atom, Compound) and atom.operator in ("//", "%") else str(atom)
+                for atom in monomial
+            ]
+            if abs(coefficient) != 1 or not factors:
+                factors.insert(0, str(abs(coefficient)))
+            text = " * ".join(factors)
+            if parts:
+                parts.append(f"- {text}" if coefficient < 0 else f"+ {text}")
+            else:
+                parts.append(f"-{text}" if coefficient < 0 else text)
+        return " ".join(parts)
+
+    def __bool__(self) -> bool:
+        raise ShapeError(f"the size {self} is not known while tracing, so Python cannot branch on it")
+
+    def __add__(self, other: Dim) -> Dim:
+        if isinstance(other, int) and other == 0:
+            return self
+        return _collect(self.terms + _terms(other))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Dim:
+        return Expr(tuple((monomial, -coefficient) for monomial, coefficient in self.terms))
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + (-other)
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return -self + other
+
+    def __mul__(self, other: Dim) -> Dim:
+        if isinstance(other, int):
+            if other == 0:
+                return 0
+            return self if other == 1 else Expr(tuple((m, c * other) for m, c in self.terms))
+        if not isinstance(other, Expr):
+            return NotImplemented
+        return _collect(
+            (tuple(sorted(left + right, key=_atom_key)), a * b)
+            for left, a in self.terms
+            for right, b in other.terms
+        )
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return floor_divide(other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return remainder(self, other)
+
+    def __rmod__(self, other: Dim) -> Dim:
+        return remainder(other, self)
+
+    def coefficient(self, symbol: Symbol) -> Dim | None:
+        """The factor of `symbol` if the expression is affine in it, else None. Zero if it does not occur."""
+        found: list[tuple[Monomial, int]] = []
+        for monomial, coefficient in self.terms:
+            count = 0
+            for atom in monomial:
+                if isinstance(atom, Compound):
+                    if symbol in atoms_of(atom.left) or symbol in atoms_of(atom.right):
+                        return None
+                elif atom == symbol:
+                    count += 1
+            if count > 1:
+                return None
+            if count:
+                rest = tuple(atom for atom in monomial if not (isinstance(atom, Symbol) and atom == symbol))
+                found.append((rest, coefficient))
+        return _collect(found) if found else 0
+
+
+def _atom_key(atom: Atom) -> tuple:
+    return atom.sort_key
+
+
+def _monomial_key(item: tuple[Monomial, int]) -> tuple:
+    # Highest degree first, the constant last: "N*M + 2*N + 1".
+    return (-len(item[0]), [atom.sort_key for atom in item[0]])
+
+
+def _terms(value: Dim) -> tuple[tuple[Monomial, int], ...]:
+    if isinstance(value, Expr):
+        return value.terms
+    return (((), int(value)),) if value else ()
+
+
+def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+    total: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    kept = [(monomial, coefficient) for monomial, coefficient in total.items() if coefficient]
+    if not kept:
+        return 0
+    if len(kept) == 1 and not kept[0][0]:
+        return kept[0][1]
+    kept.sort(key=_monomial_key)
+    return _restore(Expr(tuple(kept)))
+
+
+def _restore(value: Expr) -> Dim:
+    """d*(e // d) + e % d is e."""
+    for monomial, coefficient in value.terms:
+        for atom in monomial:
+            if not (isinstance(atom, Compound) and atom.operator == "%"):
+                continue
+            others = list(monomial)
+            others.remove(atom)
+            factor: Dim = coefficient
+            for other in others:
+                factor = factor * Expr((((other,), 1),))
+            quotient = floor_divide(atom.left, atom.right)
+            whole = factor * (quotient * atom.right)
+            rest = dict(value.terms)
+            del rest[monomial]
+            if all(rest.get(m) == c for m, c in _terms(whole)):
+                for m, _c in _terms(whole):
+                    del rest[m]
+                return _collect((*rest.items(), *_terms(factor * atom.left)))
+    return value
+
+
+def symbols_of(value: Dim) -> set[Symbol]:
+    """All symbols in an expression, also those inside its compound atoms."""
+    return {atom for atom in atoms_of(value) if isinstance(atom, Symbol)}
+
+
+def atoms_of(value: Dim) -> set[Atom]:
+    found: set[Atom] = set()
+    if isinstance(value, Expr):
+        for monomial, _ in value.terms:
+            for atom in monomial:
+                found.add(atom)
+                if isinstance(atom, Compound):
+                    found |= atoms_of(atom.left) | atoms_of(atom.right)
+    return found
+
+
+def limit(value: Dim, upper: bool, keep: frozenset[Symbol] = frozenset()) -> Dim | None:
+    """The largest (or smallest) value an expression takes, with the symbols of `keep` left symbolic."""
+    if isinstance(value, int):
+        return value
+    total: Dim = 0
+    for monomial, coefficient in value.terms:
+        bound = _product_limit(monomial, upper if coefficient > 0 else not upper, keep)
+        if bound is None:
+            return None
+        total = total + bound * coefficient
+    return total
+
+
+def _product_limit(monomial: Monomial, upper: bool, keep: frozenset[Symbol]) -> Dim | None:
+    result: Dim = 1
+    for atom in monomial:
+        if isinstance(atom, Symbol) and atom in keep:
+            if len(monomial) > 1 and (atom.lower is None or atom.lower < 0):
+                return None
+            result = result * atom.expr()
+            continue
+        bound = _atom_limit(atom, upper, keep)
+        if bound is None or (len(monomial) > 1 and not non_negative(_atom_limit(atom, False, keep))):
+            return None
+        result = result * bound
+    return result
+
+
+def _atom_limit(atom: Atom, upper: bool, keep: frozenset[Symbol]) -> Dim | None:
+    if isinstance(atom, Symbol):
+        if not upper:
+            return atom.lower
+        return None if atom.upper is None else limit(atom.upper, True, keep)
+    if atom.operator == "%":
+        return limit(atom.right - 1, True, keep) if upper else 0
+    left = limit(atom.left, upper, keep)
+    if atom.operator == "//":
+        return None if left is None or not isinstance(atom.right, int) else floor_divide(left, atom.right)
+    right = limit(atom.right, upper, keep)
+    if (atom.operator == "min") == upper:
+        return left if right is None else right if left is None or isinstance(right, int) else left
+    return None if left is None or right is None else (maximum if upper else minimum)(left, right)
+
+
+def non_negative(value: Dim | None) -> bool:
+    """Whether an expression is provably at least zero."""
+    if value is None:
+        return False
+    if isinstance(value, int):
+        return value >= 0
+    low = limit(value, False)
+    return isinstance(low, int) and low >= 0
+
+
+def _fits(value: Dim, bound: Dim) -> bool:
+    """Whether 0 <= value < bound, provably. The bound's own symbols stay symbolic in the proof."""
+    if isinstance(value, int) and isinstance(bound, int):
+        return 0 <= value < bound
+    keep = frozenset(symbols_of(bound))
+    high = limit(value, True, keep)
+    return non_negative(value) and high is not None and non_negative(bound - 1 - high)
+
+
+def floor_divide(left: Dim, right: Dim) -> Dim:
+    if isinstance(left, int) and isinstance(right, int):
+        return left // right
+    if right == 1:
+        return left
+    if left == 0:
+        return 0
+    if left == right:
+        return 1
+    whole, rest = _split(left, right)
+    if rest == 0:
+        return whole
+    if _fits(rest, right):
+        return whole
+    if whole != 0:
+        return whole + floor_divide(rest, right)
+    # (e // a) // b = e // (a * b)
+    if isinstance(left, Expr) and len(left.terms) == 1 and left.terms[0][1] == 1 and len(left.terms[0][0]) == 1:
+        atom = left.terms[0][0][0]
+        if isinstance(atom, Compound) and atom.operator == "//":
+            return floor_divide(atom.left, atom.right * right)
+    return Expr((((Compound("//", left, right),), 1),))
+
+
+def remainder(left: Dim, right: Dim) -> Dim:
+    if isinstance(left, int) and isinstance(right, int):
+        return left % right
+    if right == 1 or left == 0 or left == right:
+        return 0
+    _whole, rest = _split(left, right)
+    if rest == 0 or _fits(rest, right):
+        return rest
+    if isinstance(rest, int) and isinstance(right, int):
+        return rest % right
+    if isinstance(rest, Expr) and len(rest.terms) == 1 and rest.terms[0][1] == 1 and len(rest.terms[0][0]) == 1:
+        atom = rest.terms[0][0][0]
+        # (e % (a * b)) % b = e % b
+        if isinstance(atom, Compound) and atom.operator == "%" and _split(atom.right, right)[1] == 0:
+            return remainder(atom.left, right)
+    return Expr((((Compound("%", rest, right),), 1),))
+
+
+def _split(left: Dim, right: Dim) -> tuple[Dim, Dim]:
+    """left = whole * right + rest, moving every term that right divides into `whole`."""
+    divisor = _terms(right)
+    if len(divisor) != 1:
+        quotient = _divide_polynomial(left, right)
+        return (quotient, 0) if quotient is not None else (0, left)
+    factors, scale = divisor[0]
+    whole: list[tuple[Monomial, int]] = []
+    rest: list[tuple[Monomial, int]] = []
+    for monomial, coefficient in _terms(left):
+        remaining = _without(monomial, factors)
+        if remaining is None:
+            rest.append((monomial, coefficient))
+            continue
+        quotient, left_over = divmod(coefficient, scale)
+        whole.append((remaining, quotient))
+        if left_over:
+            rest.append((monomial, left_over))
+    return _collect(whole), _collect(rest)
+
+
+def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+    remaining = list(monomial)
+    for factor in factors:
+        if factor not in remaining:
+            return None
+        remaining.remove(factor)
+    return tuple(remaining)
+
+
+@lru_cache(maxsize=4096)
+def _divide_polynomial(left: Dim, right: Dim) -> Dim | None:
+    """The exact quotient of two polynomials, or None. The one use of sympy."""
+    if isinstance(left, int) or any(isinstance(atom, Compound) for atom in atoms_of(left) | atoms_of(right)):
+        return None
+    if not symbols_of(right) <= symbols_of(left):
+        return None
+    import sympy
+
+    names = sorted({symbol.name for symbol in symbols_of(left) | symbols_of(right)})
+    table = {name: sympy.Symbol(f"s{index}", integer=True) for index, name in enumerate(names)}
+    known = {symbol.name: symbol for symbol in symbols_of(left) | symbols_of(right)}
+
+    def export(value: Dim) -> sympy.Expr:
+        return sum(
+            (c * sympy.prod([table[atom.name] for atom in m]) for m, c in _terms(value)),  # type: ignore[union-attr]
+            sympy.Integer(0),
+        )
+
+    variables = [table[name] for name in names]
+    quotient, rest = sympy.div(sympy.Poly(export(left), *variables), sympy.Poly(export(right), *variables))
+    if not rest.is_zero or not all(c.is_integer for c in quotient.coeffs()):
+        return None
+    terms: list[tuple[Monomial, int]] = []
+    for powers, coefficient in quotient.terms():
+        monomial = [known[name] for name, power in zip(names, powers, strict=True) for _ in range(power)]
+        terms.append((tuple(sorted(monomial, key=_atom_key)), int(coefficient)))
+    return _collect(terms)
+
+
+def minimum(left: Dim, right: Dim) -> Dim:
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    if non_negative(right - left):
+        return left
+    if non_negative(left - right):
+        return right
+    return Expr((((Compound("min", left, right),), 1),))
+
+
+def maximum(left: Dim, right: Dim) -> Dim:
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    if non_negative(right - left):
+        return right
+    if non_negative(left - right):
+        return left
+    return Expr((((Compound("max", left, right),), 1),))
+
+
+def ceil_divide(left: Dim, right: Dim) -> Dim:
+    return floor_divide(left + right - 1, right)
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    total: Dim = 1
+    for dim in dims:
+        total = total * dim
+    return total
+
+
+def transform(value: Dim, replace: Callable[[Symbol], Dim | None]) -> Dim:
+    """The expression with symbols replaced; None keeps a symbol."""
+    if isinstance(value, int):
+        return value
+    total: Dim = 0
+    for monomial, coefficient in value.terms:
+        factor: Dim = coefficient
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                new = replace(atom)
+                factor = factor * (atom.expr() if new is None else new)
+            else:
+                left, right = transform(atom.left, replace), transform(atom.right, replace)
+                factor = factor * COMPOUND[atom.operator](left, right)
+        total = total + factor
+    return total
+
+
+COMPOUND: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "//": floor_divide,
+    "%": remainder,
+    "min": minimum,
+    "max": maximum,
+}
+
+
+def substitute(value: Dim, mapping: Mapping[Symbol, Dim]) -> Dim:
+    return value if isinstance(value, int) else transform(value, mapping.get)
+
+
+def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
+    """The number an expression stands for, given every symbol's value."""
+    if isinstance(value, int):
+        return value
+    total = 0
+    for monomial, coefficient in value.terms:
+        factor = coefficient
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                factor *= sizes[atom.name]
+            else:
+                left, right = evaluate(atom.left, sizes), evaluate(atom.right, sizes)
+                factor *= int(COMPOUND[atom.operator](left, right))  # type: ignore[arg-type]
+        total += factor
+    return total
+
+
+def contiguous_strides(shape: Iterable[Dim]) -> tuple[Dim, ...]:
+    """Row-major strides, in elements."""
+    strides: list[Dim] = []
+    running: Dim = 1
+    for dim in reversed(tuple(shape)):
+        strides.append(running)
+        running = running * dim
+    return tuple(reversed(strides))
+
+
+def same(left: Dim, right: Dim) -> bool:
+    """Whether two sizes are provably equal."""
+    return left == right
+
+
+def differs(left: Dim, right: Dim) -> bool:
+    """Whether two sizes are provably different (N >= 2 differs from 1, N from N + 1)."""
+    gap = left - right
+    if isinstance(gap, int):
+        return gap != 0
+    low, high = limit(gap, False), limit(gap, True)
+    return (isinstance(low, int) and low > 0) or (isinstance(high, int) and high < 0)

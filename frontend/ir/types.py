@@ -1,0 +1,229 @@
+"""Element types, tensor types, and PyTorch's promotion rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from .errors import DTypeError, suggest
+from .symbolic import Dim, product
+
+
+class DType:
+    """An element type. There is one object for each; compare with `is`."""
+
+    __slots__ = ("bits", "kind", "name", "numpy")
+
+    def __init__(self, name: str, kind: str, bits: int, numpy: Any):
+        self.name = name
+        self.kind = kind  # b: bool, u: unsigned, i: signed, f: float, c: complex
+        self.bits = bits  # in memory
+        self.numpy = np.dtype(numpy)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple:
+        return (dtype, (self.name,))
+
+    @property
+    def bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Float or complex: the types that have derivatives."""
+        return self.kind in "fc"
+
+    @property
+    def is_integer(self) -> bool:
+        """Signed or unsigned, not bool."""
+        return self.kind in "iu"
+
+    @property
+    def compute(self) -> DType:
+        """The type that arithmetic on this type is done in: f16 and bf16 in f32, rounded when stored."""
+        return f32 if self.bits == 16 and self.kind == "f" else self
+
+    @property
+    def real(self) -> DType:
+        """The type of the parts of a complex number; itself otherwise."""
+        return {"c64": f32, "c128": f64}.get(self.name, self)
+
+
+bool_ = DType("bool", "b", 8, np.bool_)
+u8 = DType("u8", "u", 8, np.uint8)
+i8 = DType("i8", "i", 8, np.int8)
+i16 = DType("i16", "i", 16, np.int16)
+i32 = DType("i32", "i", 32, np.int32)
+i64 = DType("i64", "i", 64, np.int64)
+f16 = DType("f16", "f", 16, np.float16)
+bf16 = DType("bf16", "f", 16, ml_dtypes.bfloat16)
+f32 = DType("f32", "f", 32, np.float32)
+f64 = DType("f64", "f", 64, np.float64)
+c64 = DType("c64", "c", 64, np.complex64)
+c128 = DType("c128", "c", 128, np.complex128)
+
+DTYPES: dict[str, DType] = {
+    entry.name: entry for entry in (bool_, u8, i8, i16, i32, i64, f16, bf16, f32, f64, c64, c128)
+}
+FLOAT = (f16, bf16, f32, f64)
+COMPLEX = (c64, c128)
+INEXACT = FLOAT + COMPLEX
+INTEGER = (u8, i8, i16, i32, i64)
+REAL = (bool_, *INTEGER, *FLOAT)
+EXACT = (bool_, *INTEGER)
+ANY = (*REAL, *COMPLEX)
+
+_BY_NUMPY = {entry.numpy: entry for entry in DTYPES.values()}
+_BY_NAME = DTYPES | {str(entry.numpy): entry for entry in DTYPES.values()} | {
+    "float": f32, "half": f16, "double": f64, "int": i32, "long": i64, "bool_": bool_,
+}  # fmt: skip
+
+
+def dtype(value: object) -> DType:
+    """The element type that a name, a NumPy type, a Python type or a torch type stands for."""
+    if isinstance(value, DType):
+        return value
+    if value is bool:
+        return bool_
+    if value is int:
+        return i64
+    if value is float:
+        return f32
+    if value is complex:
+        return c64
+    if isinstance(value, str):
+        if value in _BY_NAME:
+            return _BY_NAME[value]
+        raise DTypeError(f"unknown dtype {value!r}{suggest(value, _BY_NAME)}; smelt has {', '.join(DTYPES)}")
+    text = str(value)
+    if text.startswith("torch."):
+        return dtype(text[len("torch.") :])
+    try:
+        found = _BY_NUMPY.get(np.dtype(value))  # type: ignore[call-overload]
+    except TypeError:
+        found = None
+    if found is None:
+        raise DTypeError(f"unknown dtype {text}; smelt has {', '.join(DTYPES)}: convert the array first")
+    return found
+
+
+class TensorType:
+    """dtype and shape, printed as f32[N, 64]."""
+
+    __slots__ = ("_hash", "dtype", "shape")
+
+    def __init__(self, dtype: DType, shape: Sequence[Dim]):
+        self.dtype = dtype
+        self.shape = tuple(shape)
+        self._hash = hash((dtype.name, self.shape))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorType) and self.dtype is other.dtype and self.shape == other.shape
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> Dim:
+        return product(self.shape)
+
+    @property
+    def nbytes(self) -> Dim:
+        return self.numel * self.dtype.bytes
+
+
+_CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_INTEGER_ORDER = {"i8": 0, "i16": 1, "i32": 2, "i64": 3}
+
+
+def promote_pair(a: DType, b: DType) -> DType:
+    """The smallest type that holds both, as PyTorch's promotion lattice has it."""
+    if a is b:
+        return a
+    if _CATEGORY[a.kind] < _CATEGORY[b.kind]:
+        a, b = b, a
+    if a.kind == "c":
+        if b.kind == "c":
+            return c128
+        return c128 if b is f64 else a
+    if a.kind == "f":
+        if b.kind != "f":
+            return a
+        if {a, b} == {f16, bf16}:
+            return f32
+        return a if a.bits > b.bits else b
+    if b.kind == "b":
+        return a
+    if a is u8 or b is u8:
+        other = b if a is u8 else a
+        return i16 if other is i8 else other
+    return a if _INTEGER_ORDER[a.name] > _INTEGER_ORDER[b.name] else b
+
+
+def promote(types: Sequence[TensorType | bool | int | float | complex]) -> DType:
+    """PyTorch's rule: tensors with dimensions decide; 0-dim tensors, then Python scalars, only raise the category."""
+    dimensioned: DType | None = None
+    zero: DType | None = None
+    scalar: DType | None = None
+    for item in types:
+        if isinstance(item, TensorType):
+            if item.rank:
+                dimensioned = item.dtype if dimensioned is None else promote_pair(dimensioned, item.dtype)
+            else:
+                zero = item.dtype if zero is None else promote_pair(zero, item.dtype)
+        else:
+            kind = scalar_dtype(item)
+            scalar = kind if scalar is None else promote_pair(scalar, kind)
+    result = dimensioned
+    for weaker in (zero, scalar):
+        if weaker is None:
+            continue
+        if result is None:
+            result = weaker
+        elif _CATEGORY[weaker.kind] > _CATEGORY[result.kind]:
+            # A weak complex takes its precision from the strong real type.
+            if weaker.kind == "c" and result.kind == "f":
+                result = c128 if result is f64 else c64
+            else:
+                result = weaker if weaker is not scalar or weaker.kind != "f" else f32
+    if result is None:
+        raise DTypeError("nothing to promote")
+    return result
+
+
+def scalar_dtype(value: object) -> DType:
+    """The type of a Python or NumPy scalar that meets no tensor."""
+    if isinstance(value, bool | np.bool_):
+        return bool_
+    if isinstance(value, int | np.integer):
+        return i64
+    if isinstance(value, float | np.floating):
+        return f32
+    if isinstance(value, complex | np.complexfloating):
+        return c64
+    raise DTypeError(f"{type(value).__name__} is not a number")
+
+
+def float_of(value: DType) -> DType:
+    """What integers become where an op only makes sense on floats."""
+    return value if value.is_inexact else f32

@@ -1,0 +1,28 @@
+"""Every op, by name: `smelt.ops.gelu`. One file per family; adding a file here adds its ops."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ..ir.errors import suggest
+from .define import REGISTRY
+
+FAMILIES = ("create", "pointwise")
+
+for _family in FAMILIES:
+    import_module(f"{__name__}.{_family}")
+
+from ..tensor import install as _install  # noqa: E402  (operators need the registry)
+
+_install()
+
+
+def __getattr__(name: str) -> Any:
+    if name in REGISTRY:
+        return REGISTRY[name]
+    raise AttributeError(f"smelt has no op {name!r}{suggest(name, REGISTRY)}")
+
+
+def __dir__() -> list[str]:
+    return sorted(REGISTRY)

@@ -1,0 +1,386 @@
+"""How an op is declared: `@prim` and `@composite`. The Python signature is the schema.
+
+    @prim(Elementwise("erf", promote="float"), dtypes=FLOAT)
+    def erf(self: Tensor) -> Tensor:
+        '''2/sqrt(pi) times the integral of exp(-t*t) from 0 to self.'''
+
+    @erf.vjp
+    def erf_vjp(grad, result, self):
+        return grad * (2 / sqrt(pi)) * exp(-self * self)
+
+    @composite
+    def softsign(self: Tensor) -> Tensor:
+        '''self / (1 + |self|).'''
+        return self / (1 + abs(self))
+
+A primitive has a kind (kinds.py), and the kind is its type rule, its lowering and its interpretation. If the
+body of a primitive returns a dict, those arguments replace the given ones: the place to put dims into normal
+form or to fold an `alpha` away. Normalising twice must change nothing, since the parser calls ops too.
+
+The body of a composite is its decomposition and its type rule. Its derivatives follow from the body unless
+`.vjp` or `.jvp` gives a cheaper one. A rule names what it wants: `grad` (`grads` for several results),
+`result` (`results`), and any parameter of the op. It returns one gradient for each tensor parameter, in
+order (just the one if there is one), or a dict by name; None is zero.
+
+A parameter annotated `Tensor` takes tensors, and Python numbers too where the kind promotes; `Tensor | Scalar`
+keeps a Python number as it is; `Tensor | None` and `Sequence[Tensor]` say what they say; `Size` takes a
+sequence of sizes or the sizes one by one; all other parameters are attributes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
+from ..ir.graph import Op, Value, current_location
+from ..ir.symbolic import Dim
+from ..ir.types import ANY, DType, TensorType, dtype, scalar_dtype
+from .kinds import Kind
+
+Tensor = Value
+Scalar = bool | int | float | complex
+Size = Sequence[Dim]
+Dims = int | Sequence[int] | None
+
+REGISTRY: dict[str, OpDef] = {}
+
+
+class Parameter:
+    """One parameter of an op: its name, default, and what it takes."""
+
+    __slots__ = ("annotation", "default", "is_dtype", "is_list", "is_size", "is_tensor", "name", "positional", "scalars")
+
+    def __init__(self, parameter: inspect.Parameter):
+        self.name = parameter.name
+        self.default = parameter.default
+        self.annotation = str(parameter.annotation)
+        self.positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+        self.is_list = "[Tensor" in self.annotation
+        self.is_tensor = "Tensor" in self.annotation
+        self.scalars = "Scalar" in self.annotation
+        self.is_size = self.annotation == "Size"
+        self.is_dtype = "DType" in self.annotation
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+class OpDef:
+    """An op: its schema, what it means, and its derivatives."""
+
+    # How to run an op at once on arrays; set by the public face, which knows the back ends.
+    evaluate: ClassVar[Callable[[OpDef, dict[str, Any]], Any] | None] = None
+    _types: ClassVar[dict[tuple, tuple[TensorType, ...]]] = {}
+
+    def __init__(self, function: Callable[..., Any], kind: Kind | None, dtypes: Sequence[DType], differentiable: bool):
+        self.name = function.__name__
+        self.function = function
+        self.kind = kind
+        self.dtypes = tuple(dtypes)
+        self.differentiable = differentiable
+        self.doc = (function.__doc__ or "").strip().split("\n")[0]
+        self.parameters = tuple(Parameter(item) for item in inspect.signature(function).parameters.values())
+        self.by_name = {parameter.name: parameter for parameter in self.parameters}
+        self.tensors = tuple(parameter for parameter in self.parameters if parameter.is_tensor)
+        self.module = function.__module__.rsplit(".", 1)[-1]
+        self.vjp_rule: Callable[..., Any] | None = None
+        self.jvp_rule: Callable[..., Any] | None = None
+        self.linear = False
+        self.__doc__ = function.__doc__
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    @property
+    def is_composite(self) -> bool:
+        return self.kind is None
+
+    def vjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Register the reverse-mode rule."""
+        self.vjp_rule = rule
+        return rule
+
+    def jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Register the forward-mode rule. It takes `<parameter>_tangent` (None for zero) beside what a vjp takes."""
+        self.jvp_rule = rule
+        return rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        arguments = self.bind(args, kwargs)
+        if OpDef.evaluate is not None and _concrete(arguments):
+            return OpDef.evaluate(self, arguments)
+        return self.apply(arguments)
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter name, defaults filled in, in the order of the signature."""
+        arguments: dict[str, Any] = {}
+        given = len(args)
+        position = 0
+        for parameter in self.parameters:
+            if position < given and parameter.positional:
+                value = args[position]
+                position += 1
+                if parameter.is_size and not isinstance(value, (tuple, list)):
+                    value = (value, *args[position:])
+                    position = given
+                if parameter.name in kwargs:
+                    raise ArgumentError(f"{self.name}: {parameter.name} is given twice", current_location())
+            elif parameter.name in kwargs:
+                value = kwargs[parameter.name]
+            elif parameter.required:
+                raise ArgumentError(
+                    f"{self.name}: {parameter.name} is missing; the signature is {self.signature()}", current_location()
+                )
+            else:
+                value = parameter.default
+            arguments[parameter.name] = value
+        if position < given:
+            raise ArgumentError(
+                f"{self.name}: {given} arguments given; the signature is {self.signature()}", current_location()
+            )
+        for name in kwargs:
+            if name not in self.by_name:
+                raise ArgumentError(
+                    f"{self.name}: unexpected argument {name!r}{suggest(name, self.by_name)}; "
+                    f"the signature is {self.signature()}",
+                    current_location(),
+                )
+        return arguments
+
+    def apply(self, arguments: dict[str, Any]) -> Any:
+        """Make the op. Arrays become constants; errors get the user's line and the call."""
+        try:
+            arguments = {name: self._argument(self.by_name[name], value) for name, value in arguments.items()}
+            if self.kind is None:
+                types = self._composite_types(arguments)
+            else:
+                update = self.function(**arguments)
+                if update:
+                    arguments.update(update)
+                arguments = self.kind.prepare(self, arguments)
+                self._check_dtypes(arguments)
+                types = self.kind.infer(self, arguments)
+            op = Op(self, arguments, types, current_location())
+        except SmeltError as error:
+            if error.location is None:
+                error.location = current_location()
+            if not error.detail:
+                error.message = f"{self.name}: {error.message}" if not error.message.startswith(self.name) else error.message
+                error.detail = self._call_text(arguments)
+            raise
+        return op.results[0] if len(op.results) == 1 else op.results
+
+    def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
+        """The results of a composite's body."""
+        results = self.function(**arguments)
+        values = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+        for value in values:
+            if not isinstance(value, Value):
+                raise ArgumentError(f"{self.name}: the body returned {type(value).__name__}, expected a tensor")
+        return values
+
+    def _composite_types(self, arguments: dict[str, Any]) -> tuple[TensorType, ...]:
+        key = (self.name, *(_type_key(value) for value in arguments.values()))
+        types = OpDef._types.get(key)
+        if types is None:
+            types = tuple(value.type for value in self.expand(arguments))
+            OpDef._types[key] = types
+        return types
+
+    def _argument(self, parameter: Parameter, value: Any) -> Any:
+        if parameter.is_tensor:
+            if parameter.is_list and isinstance(value, (tuple, list)):
+                return tuple(self._tensor(parameter, item) for item in value)
+            return self._tensor(parameter, value)
+        if parameter.is_dtype and value is not None:
+            return dtype(value)
+        return attribute(value, f"{self.name}: {parameter.name}")
+
+    def _tensor(self, parameter: Parameter, value: Any) -> Any:
+        if isinstance(value, Value) or value is None:
+            return value
+        if isinstance(value, np.generic):
+            if parameter.scalars or (self.kind is not None and self.kind.promotes):
+                return value.item()
+            return constant(value.item(), dtype(value.dtype))
+        if isinstance(value, (bool, int, float, complex)):
+            if parameter.scalars or (self.kind is not None and self.kind.promotes):
+                return value
+            return constant(value, scalar_dtype(value))
+        return captured(as_array(value, f"{self.name}: {parameter.name}"))
+
+    def _check_dtypes(self, arguments: dict[str, Any]) -> None:
+        for parameter in self.tensors:
+            value = arguments[parameter.name]
+            for item in value if isinstance(value, tuple) else (value,):
+                if isinstance(item, Value) and item.dtype not in self.dtypes:
+                    raise DTypeError(
+                        f"{parameter.name} is {item.dtype}, accepted are {', '.join(entry.name for entry in self.dtypes)}"
+                    )
+            if self.kind is None or not self.kind.promotes:
+                break
+
+    def signature(self) -> str:
+        parts: list[str] = []
+        keyword = False
+        for parameter in self.parameters:
+            if not parameter.positional and not keyword:
+                parts.append("*")
+                keyword = True
+            default = "" if parameter.required else f" = {parameter.default!r}"
+            parts.append(f"{parameter.name}: {parameter.annotation}{default}")
+        return f"{self.name}({', '.join(parts)})"
+
+    def _call_text(self, arguments: dict[str, Any]) -> str:
+        names: dict[Value, str] = {}
+
+        def show(value: Any) -> str:
+            if isinstance(value, Value):
+                names.setdefault(value, f"%{value.name or len(names)}")
+                return names[value]
+            if isinstance(value, (tuple, list)):
+                return f"[{', '.join(show(item) for item in value)}]"
+            if hasattr(value, "shape") and hasattr(value, "dtype"):
+                return f"array{list(value.shape)}"
+            return repr(value)
+
+        shown = [
+            show(value) if self.by_name[name].is_tensor else f"{name} = {show(value)}"
+            for name, value in arguments.items()
+            if not (value is self.by_name[name].default)
+        ]
+        types = "   ".join(f"{name}: {value.type}" for value, name in names.items())
+        return f"{self.name}({', '.join(shown)})     {types}".rstrip()
+
+
+def _concrete(arguments: dict[str, Any]) -> bool:
+    """Some argument is an array and none is traced: there is nothing to wait for."""
+    found = False
+    for value in arguments.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, Value):
+                return False
+            found = found or hasattr(item, "__array__") and not isinstance(item, np.generic)
+    return found
+
+
+def _type_key(value: Any) -> Any:
+    if isinstance(value, Value):
+        return value.type
+    if isinstance(value, tuple):
+        return tuple(_type_key(item) for item in value)
+    if isinstance(value, (bool, int, float)):
+        # True == 1 == 1.0 for a dict, but not for an op; -0.0 == 0.0 likewise.
+        return (type(value), repr(value))
+    return value
+
+
+def attribute(value: Any, what: str) -> Any:
+    """An attribute in normal form: plain Python, hashable, printable."""
+    if isinstance(value, (list, tuple)):
+        return tuple(attribute(item, what) for item in value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return value.item()
+    if isinstance(value, Value):
+        raise ArgumentError(f"{what} must be known while tracing, got the traced tensor {value!r}")
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentError(f"{what}: cannot use a {type(value).__name__} here") from None
+    return value
+
+
+def as_array(value: Any, what: str) -> np.ndarray:
+    """A NumPy array that shares memory with an array-like where it can."""
+    if isinstance(value, np.ndarray):
+        array = value
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+    elif hasattr(value, "__dlpack__"):
+        array = np.from_dlpack(value)
+    elif isinstance(value, (list, tuple)):
+        array = np.asarray(value)
+    else:
+        raise ArgumentError(f"{what} must be a tensor, got {type(value).__name__}", current_location())
+    dtype(array.dtype)
+    return array
+
+
+class ArrayConstant:
+    """An array that a traced function captured. It becomes a hidden parameter when tracing ends."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __repr__(self) -> str:
+        return f"array{list(self.array.shape)}"
+
+
+def constant(value: Scalar, type: DType) -> Value:
+    """A number as a 0-dim tensor, in normal form for its type: the printer writes it as a literal."""
+    return REGISTRY["constant"].apply({"value": scalar_value(value, type), "dtype": type})
+
+
+def scalar_value(value: Any, type: DType) -> Scalar:
+    """The Python number that `value` is once stored as `type`."""
+    if type.kind == "b":
+        return bool(value)
+    if type.kind in "iu":
+        number = int(value) & ((1 << type.bits) - 1)
+        return number - (1 << type.bits) if type.kind == "i" and number >> (type.bits - 1) else number
+    with np.errstate(over="ignore"):
+        number = np.asarray(value).astype(type.numpy)
+    return complex(number) if type.kind == "c" else float(number)
+
+
+def captured(array: np.ndarray) -> Value:
+    """An array as a value; a 0-dim one becomes a literal."""
+    if array.ndim == 0:
+        return constant(array.item(), dtype(array.dtype))
+    return REGISTRY["captured"].apply({"array": ArrayConstant(array)})
+
+
+def _register(defn: OpDef) -> OpDef:
+    if defn.name in REGISTRY:
+        raise ValueError(f"op {defn.name} is defined twice: {REGISTRY[defn.name].module} and {defn.module}")
+    if not defn.doc:
+        raise ValueError(f"op {defn.name} has no docstring")
+    REGISTRY[defn.name] = defn
+    return defn
+
+
+def prim(kind: Kind, dtypes: Sequence[DType] = ANY, differentiable: bool = True) -> Callable[..., OpDef]:
+    """Declare a primitive of a kind."""
+    return lambda function: _register(OpDef(function, kind, dtypes, differentiable))
+
+
+def composite(function: Callable[..., Any] | None = None, *, differentiable: bool = True) -> Any:
+    """Declare an op by its decomposition."""
+    if function is None:
+        return lambda body: composite(body, differentiable=differentiable)
+    return _register(OpDef(function, None, ANY, differentiable))
+
+
+def zero_derivative(*ops: OpDef) -> None:
+    """Piecewise constant ops: differentiable, with derivative zero."""
+    for op in ops:
+        op.vjp_rule = _zero
+
+
+def _zero() -> None:
+    return None
+
+
+def lookup(name: str) -> OpDef:
+    if name not in REGISTRY:
+        raise ArgumentError(f"unknown op {name!r}{suggest(name, REGISTRY)}")
+    return REGISTRY[name]

@@ -1,0 +1,253 @@
+"""The kinds of primitives. A kind is a type rule and a lowering shared by all ops of that kind.
+
+    Elementwise  each result element from the operands' elements at the same (broadcast) place
+    View         result[i] = operand[map(i)]: nothing is computed, an index map is applied where it is read
+    Generate     result[i] from the index alone: iota, full, constants, random bits
+    Gather       result[i] from operand elements at places that other operands' data choose
+    Join         result[i] from one of several operands or a fill value, chosen by the index: cat, pad
+    Reduce       a combiner over some dimensions
+    Scan         a combiner over all prefixes of one dimension
+    Scatter      a copy of an operand with updates combined into places that data chooses
+    Contract     batched matrix product
+    Captured     an array held by the program; tracing turns it into a parameter
+
+Scalar ops and combiners are named here and defined once, in kernels/scalar.py. Generate, Gather and Join share
+one idea: `element(builder, index, arguments)` says how one result element is made. The lowering passes a
+builder that writes loop IR, the interpreter one that computes with NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..ir.errors import ArgumentError, DTypeError, ShapeError
+from ..ir.graph import Value
+from ..ir.symbolic import Dim
+from ..ir.types import DType, TensorType, bool_, c64, float_of, i64, promote
+from .shapes import Shape, broadcast, equal, reduced
+
+if TYPE_CHECKING:
+    from .define import OpDef
+
+Arguments = dict[str, Any]
+Index = Sequence[Dim]
+
+
+class ElementBuilder(Protocol):
+    """What an `element` function may say. Scalars are opaque; indices are integers or expressions."""
+
+    def load(self, value: Value, index: Index, guard: Any = None) -> Any:
+        """The element of `value` at `index`; zero where the guard (a bool scalar) is false."""
+
+    def constant(self, value: Any, dtype: DType) -> Any: ...
+
+    def scalar(self, name: str, *operands: Any) -> Any:
+        """A scalar op of kernels/scalar.py on operands of one type."""
+
+    def cast(self, operand: Any, dtype: DType) -> Any: ...
+
+    def index(self, expression: Dim) -> Any:
+        """An index expression as an i64 scalar."""
+
+    def inside(self, expression: Dim, low: Dim, high: Dim) -> Any:
+        """low <= expression < high as a bool scalar."""
+
+    def dynamic(self, value: Any, size: Dim, wrap: bool) -> tuple[Dim, Any]:
+        """A data-dependent index into `size`: an expression for it, and the guard that it is in range.
+
+        Out of range is reported as an error of the op, and the guard keeps the access from happening.
+        With `wrap`, negative values count from the end."""
+
+
+class Kind:
+    """Base of all kinds."""
+
+    promotes = False  # whether Python numbers may stand for tensors and operands are cast to a common type
+    linear = False  # whether every derivative is the op itself applied to tangents
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments:
+        """Arguments in normal form; casts and constants may be inserted."""
+        return arguments
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        raise NotImplementedError
+
+
+class Elementwise(Kind):
+    """One scalar op on broadcast operands.
+
+    promote: "same" casts the operands to their common type, "float" also turns integers into floats, "where"
+    leaves the first operand a bool, "fixed" casts nothing.
+    result: "same" as the operands, "bool", or "real" (the parts of a complex number).
+    """
+
+    promotes = True
+
+    def __init__(self, scalar: str, promote: str = "same", result: str = "same"):
+        self.scalar = scalar
+        self.promote = promote
+        self.result = result
+
+    def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments:
+        from .define import REGISTRY, constant
+
+        names = [parameter.name for parameter in defn.tensors]
+        if self.promote == "where":
+            names = names[1:]
+        given = [arguments[name] for name in names]
+        if None in given:
+            raise ArgumentError(f"{names[given.index(None)]} must be a tensor or a number, got None")
+        wanted = promote([item.type if isinstance(item, Value) else item for item in given])
+        if self.promote == "float":
+            wanted = float_of(wanted)
+        for name, item in zip(names, given, strict=True):
+            if not isinstance(item, Value):
+                arguments[name] = constant(item, wanted)
+            elif item.dtype is not wanted and self.promote != "fixed":
+                arguments[name] = REGISTRY["cast"](item, wanted)
+        if self.promote == "where":
+            condition = defn.tensors[0].name
+            if not isinstance(arguments[condition], Value):
+                arguments[condition] = constant(arguments[condition], bool_)
+            elif arguments[condition].dtype is not bool_:
+                raise DTypeError(f"{condition} is {arguments[condition].dtype}, accepted is bool")
+        return arguments
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        values = [arguments[parameter.name] for parameter in defn.tensors]
+        shape = broadcast([value.shape for value in values])
+        element: DType = values[-1].dtype
+        if self.result == "bool":
+            element = bool_
+        elif self.result == "real":
+            element = element.real
+        elif self.result == "complex":
+            element = c64 if element.bits <= 32 else element
+        elif self.result == "cast":
+            element = arguments["dtype"]
+        return (TensorType(element, shape),)
+
+
+class View(Kind):
+    """An index map. `shape(arguments)` is the result's shape, `index(index, arguments)` the operand's index."""
+
+    linear = True
+
+    def __init__(self, shape: Callable[[Arguments], Shape], index: Callable[[Index, Arguments], Index]):
+        self.shape = shape
+        self.index = index
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        return (TensorType(arguments["self"].dtype, self.shape(arguments)),)
+
+
+class Element(Kind):
+    """Base of the kinds that say how one element is made."""
+
+    def __init__(
+        self,
+        type: Callable[[Arguments], TensorType],
+        element: Callable[[ElementBuilder, Index, Arguments], Any],
+    ):
+        self.type = type
+        self.element = element
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        return (self.type(arguments),)
+
+
+class Generate(Element):
+    """From the index alone."""
+
+
+class Gather(Element):
+    """From places that data chooses. Linear in `self`."""
+
+    linear = True
+
+
+class Join(Element):
+    """From one of several operands. Linear in all of them."""
+
+    linear = True
+
+
+class Reduce(Kind):
+    """A combiner over the dimensions `dim` (a sorted tuple). result: "same", "bool" or "i64"."""
+
+    def __init__(self, combiner: str, result: str = "same"):
+        self.combiner = combiner
+        self.result = result
+        self.linear = combiner == "add"
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        value: Value = arguments["self"]
+        element = {"same": value.dtype, "bool": bool_, "i64": i64}[self.result]
+        return (TensorType(element, reduced(value.shape, arguments["dim"], arguments["keepdim"])),)
+
+
+class Scan(Kind):
+    """A combiner over all prefixes along `dim`."""
+
+    def __init__(self, combiner: str):
+        self.combiner = combiner
+        self.linear = combiner == "add"
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        return (arguments["self"].type,)
+
+
+class Scatter(Kind):
+    """A copy of `self`, then for each index of `updates(arguments)`, in row-major order, one element combined in.
+
+    `updates` gives the shape of the update space; `place(builder, index, arguments)` gives the index into the
+    result, the guard, and the scalar to combine. combine: a combiner, or None to overwrite. Where several
+    updates meet, the order is that of the update space, so the result has the same bits every time.
+    """
+
+    def __init__(
+        self,
+        updates: Callable[[Arguments], Shape],
+        place: Callable[[ElementBuilder, Index, Arguments], tuple[Index, Any, Any]],
+        combine: Callable[[Arguments], str | None],
+    ):
+        self.updates = updates
+        self.place = place
+        self.combine = combine
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        return (arguments["self"].type,)
+
+
+class Contract(Kind):
+    """self[B, M, K] times mat2[B, K, N]."""
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        left, right = arguments["self"], arguments["mat2"]
+        for position, value in enumerate((left, right)):
+            if value.ndim != 3:
+                raise ShapeError(f"operand {position} has {value.ndim} dimensions, expected 3 (batch, rows, columns)")
+        if left.dtype is not right.dtype:
+            raise DTypeError(f"operand 0 is {left.dtype} and operand 1 is {right.dtype}, expected the same")
+        if not equal(left.shape[0], right.shape[0]):
+            raise ShapeError(f"operand 1 has batch size {right.shape[0]}, expected {left.shape[0]} (that of operand 0)")
+        if not equal(left.shape[2], right.shape[1]):
+            raise ShapeError(
+                f"operand 1 has {right.shape[1]} rows, expected {left.shape[2]} (the columns of operand 0)"
+            )
+        return (TensorType(left.dtype, (left.shape[0], left.shape[1], right.shape[2])),)
+
+
+class Captured(Kind):
+    """An array of the program itself."""
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        from ..ir.types import dtype
+
+        array = arguments["array"].array
+        return (TensorType(dtype(array.dtype), array.shape),)

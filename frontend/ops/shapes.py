@@ -1,0 +1,119 @@
+"""Arithmetic on shapes that type rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.symbolic import Dim, Expr, differs, floor_divide, product, remainder
+
+Shape = tuple[Dim, ...]
+
+
+class UndecidedSize(ShapeError):
+    """Whether two symbolic sizes are equal decides the program; tracing settles it from the sizes at hand."""
+
+    def __init__(self, left: Dim, right: Dim):
+        super().__init__(f"cannot tell whether the sizes {left} and {right} are equal")
+        self.left = left
+        self.right = right
+
+
+def equal(left: Dim, right: Dim) -> bool:
+    """Whether two sizes are the same; raises UndecidedSize where only the run-time sizes could tell."""
+    if left == right:
+        return True
+    if (isinstance(left, int) and isinstance(right, int)) or differs(left, right):
+        return False
+    raise UndecidedSize(left, right)
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """The shape that all of these broadcast to."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result: list[Dim] = []
+    for position in range(-rank, 0):
+        size: Dim = 1
+        for shape in shapes:
+            if -position > len(shape):
+                continue
+            dim = shape[position]
+            if dim == 1 or dim == size:
+                continue
+            if size == 1 or equal(size, 1):
+                size = dim
+            elif not equal(dim, 1) and not equal(dim, size):
+                shown = ", ".join(str(list(shape)) for shape in shapes)
+                raise ShapeError(f"shapes {shown} do not broadcast: {dim} meets {size} in dimension {position}")
+        result.append(size)
+    return tuple(result)
+
+
+def dimension(dim: int, rank: int) -> int:
+    """A dimension counted from the front. A 0-dim tensor counts as having one."""
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        raise ArgumentError(f"dim must be an int, got {dim!r}")
+    limit = max(rank, 1)
+    if not -limit <= dim < limit:
+        raise ArgumentError(f"dim {dim} is out of range for a tensor of {rank} dimensions: expected {-limit} to {limit - 1}")
+    return dim % limit
+
+
+def dimensions(dim: int | Sequence[int] | None, rank: int, empty_is_all: bool = True) -> tuple[int, ...]:
+    """Sorted dimensions counted from the front; None means all of them."""
+    if dim is None or (empty_is_all and not isinstance(dim, int) and len(dim) == 0):
+        return tuple(range(rank))
+    wanted = [dim] if isinstance(dim, int) else list(dim)
+    found = [dimension(item, rank) for item in wanted]
+    if len(set(found)) != len(found):
+        raise ArgumentError(f"dim {tuple(wanted)} names a dimension twice")
+    return tuple(sorted(item for item in found if item < rank))
+
+
+def reduced(shape: Shape, dims: Sequence[int], keepdim: bool) -> Shape:
+    if keepdim:
+        return tuple(1 if position in dims else size for position, size in enumerate(shape))
+    return tuple(size for position, size in enumerate(shape) if position not in dims)
+
+
+def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
+    """The new shape with -1 worked out, checked against the number of elements."""
+    total = product(old)
+    wanted = tuple(new)
+    unknown = [position for position, size in enumerate(wanted) if isinstance(size, int) and size == -1]
+    if len(unknown) > 1:
+        raise ShapeError(f"only one size of {list(wanted)} may be -1")
+    if any(isinstance(size, int) and size < -1 for size in wanted):
+        raise ShapeError(f"sizes of {list(wanted)} must not be negative")
+    if unknown:
+        known = product(size for size in wanted if not (isinstance(size, int) and size == -1))
+        if known == 0 or remainder(total, known) != 0:
+            raise ShapeError(f"cannot reshape {list(old)} to {list(wanted)}: {total} elements do not divide by {known}")
+        filled = floor_divide(total, known)
+        return tuple(filled if position == unknown[0] else size for position, size in enumerate(wanted))
+    if not equal(product(wanted), total):
+        raise ShapeError(f"cannot reshape {list(old)} to {list(wanted)}: {total} elements into {product(wanted)}")
+    return wanted
+
+
+def clamp_slice(size: Dim, start: int | None, end: Dim | None) -> tuple[Dim, Dim]:
+    """start and end of a slice, wrapped from the back and clamped into 0..size."""
+
+    def wrap(value: Dim) -> Dim:
+        if isinstance(value, int) and isinstance(size, int):
+            return min(max(value + size if value < 0 else value, 0), size)
+        if isinstance(value, int) and value < 0:
+            return size + value
+        if isinstance(value, int) and value >= 2**62:
+            return size
+        return value
+
+    low = wrap(0 if start is None else start)
+    high = size if end is None else wrap(end)
+    if isinstance(low, int) and isinstance(high, int):
+        high = max(low, high)
+    return low, high
+
+
+def is_static(shape: Shape) -> bool:
+    return not any(isinstance(size, Expr) for size in shape)
