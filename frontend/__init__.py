@@ -2,7 +2,71 @@
 
 from __future__ import annotations
 
-from . import ops
+from typing import Any
 
-__all__ = ["ops"]
+from . import ops
+from .ir.errors import SmeltError
+from .ir.types import (
+    DType,
+    bf16,
+    bool_,
+    c64,
+    c128,
+    dtype,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    u8,
+)
+from .jit import CompileOptions, evaluate_op, jit
+from .ops.define import OpDef
+from .random import manual_seed
+from .trace import ArraySpec, spec
+from .transforms import grad, jvp, value_and_grad, vjp
+
+OpDef.evaluate = staticmethod(evaluate_op)  # type: ignore[assignment]
+
+__all__ = [
+    "ArraySpec",
+    "CompileOptions",
+    "DType",
+    "SmeltError",
+    "bf16",
+    "bool_",
+    "c64",
+    "c128",
+    "dtype",
+    "f16",
+    "f32",
+    "f64",
+    "get_num_threads",
+    "grad",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "jit",
+    "jvp",
+    "manual_seed",
+    "ops",
+    "set_num_threads",
+    "spec",
+    "threads",
+    "u8",
+    "value_and_grad",
+    "vjp",
+]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The thread pool needs LLVM, which is loaded when first used.
+    if name in ("set_num_threads", "get_num_threads", "threads"):
+        from .backend.cpu import threads as module
+
+        return getattr(module, name)
+    raise AttributeError(f"module 'smelt' has no attribute {name!r}")

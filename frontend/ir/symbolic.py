@@ -106,6 +106,8 @@ class Expr:
         return self._hash
 
     def __repr__(self) -> str:
+        if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
+            return str(self.terms[0][0][0])
         parts: list[str] = []
         for monomial, coefficient in self.terms:
             factors = [
@@ -417,12 +419,23 @@ def _divide_polynomial(left: Dim, right: Dim) -> Dim | None:
     return _collect(terms)
 
 
+def _contains(operator: str, whole: Dim, part: Dim) -> bool:
+    """Whether `whole` is a minimum (or maximum) with `part` among its operands: taking it again changes nothing."""
+    if isinstance(whole, int) or len(whole.terms) != 1:
+        return False
+    monomial, coefficient = whole.terms[0]
+    atom = monomial[0]
+    if coefficient != 1 or len(monomial) != 1 or not isinstance(atom, Compound) or atom.operator != operator:
+        return False
+    return any(side == part or _contains(operator, side, part) for side in (atom.left, atom.right))
+
+
 def minimum(left: Dim, right: Dim) -> Dim:
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right)
-    if non_negative(right - left):
+    if non_negative(right - left) or _contains("min", left, right):
         return left
-    if non_negative(left - right):
+    if non_negative(left - right) or _contains("min", right, left):
         return right
     return Expr((((Compound("min", left, right),), 1),))
 
@@ -430,9 +443,9 @@ def minimum(left: Dim, right: Dim) -> Dim:
 def maximum(left: Dim, right: Dim) -> Dim:
     if isinstance(left, int) and isinstance(right, int):
         return max(left, right)
-    if non_negative(right - left):
+    if non_negative(right - left) or _contains("max", right, left):
         return right
-    if non_negative(left - right):
+    if non_negative(left - right) or _contains("max", left, right):
         return left
     return Expr((((Compound("max", left, right),), 1),))
 
@@ -517,3 +530,21 @@ def differs(left: Dim, right: Dim) -> bool:
         return gap != 0
     low, high = limit(gap, False), limit(gap, True)
     return (isinstance(low, int) and low > 0) or (isinstance(high, int) and high < 0)
+
+
+def is_multiple(value: Dim, factor: int) -> bool:
+    """Whether an expression is provably a multiple of a number."""
+    if isinstance(value, int):
+        return value % factor == 0
+    for monomial, coefficient in value.terms:
+        if coefficient % factor == 0:
+            continue
+        if not any(
+            isinstance(atom, Compound)
+            and atom.operator in ("min", "max")
+            and is_multiple(atom.left, factor)
+            and is_multiple(atom.right, factor)
+            for atom in monomial
+        ):
+            return False
+    return True

@@ -8,10 +8,15 @@ from typing import Any
 from ..ir.errors import suggest
 from .define import REGISTRY
 
-FAMILIES = ("create", "pointwise")
+FAMILIES = ("create", "pointwise", "activation", "view", "join", "reduce", "linalg", "indexing", "scan", "random", "norm", "attention", "loss")
 
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")
+
+# An op that is named like its family (view, norm) wins over the module.
+for _family in FAMILIES:
+    if _family in REGISTRY:
+        globals()[_family] = REGISTRY[_family]
 
 from ..tensor import install as _install  # noqa: E402  (operators need the registry)
 

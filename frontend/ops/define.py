@@ -30,6 +30,7 @@ sequence of sizes or the sizes one by one; all other parameters are attributes.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -55,9 +56,14 @@ class Parameter:
     __slots__ = ("annotation", "default", "is_dtype", "is_list", "is_size", "is_tensor", "name", "positional", "scalars")
 
     def __init__(self, parameter: inspect.Parameter):
+        if not isinstance(parameter.annotation, str):
+            raise ValueError(
+                f"the annotation of {parameter.name} must be kept as text, it is the schema: "
+                "start the module with `from __future__ import annotations` and annotate every parameter"
+            )
         self.name = parameter.name
         self.default = parameter.default
-        self.annotation = str(parameter.annotation)
+        self.annotation = parameter.annotation
         self.positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         self.is_list = "[Tensor" in self.annotation
         self.is_tensor = "Tensor" in self.annotation
@@ -84,7 +90,10 @@ class OpDef:
         self.dtypes = tuple(dtypes)
         self.differentiable = differentiable
         self.doc = (function.__doc__ or "").strip().split("\n")[0]
-        self.parameters = tuple(Parameter(item) for item in inspect.signature(function).parameters.values())
+        signature = inspect.signature(function)
+        self.parameters = tuple(Parameter(item) for item in signature.parameters.values())
+        # `-> tuple[Tensor, ...]` gives a tuple also when there is just one result.
+        self.returns_tuple = str(signature.return_annotation).startswith("tuple[")
         self.by_name = {parameter.name: parameter for parameter in self.parameters}
         self.tensors = tuple(parameter for parameter in self.parameters if parameter.is_tensor)
         self.module = function.__module__.rsplit(".", 1)[-1]
@@ -110,7 +119,7 @@ class OpDef:
         self.jvp_rule = rule
         return rule
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         arguments = self.bind(args, kwargs)
         if OpDef.evaluate is not None and _concrete(arguments):
             return OpDef.evaluate(self, arguments)
@@ -136,6 +145,9 @@ class OpDef:
                 raise ArgumentError(
                     f"{self.name}: {parameter.name} is missing; the signature is {self.signature()}", current_location()
                 )
+            elif isinstance(parameter.default, itertools.count):
+                # A fresh number for each call: the stream of a random op.
+                value = next(parameter.default)
             else:
                 value = parameter.default
             arguments[parameter.name] = value
@@ -173,7 +185,7 @@ class OpDef:
                 error.message = f"{self.name}: {error.message}" if not error.message.startswith(self.name) else error.message
                 error.detail = self._call_text(arguments)
             raise
-        return op.results[0] if len(op.results) == 1 else op.results
+        return op.results[0] if len(op.results) == 1 and not self.returns_tuple else op.results
 
     def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
         """The results of a composite's body."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.graph import Value
 from ..ir.symbolic import Dim
-from ..ir.types import DType, TensorType, bool_, c64, float_of, i64, promote
+from ..ir.types import DType, TensorType, bool_, c64, c128, f64, float_of, i64, promote
 from .shapes import Shape, broadcast, equal, reduced
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Elementwise(Kind):
         elif self.result == "real":
             element = element.real
         elif self.result == "complex":
-            element = c64 if element.bits <= 32 else element
+            element = c128 if element is f64 else c64
         elif self.result == "cast":
             element = arguments["dtype"]
         return (TensorType(element, shape),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, Expr, differs, floor_divide, product, remainder
+from ..ir.symbolic import Dim, Expr, differs, floor_divide, maximum, minimum, product, remainder
 
 Shape = tuple[Dim, ...]
 
@@ -96,23 +96,18 @@ def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
     return wanted
 
 
-def clamp_slice(size: Dim, start: int | None, end: Dim | None) -> tuple[Dim, Dim]:
+def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim]:
     """start and end of a slice, wrapped from the back and clamped into 0..size."""
 
     def wrap(value: Dim) -> Dim:
-        if isinstance(value, int) and isinstance(size, int):
-            return min(max(value + size if value < 0 else value, 0), size)
         if isinstance(value, int) and value < 0:
-            return size + value
-        if isinstance(value, int) and value >= 2**62:
-            return size
-        return value
+            return maximum(size + value, 0)
+        # PyTorch writes "to the end" as the largest integer.
+        return size if isinstance(value, int) and value >= 2**62 else minimum(value, size)
 
     low = wrap(0 if start is None else start)
     high = size if end is None else wrap(end)
-    if isinstance(low, int) and isinstance(high, int):
-        high = max(low, high)
-    return low, high
+    return low, maximum(low, high)
 
 
 def is_static(shape: Shape) -> bool:

@@ -1,0 +1,52 @@
+# smelt: build a virtual environment once, then run what was asked for.
+# Another interpreter: make test PYTHON=python3.12. Other pytest arguments: make test ARGS="-k softmax".
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n 2
+
+.PHONY: help demo test check test-long clean
+
+help:
+	@echo "make demo       train and inspect a small model"
+	@echo "make test       all tests"
+	@echo "make check      lint and types"
+	@echo "make test-long  thousands of random programs"
+	@echo "make clean      remove the virtual environment and all caches"
+
+demo: $(VENV)/installed
+	$(BIN)/smelt demo
+
+test: $(VENV)/installed-test
+	$(PYTEST) $(ARGS)
+
+test-long: $(VENV)/installed-test
+	$(PYTEST) tests/test_random_programs.py --long $(ARGS)
+
+# mypy does not follow the mapping of folders to packages in pyproject.toml: it gets the tree as it is imported.
+check: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@rm -rf $(VENV)/types && mkdir -p $(VENV)/types/smelt
+	@ln -s $(CURDIR)/frontend/* $(foreach part,kernels passes backend tools,$(CURDIR)/$(part)) $(VENV)/types/smelt/
+	MYPYPATH=$(VENV)/types $(BIN)/mypy
+
+# The stamps depend on pyproject.toml: new dependencies are installed when it changes, and only then.
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	@touch $@ $(VENV)/installed
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "smelt needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

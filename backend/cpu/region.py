@@ -1,0 +1,690 @@
+"""Loop IR to LLVM: one region is one function that a thread runs for a range of a loop.
+
+Inside a vector loop every register is either the same for all lanes (a scalar) or has one value a lane; a scalar
+is spread out only where it meets a vector. An access is a vector load where the place moves by one element a
+lane, a scalar load where it does not move, a gather otherwise. The last, incomplete vector of a loop runs the same
+body under a mask.
+
+Index arithmetic goes to the outermost loop where its variables exist: `Frame` is the text of a loop body while
+it is being written, and lines may be added to the frames around it until it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ...ir.errors import CompileError
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, is_multiple, non_negative, symbols_of
+from ...ir.types import bool_, i64
+from ...kernels.loop_ir import (
+    Alloc,
+    Buffer,
+    Check,
+    Gemm,
+    Index,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Matrix,
+    Operand,
+    Statement,
+    Store,
+)
+from ...kernels.scalar import COMBINERS
+from ...passes.loop.analysis import offset
+from .scalars import ScalarEmitter
+from .types import MEMORY, Lanes, constant, register_type, suffix, vector
+
+Values = list[tuple[Lanes, ...]]
+
+
+class Frame:
+    """A loop body being written."""
+
+    def __init__(self, label: str):
+        self.lines: list[str] = []
+        self.label = label  # of the basic block that the next line goes to
+        self.cache: dict[Dim, str] = {}
+
+
+class Region:
+    """Writes the body of one function."""
+
+    def __init__(
+        self,
+        declarations: set[str],
+        pointer: Callable[[Region, Buffer], str],
+        size: Callable[[Region, Symbol], str],
+        scratch: Callable[[Region, Buffer], str],
+        sites: int,
+    ):
+        self.frames = [Frame("entry")]
+        self.target = 0
+        self.emitter = ScalarEmitter(self._write, declarations)
+        self.declarations = declarations
+        self.registers: dict[str, Lanes] = {}
+        self.symbols: dict[str, Lanes] = {}
+        self.depths: dict[str, int] = {}
+        self.variable: Symbol | None = None
+        self.lanes = 1
+        self.mask: str | None = None
+        self.labels = 0
+        self.sites = sites  # number of the kernel's first site in the module
+        self._pointer = pointer
+        self._size = size
+        self._scratch = scratch
+        self.pointers: dict[str, str] = {}
+
+    # Text.
+
+    def _write(self, text: str) -> None:
+        self.frames[self.target].lines.append(f"  {text}")
+
+    @contextmanager
+    def at(self, depth: int) -> Iterator[None]:
+        """Lines go to an outer frame."""
+        previous, self.target = self.target, depth
+        try:
+            yield
+        finally:
+            self.target = previous
+
+    def push(self, label: str) -> None:
+        self.frames.append(Frame(label))
+        self.target = len(self.frames) - 1
+
+    def pop(self) -> Frame:
+        frame = self.frames.pop()
+        self.target = len(self.frames) - 1
+        return frame
+
+    def new_label(self, name: str) -> str:
+        self.labels += 1
+        return f"{name}{self.labels}"
+
+    def pointer(self, buffer: Buffer) -> str:
+        found = self.pointers.get(buffer.name)
+        if found is None:
+            with self.at(0):
+                found = self._pointer(self, buffer)
+            self.pointers[buffer.name] = found
+        return found
+
+    # Index expressions.
+
+    def symbol(self, symbol: Symbol) -> tuple[Lanes, int]:
+        """A symbol's value and the frame where it is known. A vector variable gives its first lane."""
+        known = self.symbols.get(symbol.name)
+        if known is not None:
+            return known, self.depths[symbol.name]
+        if symbol.name.startswith("%"):
+            register = self.registers[symbol.name]
+            return register, len(self.frames) - 1
+        with self.at(0):
+            name = self._size(self, symbol)
+        self.symbols[symbol.name] = Lanes(i64, 1, (name,))
+        self.depths[symbol.name] = 0
+        return self.symbols[symbol.name], 0
+
+    def varying(self, value: Dim) -> bool:
+        return any(symbol == self.variable or self.symbol(symbol)[0].lanes > 1 for symbol in symbols_of(value))
+
+    def uniform(self, value: Dim) -> str:
+        """An index that is the same for all lanes (or its value in the first lane), as an i64."""
+        if isinstance(value, int):
+            return str(value)
+        parts: dict[int, list] = {}
+        for monomial, coefficient in value.terms:
+            deepest = 0
+            for atom in monomial:
+                for symbol in symbols_of(Expr((((atom,), 1),))):
+                    deepest = max(deepest, self.symbol(symbol)[1])
+            parts.setdefault(deepest, []).append((monomial, coefficient))
+        total = ""
+        so_far: list = []
+        for depth in sorted(parts):
+            so_far = so_far + parts[depth]
+            key = Expr(tuple(so_far))
+            cached = self.frames[depth].cache.get(key)
+            if cached is None:
+                with self.at(depth):
+                    cached = total
+                    for monomial, coefficient in parts[depth]:
+                        term = self._product(monomial, coefficient)
+                        cached = self.emitter.instruction(f"add i64 {cached}, {term}") if cached else term
+                self.frames[depth].cache[key] = cached
+            total = cached
+        return total
+
+    def _product(self, monomial: Sequence, coefficient: int) -> str:
+        result = ""
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                factor = self.symbol(atom)[0].name
+            else:
+                factor = self._compound(atom, self.uniform(atom.left), self.uniform(atom.right), 1)
+            result = self.emitter.instruction(f"mul i64 {result}, {factor}") if result else factor
+        if not result:
+            return str(coefficient)
+        return result if coefficient == 1 else self.emitter.instruction(f"mul i64 {result}, {coefficient}")
+
+    def _compound(self, atom: Compound, left: str, right: str, lanes: int) -> str:
+        kind = vector("i64", lanes)
+        write = self.emitter.instruction
+        if atom.operator in ("min", "max"):
+            function = f"llvm.s{atom.operator}.{suffix('i64', lanes)}"
+            return self.emitter.call(kind, function, (kind, left), (kind, right))
+        if non_negative(atom.left):
+            return write(f"{'udiv' if atom.operator == '//' else 'urem'} {kind} {left}, {right}")
+        rest = write(f"srem {kind} {left}, {right}")
+        negative = write(f"icmp slt {kind} {rest}, {constant(0, i64, lanes)}")
+        mask = vector("i1", lanes)
+        if atom.operator == "%":
+            lifted = write(f"add {kind} {rest}, {right}")
+            return write(f"select {mask} {negative}, {kind} {lifted}, {kind} {rest}")
+        quotient = write(f"sdiv {kind} {left}, {right}")
+        lower = write(f"sub {kind} {quotient}, {constant(1, i64, lanes)}")
+        return write(f"select {mask} {negative}, {kind} {lower}, {kind} {quotient}")
+
+    def wide(self, value: Dim) -> str:
+        """An index with its own value in every lane, as a vector of i64."""
+        kind = vector("i64", self.lanes)
+        if not self.varying(value):
+            return self.emitter.splat(Lanes(i64, 1, (self.uniform(value),)), self.lanes).name
+        assert isinstance(value, Expr)
+        still = tuple(term for term in value.terms if not self.varying(Expr((term,)) if term[0] else term[1]))
+        total = ""
+        if still:
+            base: Dim = Expr(still) if any(monomial for monomial, _ in still) else still[0][1]
+            total = self.emitter.splat(Lanes(i64, 1, (self.uniform(base),)), self.lanes).name
+        for monomial, coefficient in value.terms:
+            if (monomial, coefficient) in still:
+                continue
+            term = constant(coefficient, i64, self.lanes) if coefficient != 1 else ""
+            for atom in monomial:
+                factor = self._wide_atom(atom)
+                term = self.emitter.instruction(f"mul {kind} {term}, {factor}") if term else factor
+            total = self.emitter.instruction(f"add {kind} {total}, {term}") if total else term
+        return total
+
+    def _wide_atom(self, atom: Symbol | Compound) -> str:
+        kind = vector("i64", self.lanes)
+        if isinstance(atom, Compound):
+            return self._compound(atom, self.wide(atom.left), self.wide(atom.right), self.lanes)
+        value, _ = self.symbol(atom)
+        spread = self.emitter.splat(value, self.lanes).name
+        if atom == self.variable:
+            return self.emitter.instruction(f"add {kind} {spread}, {self.emitter.iota(self.lanes)}")
+        return spread
+
+    # Statements.
+
+    def operand(self, operand: Operand) -> Lanes:
+        if isinstance(operand, Literal):
+            return self.emitter.constant(operand.value, operand.dtype)
+        return self.registers[operand.name]
+
+    def body(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            if isinstance(statement, Let):
+                self._let(statement)
+            elif isinstance(statement, Load):
+                self.registers[statement.result.name] = self._load(statement)
+            elif isinstance(statement, Store):
+                self._store(statement)
+            elif isinstance(statement, Index):
+                self._index(statement)
+            elif isinstance(statement, Check):
+                self._check(statement)
+            elif isinstance(statement, Loop):
+                self.loop(statement)
+            elif isinstance(statement, Alloc):
+                self.pointers[statement.buffer.name] = self._scratch(self, statement.buffer)
+            elif isinstance(statement, Gemm):
+                self._gemm(statement)
+            else:
+                raise CompileError("concurrent loops inside of a loop")
+
+    def _let(self, statement: Let) -> None:
+        operands = [self.operand(item) for item in statement.operands]
+        if statement.op == "cast":
+            result = self.emitter.cast(operands[0], statement.result.dtype)
+        elif statement.op == "bitcast":
+            result = self.emitter.bitcast(operands[0], statement.result.dtype)
+        elif statement.op == "round_bf16":
+            result = self.emitter.round_bf16(operands[0])
+        elif statement.op == "round_f16":
+            result = self.emitter.round_f16(operands[0])
+        else:
+            result = self.emitter.op(statement.op, *operands)
+        self.registers[statement.result.name] = result
+
+    def _index(self, statement: Index) -> None:
+        if self.varying(statement.expression):
+            result = Lanes(i64, self.lanes, (self.wide(statement.expression),))
+        else:
+            result = Lanes(i64, 1, (self.uniform(statement.expression),))
+        self.registers[statement.result.name] = result
+
+    def _check(self, statement: Check) -> None:
+        value = self.operand(statement.value)
+        lanes = value.lanes
+        kind, mask = vector("i64", lanes), vector("i1", lanes)
+        write = self.emitter.instruction
+        size = self.emitter.splat(Lanes(i64, 1, (self.uniform(statement.size),)), lanes).name
+        place = value.name
+        if statement.wrap:
+            negative = write(f"icmp slt {kind} {place}, {constant(0, i64, lanes)}")
+            lifted = write(f"add {kind} {place}, {size}")
+            place = write(f"select {mask} {negative}, {kind} {lifted}, {kind} {place}")
+        good = write(f"icmp ult {kind} {place}, {size}")
+        bad = write(f"xor {mask} {good}, {constant(True, bool_, lanes)}")
+        if self.mask is not None and lanes > 1:
+            bad = write(f"and {mask} {bad}, {self.mask}")
+        some = bad
+        if lanes > 1:
+            some = self.emitter.call("i1", f"llvm.vector.reduce.or.{suffix('i1', lanes)}", (mask, bad))
+
+        def report() -> None:
+            culprit = value.name
+            if lanes > 1:
+                bits = write(f"bitcast {mask} {bad} to i{lanes}")
+                first = self.emitter.call(f"i{lanes}", f"llvm.cttz.i{lanes}", (f"i{lanes}", bits), ("i1", "true"))
+                how = "trunc" if lanes > 32 else "zext"
+                lane = first if lanes == 32 else write(f"{how} i{lanes} {first} to i32")
+                culprit = write(f"extractelement {kind} {value.name}, i32 {lane}")
+            bound = self.uniform(statement.size)
+            self._write(f"call void @report(ptr %ctx, i64 {self.sites + statement.site}, i64 {culprit}, i64 {bound})")
+
+        self.conditional(some, report)
+        safe = write(f"select {mask} {good}, {kind} {place}, {kind} {constant(0, i64, lanes)}")
+        self.registers[statement.position.name] = Lanes(i64, lanes, (safe,))
+        self.registers[statement.guard.name] = Lanes(bool_, lanes, (good,))
+
+    def _gemm(self, statement: Gemm) -> None:
+        """Row-major output = left @ right is column-major output' = right' @ left'."""
+        dtype = statement.output.buffer.dtype
+        write = self.emitter.instruction
+
+        def address(matrix: Matrix) -> str:
+            place = self.uniform(matrix.offset)
+            base = self.pointer(matrix.buffer)
+            return write(f"getelementptr inbounds i8, ptr {base}, i64 {write(f'mul i64 {place}, {dtype.bytes}')}")
+
+        def layout(matrix: Matrix, rows: Dim, columns: Dim) -> tuple[str, str]:
+            # Adjacent columns: the transposed matrix is what column-major BLAS reads as it lies.
+            if matrix.column_stride == 1 or (columns == 1 and matrix.row_stride != 1):
+                lead = self.uniform(matrix.row_stride if rows != 1 else columns)
+                least = self.uniform(columns)
+                return "0", self._at_least(lead, least)
+            return "1", self._at_least(self.uniform(matrix.column_stride if columns != 1 else rows), self.uniform(rows))
+
+        left_flag, left_lead = layout(statement.left, statement.rows, statement.depth)
+        right_flag, right_lead = layout(statement.right, statement.depth, statement.columns)
+        lead = self._at_least(self.uniform(statement.output.row_stride), "1")
+        numbers = (statement.columns, statement.rows, statement.depth)
+        self._write(
+            f"call void @gemm(ptr %ctx, i64 {('f32', 'f64', 'c64', 'c128').index(dtype.name)}, "
+            f"i64 {right_flag}, i64 {left_flag}, {', '.join(f'i64 {self.uniform(item)}' for item in numbers)}, "
+            f"ptr {address(statement.right)}, i64 {right_lead}, ptr {address(statement.left)}, i64 {left_lead}, "
+            f"ptr {address(statement.output)}, i64 {lead})"
+        )
+
+    def _at_least(self, value: str, least: str) -> str:
+        return self.emitter.call("i64", "llvm.smax.i64", ("i64", value), ("i64", least))
+
+    # Control.
+
+    def conditional(self, condition: str, body: Callable[[], Values | None], otherwise: Values | None = None) -> Values:
+        """if condition: body(). Values that the body returns are merged with `otherwise`."""
+        yes, done = self.new_label("if"), self.new_label("done")
+        before = self.frames[self.target].label
+        self.push(yes)
+        after = body() or []
+        frame = self.pop()
+        self._write(f"br i1 {condition}, label %{yes}, label %{done}")
+        self._append(yes, frame)
+        self._write(f"br label %{done}")
+        self._start(done)
+        return self._merge(otherwise or [], before, after, frame.label)
+
+    def _append(self, label: str, frame: Frame) -> None:
+        lines = self.frames[self.target].lines
+        lines.append(f"{label}:")
+        lines.extend(frame.lines)
+        self.frames[self.target].label = frame.label
+
+    def _start(self, label: str) -> None:
+        self.frames[self.target].lines.append(f"{label}:")
+        self.frames[self.target].label = label
+
+    def _merge(self, before: Values, before_label: str, after: Values, after_label: str) -> Values:
+        merged: Values = []
+        for old, new in zip(before, after, strict=True):
+            group: list[Lanes] = []
+            for left, right in zip(old, new, strict=True):
+                kind = register_type(left.dtype.real, left.lanes)
+                parts = [
+                    self.emitter.instruction(f"phi {kind} [ {a}, %{before_label} ], [ {b}, %{after_label} ]")
+                    for a, b in zip(left.parts, right.parts, strict=True)
+                ]
+                group.append(Lanes(left.dtype, left.lanes, tuple(parts)))
+            merged.append(tuple(group))
+        return merged
+
+    def counted(
+        self,
+        variable: Symbol,
+        start: str,
+        stop: str,
+        step: int,
+        nonempty: bool,
+        initial: Values,
+        body: Callable[[Values], Values],
+    ) -> Values:
+        """for variable in start..stop by step, with values carried from one iteration to the next."""
+        label, done = self.new_label("loop"), self.new_label("done")
+        name = self.emitter.fresh()
+        phis: list[tuple[str, str, str]] = []  # name, type, start value
+        carried: Values = []
+        for group in initial:
+            current: list[Lanes] = []
+            for value in group:
+                kind = register_type(value.dtype.real, value.lanes)
+                parts = []
+                for part in value.parts:
+                    phi = self.emitter.fresh()
+                    phis.append((phi, kind, part))
+                    parts.append(phi)
+                current.append(Lanes(value.dtype, value.lanes, tuple(parts)))
+            carried.append(tuple(current))
+        self.push(label)
+        self.symbols[variable.name] = Lanes(i64, 1, (name,))
+        self.depths[variable.name] = len(self.frames) - 1
+        after = body(carried)
+        following = self.emitter.instruction(f"add nuw nsw i64 {name}, {step}")
+        again = self.emitter.instruction(f"icmp slt i64 {following}, {stop}")
+        frame = self.pop()
+        del self.symbols[variable.name]
+        before = self.frames[self.target].label
+        if nonempty:
+            self._write(f"br label %{label}")
+        else:
+            some = self.emitter.instruction(f"icmp slt i64 {start}, {stop}")
+            self._write(f"br i1 {some}, label %{label}, label %{done}")
+        lines = self.frames[self.target].lines
+        lines.append(f"{label}:")
+        lines.append(f"  {name} = phi i64 [ {start}, %{before} ], [ {following}, %{frame.label} ]")
+        nexts = [part for group in after for value in group for part in value.parts]
+        for (phi, kind, first), following_part in zip(phis, nexts, strict=True):
+            lines.append(f"  {phi} = phi {kind} [ {first}, %{before} ], [ {following_part}, %{frame.label} ]")
+        lines.extend(frame.lines)
+        lines.append(f"  br i1 {again}, label %{label}, label %{done}")
+        self._start(done)
+        return after if nonempty else self._merge(initial, before, after, frame.label)
+
+    def loop(self, loop: Loop) -> None:
+        """A serial or vector loop."""
+        results = self._vector_loop(loop) if loop.kind == "vector" and self.lanes == 1 else self._serial_loop(loop)
+        for item, values in zip(loop.accumulators, results, strict=False):
+            for register, value in zip(item.results, values, strict=True):
+                self.registers[register.name] = value
+        for carry, values in zip(loop.carries, results[len(loop.accumulators) :], strict=True):
+            self.registers[carry.result.name] = values[0]
+
+    def _identity(self, loop: Loop, lanes: int) -> Values:
+        values: Values = []
+        for item in loop.accumulators:
+            numbers = COMBINERS[item.combiner].identity(item.results[0].dtype)
+            values.append(
+                tuple(
+                    self.emitter.splat(self.emitter.constant(number, register.dtype), lanes)
+                    for number, register in zip(numbers, item.results, strict=True)
+                )
+            )
+        return values
+
+    def _combined(self, loop: Loop, current: Values) -> Values:
+        """The accumulators after one more iteration, whose body has been written."""
+        after: Values = []
+        for item, values in zip(loop.accumulators, current, strict=False):
+            lanes = values[0].lanes
+            items = tuple(self.emitter.splat(self.operand(value), lanes) for value in item.values)
+            total = COMBINERS[item.combiner].combine(self.emitter, values, items)
+            after.append(tuple(self.emitter.splat(value, lanes) for value in total))
+        return after
+
+    def _serial_loop(self, loop: Loop) -> Values:
+        initial = self._identity(loop, self.lanes)
+        for carry in loop.carries:
+            initial.append((self.emitter.splat(self.operand(carry.start), self.lanes),))
+        extent = loop.extent
+        if isinstance(extent, int) and extent <= 0:
+            return initial
+
+        def body(current: Values) -> Values:
+            for carry, (value,) in zip(loop.carries, current[len(loop.accumulators) :], strict=True):
+                self.registers[carry.current.name] = value
+            self.body(loop.body)
+            after = self._combined(loop, current)
+            for carry in loop.carries:
+                after.append((self.emitter.splat(self.operand(carry.after), self.lanes),))
+            return after
+
+        start, stop = self.uniform(loop.start), self.uniform(loop.stop)
+        return self.counted(loop.variable, start, stop, 1, isinstance(extent, int), initial, body)
+
+    def _vector_loop(self, loop: Loop) -> Values:
+        width, extent = loop.width, loop.extent
+        values = self._identity(loop, width)
+        number = extent if isinstance(extent, int) else None
+        if number is not None and number <= 0:
+            return self._identity(loop, 1)
+        start, stop = self.uniform(loop.start), self.uniform(loop.stop)
+        whole = is_multiple(extent, width)
+        middle = stop
+        if not whole:
+            if number is not None:
+                middle = self.uniform(loop.start + number // width * width)
+            else:
+                length = self.emitter.instruction(f"sub i64 {stop}, {start}")
+                full = self.emitter.instruction(f"and i64 {length}, {-width}")
+                middle = self.emitter.instruction(f"add i64 {start}, {full}")
+        if number is None or number >= width:
+            with self._vector(loop.variable, width, None):
+                values = self.counted(
+                    loop.variable, start, middle, width, number is not None, values, lambda now: self._lanes(loop, now)
+                )
+        if not whole:
+
+            def tail() -> Values:
+                rest = self.emitter.instruction(f"sub i64 {stop}, {middle}")
+                many = self.emitter.splat(Lanes(i64, 1, (rest,)), width).name
+                kind = vector("i64", width)
+                mask = self.emitter.instruction(f"icmp slt {kind} {self.emitter.iota(width)}, {many}")
+                with self._vector(loop.variable, width, mask):
+                    self.symbols[loop.variable.name] = Lanes(i64, 1, (middle,))
+                    self.depths[loop.variable.name] = len(self.frames) - 1
+                    after = self._lanes(loop, values)
+                    del self.symbols[loop.variable.name]
+                return [
+                    tuple(self.emitter.select(mask, width, new, old) for new, old in zip(news, olds, strict=True))
+                    for news, olds in zip(after, values, strict=True)
+                ]
+
+            some = "true" if number is not None else self.emitter.instruction(f"icmp slt i64 {middle}, {stop}")
+            values = self.conditional(some, tail, values)
+        return [
+            self.emitter.horizontal(item.combiner, total)
+            for item, total in zip(loop.accumulators, values, strict=True)
+        ]
+
+    def _lanes(self, loop: Loop, current: Values) -> Values:
+        self.body(loop.body)
+        return self._combined(loop, current)
+
+    @contextmanager
+    def _vector(self, variable: Symbol, lanes: int, mask: str | None) -> Iterator[None]:
+        known = dict(self.registers)
+        self.variable, self.lanes, self.mask = variable, lanes, mask
+        try:
+            yield
+        finally:
+            self.variable, self.lanes, self.mask = None, 1, None
+            self.registers = known
+
+    # Memory.
+
+    def _how(self, buffer: Buffer, index: Sequence[Dim]) -> tuple[Dim, str]:
+        """The linear place of an access and how it moves from lane to lane: still, along, or anywhere."""
+        place = offset(buffer, index)
+        if self.lanes == 1 or not self.varying(place):
+            return place, "still"
+        assert isinstance(place, Expr) and self.variable is not None
+        others = any(symbol != self.variable and self.symbol(symbol)[0].lanes > 1 for symbol in symbols_of(place))
+        return place, "along" if not others and place.coefficient(self.variable) == 1 else "anywhere"
+
+    def _guard(self, guard: Operand | None) -> Lanes | None:
+        return None if guard is None else self.operand(guard)
+
+    def _active(self, guard: Lanes | None) -> str | None:
+        """Which lanes may touch memory; None for all."""
+        if guard is None:
+            return self.mask
+        spread = self.emitter.splat(guard, self.lanes).name
+        if self.mask is None:
+            return spread
+        return self.emitter.instruction(f"and {vector('i1', self.lanes)} {spread}, {self.mask}")
+
+    def _load(self, statement: Load) -> Lanes:
+        return self._read(statement.buffer, statement.index, self._guard(statement.guard))
+
+    def _read(self, buffer: Buffer, index: Sequence[Dim], guard: Lanes | None) -> Lanes:
+        place, how = self._how(buffer, index)
+        if guard is not None and guard.lanes > 1 and how == "still":
+            how = "anywhere"
+        dtype = buffer.dtype
+        if dtype.is_complex:
+            return self._read_complex(buffer, place, how, guard)
+        element = MEMORY[dtype.name]
+        if how == "still":
+            address = self._scalar_address(buffer, place, element, guard, "@zero")
+            part = self.emitter.instruction(f"load {element}, ptr {address}, align {dtype.bytes}")
+            return self.emitter.from_memory(part, dtype, 1)
+        active = self._active(guard)
+        part = self._vector_read(buffer, place, how, element, dtype.bytes, active)
+        return self.emitter.from_memory(part, dtype, self.lanes)
+
+    def _scalar_address(self, buffer: Buffer, place: Dim, element: str, guard: Lanes | None, instead: str) -> str:
+        base = self.pointer(buffer)
+        address = self.emitter.instruction(f"getelementptr inbounds {element}, ptr {base}, i64 {self.uniform(place)}")
+        if guard is None:
+            return address
+        return self.emitter.instruction(f"select i1 {guard.name}, ptr {address}, ptr {instead}")
+
+    def _vector_read(self, buffer: Buffer, place: Dim, how: str, element: str, align: int, active: str | None) -> str:
+        kind, mask = vector(element, self.lanes), vector("i1", self.lanes)
+        if how == "along":
+            address = self._scalar_address(buffer, place, element, None, "")
+            if active is None:
+                return self.emitter.instruction(f"load {kind}, ptr {address}, align {align}")
+            function = f"llvm.masked.load.{suffix(element, self.lanes)}.p0"
+            return self._masked(kind, function, align, (("ptr", address),), (mask, active), (kind, "zeroinitializer"))
+        pointers = self._addresses(buffer, place, element)
+        function = f"llvm.masked.gather.{suffix(element, self.lanes)}.v{self.lanes}p0"
+        return self._masked(
+            kind, function, align, ((vector("ptr", self.lanes), pointers),),
+            (mask, active or constant(True, bool_, self.lanes)), (kind, "zeroinitializer"),
+        )  # fmt: skip
+
+    def _masked(self, result: str, function: str, align: int, first: Sequence[tuple[str, str]], *rest: tuple[str, str]) -> str:
+        """A masked access; its alignment is an attribute of the pointer operand."""
+        types = ", ".join(kind for kind, _ in (*first, *rest))
+        self.declarations.add(f"declare {result} @{function}({types})")
+        shown = [f"{kind} {value}" for kind, value in first]
+        shown[-1] = f"{first[-1][0]} align {align} {first[-1][1]}"
+        shown.extend(f"{kind} {value}" for kind, value in rest)
+        text = f"call {result} @{function}({', '.join(shown)})"
+        if result == "void":
+            self._write(text)
+            return ""
+        return self.emitter.instruction(text)
+
+    def _addresses(self, buffer: Buffer, place: Dim, element: str) -> str:
+        base = self.pointer(buffer)
+        return self.emitter.instruction(
+            f"getelementptr {element}, ptr {base}, {vector('i64', self.lanes)} {self.wide(place)}"
+        )
+
+    def _read_complex(self, buffer: Buffer, place: Dim, how: str, guard: Lanes | None) -> Lanes:
+        dtype = buffer.dtype
+        real = dtype.real
+        element = MEMORY[real.name]
+        if how == "still":
+            address = self._scalar_address(buffer, place * 2, element, guard, "@zero")
+            parts = []
+            for part in (0, 1):
+                at = self.emitter.instruction(f"getelementptr inbounds {element}, ptr {address}, i64 {part}")
+                parts.append(self.emitter.instruction(f"load {element}, ptr {at}, align {real.bytes}"))
+            return Lanes(dtype, 1, tuple(parts))
+        active = self._active(guard)
+        if how == "along" and active is None:
+            address = self._scalar_address(buffer, place * 2, element, None, "")
+            both = vector(element, 2 * self.lanes)
+            pair = self.emitter.instruction(f"load {both}, ptr {address}, align {real.bytes}")
+            parts = []
+            for part in (0, 1):
+                mask = ", ".join(f"i32 {2 * lane + part}" for lane in range(self.lanes))
+                parts.append(
+                    self.emitter.instruction(
+                        f"shufflevector {both} {pair}, {both} poison, <{self.lanes} x i32> <{mask}>"
+                    )
+                )
+            return Lanes(dtype, self.lanes, tuple(parts))
+        parts = [
+            self._vector_read(buffer, place * 2 + part, "anywhere", element, real.bytes, active) for part in (0, 1)
+        ]
+        return Lanes(dtype, self.lanes, tuple(parts))
+
+    def _store(self, statement: Store) -> None:
+        buffer, guard = statement.buffer, self._guard(statement.guard)
+        value = self.operand(statement.value)
+        if statement.combine is not None:
+            old = self._read(buffer, statement.index, guard)
+            (value,) = COMBINERS[statement.combine].combine(self.emitter, (old,), (value,))
+        place, how = self._how(buffer, statement.index)
+        dtype = buffer.dtype
+        real = dtype.real
+        element = MEMORY[real.name]
+        scale = 2 if dtype.is_complex else 1
+        if how == "still":
+            address = self._scalar_address(buffer, place * scale, element, guard, "%sink")
+            for number, part in enumerate(value.parts):
+                at = address
+                if number:
+                    at = self.emitter.instruction(f"getelementptr inbounds {element}, ptr {address}, i64 {number}")
+                text = self.emitter.to_memory(Lanes(value.dtype if scale == 1 else real, 1, (part,)), real)
+                self._write(f"store {element} {text}, ptr {at}, align {real.bytes}")
+            return
+        active = self._active(guard)
+        value = self.emitter.splat(value, self.lanes)
+        kind, mask = vector(element, self.lanes), vector("i1", self.lanes)
+        for number, part in enumerate(value.parts):
+            text = self.emitter.to_memory(Lanes(value.dtype if scale == 1 else real, self.lanes, (part,)), real)
+            spot = place * scale + number
+            if how == "along" and scale == 1:
+                address = self._scalar_address(buffer, spot, element, None, "")
+                if active is None:
+                    self._write(f"store {kind} {text}, ptr {address}, align {real.bytes}")
+                    continue
+                function = f"llvm.masked.store.{suffix(element, self.lanes)}.p0"
+                self._masked("void", function, real.bytes, ((kind, text), ("ptr", address)), (mask, active))
+                continue
+            pointers = self._addresses(buffer, spot, element)
+            function = f"llvm.masked.scatter.{suffix(element, self.lanes)}.v{self.lanes}p0"
+            everyone = active or constant(True, bool_, self.lanes)
+            self._masked(
+                "void", function, real.bytes, ((kind, text), (vector("ptr", self.lanes), pointers)), (mask, everyone)
+            )

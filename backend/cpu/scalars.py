@@ -1,0 +1,242 @@
+"""Scalar ops as LLVM instructions, one lane or many: kernels.scalar.ScalarBuilder over text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.types import DType, bool_, c64, c128, f16, f32, i32
+from ...kernels.scalar import COMBINERS, SCALARS, spelling
+from .types import REGISTER, Lanes, constant, register_type, suffix, vector
+
+FLAGS = "contract"
+
+
+class ScalarEmitter:
+    """Writes instructions through `line`; keeps the module's intrinsic declarations."""
+
+    def __init__(self, line: Callable[[str], None], declarations: set[str]):
+        self._line = line
+        self.declarations = declarations
+        self.counter = 0
+
+    def fresh(self) -> str:
+        self.counter += 1
+        return f"%v{self.counter}"
+
+    def instruction(self, text: str) -> str:
+        """`%v = text`, giving %v."""
+        name = self.fresh()
+        self._line(f"{name} = {text}")
+        return name
+
+    def call(self, result: str, function: str, *operands: tuple[str, str], flags: str = "") -> str:
+        """Call an intrinsic on (type, value) pairs; declares it."""
+        types = ", ".join(kind for kind, _ in operands)
+        self.declarations.add(f"declare {result} @{function}({types})")
+        arguments = ", ".join(f"{kind} {value}" for kind, value in operands)
+        return self.instruction(f"call {flags + ' ' if flags else ''}{result} @{function}({arguments})")
+
+    # kernels.scalar.ScalarBuilder
+
+    def constant(self, value: Any, dtype: DType) -> Lanes:
+        if dtype.is_complex:
+            number = complex(value)
+            return Lanes(dtype, 1, (constant(number.real, dtype.real, 1), constant(number.imag, dtype.real, 1)))
+        return Lanes(dtype, 1, (constant(value, dtype, 1),))
+
+    def splat(self, operand: Lanes, lanes: int) -> Lanes:
+        """The same value in every lane."""
+        if operand.lanes == lanes:
+            return operand
+        element = REGISTER[operand.dtype.real.name]
+        parts: list[str] = []
+        for part in operand.parts:
+            if not part.startswith("%"):
+                parts.append(f"splat ({element} {part})")
+                continue
+            wide = vector(element, lanes)
+            first = self.instruction(f"insertelement {wide} poison, {element} {part}, i64 0")
+            parts.append(
+                self.instruction(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer")
+            )
+        return Lanes(operand.dtype, lanes, tuple(parts))
+
+    def op(self, name: str, *operands: Lanes) -> Lanes:
+        """A scalar op of the table."""
+        row = SCALARS[name]
+        dtype = operands[-1].dtype
+        if name in ("real", "imag") and dtype.is_complex:
+            return Lanes(dtype.real, operands[0].lanes, (operands[0].parts[name == "imag"],))
+        lanes = max(operand.lanes for operand in operands)
+        if name == "complex":
+            pair = [self.splat(operand, lanes) for operand in operands]
+            kind = COMPLEX_OF[pair[0].dtype.name]
+            return Lanes(kind, lanes, (pair[0].name, pair[1].name))
+        if dtype.is_complex:
+            if row.complex_expansion is None:
+                raise NotImplementedError(f"{name} on complex numbers")
+            return row.complex_expansion(self, *operands)
+        text = spelling(row, dtype)
+        if text is None:
+            if row.expansion is None:
+                raise NotImplementedError(f"{name} on {dtype}")
+            return row.expansion(self, *operands)
+        wide = [self.splat(operand, lanes) for operand in operands]
+        kind = register_type(dtype, lanes)
+        result = bool_ if row.result == "bool" else dtype
+        if text.startswith("llvm."):
+            flags = FLAGS if dtype.is_float else ""
+            function = f"{text}.{suffix(REGISTER[dtype.name], lanes)}"
+            extra = [("i1", "false")] if text in WITH_FLAG else []
+            part = self.call(kind, function, *((kind, item.name) for item in wide), *extra, flags=flags)
+        else:
+            names = dict(zip("abc", (item.name for item in wide), strict=False))
+            part = self.instruction(text.format(t=kind, f=FLAGS, m=vector("i1", lanes), **names))
+        return Lanes(result, lanes, (part,))
+
+    def cast(self, operand: Lanes, dtype: DType) -> Lanes:
+        """Conversion between register types. Out of range becomes the nearest value, never undefined."""
+        source = operand.dtype
+        if source is dtype:
+            return operand
+        if dtype.is_complex:
+            if source.is_complex:
+                parts = [self.cast(Lanes(source.real, operand.lanes, (part,)), dtype.real).name for part in operand.parts]
+                return Lanes(dtype, operand.lanes, tuple(parts))
+            real = self.cast(operand, dtype.real)
+            return Lanes(dtype, operand.lanes, (real.name, constant(0.0, dtype.real, operand.lanes)))
+        if source.is_complex:
+            if dtype.kind == "b":
+                return self.op("ne", operand, self.constant(0, source))
+            return self.cast(Lanes(source.real, operand.lanes, operand.parts[:1]), dtype)
+        if dtype.kind == "b":
+            return self.op("ne", operand, self.constant(0, source))
+        lanes = operand.lanes
+        old, new = register_type(source, lanes), register_type(dtype, lanes)
+        if source.is_float and dtype.is_float:
+            how = "fpext" if dtype.bits > source.bits else "fptrunc"
+        elif source.is_float:
+            # Narrow integers wrap like a conversion through a wide one, as PyTorch's do.
+            wide = dtype if dtype.bits >= 32 else i32
+            middle = register_type(wide, lanes)
+            function = f"llvm.fptosi.sat.{suffix(REGISTER[wide.name], lanes)}.{suffix(REGISTER[source.name], lanes)}"
+            part = self.call(middle, function, (old, operand.name))
+            return self.cast(Lanes(wide, lanes, (part,)), dtype) if wide is not dtype else Lanes(dtype, lanes, (part,))
+        elif dtype.is_float:
+            how = "sitofp" if source.kind == "i" else "uitofp"
+        elif source.kind == "b" or (source.kind == "u" and dtype.bits > source.bits):
+            how = "zext"
+        elif dtype.bits > source.bits:
+            how = "sext"
+        elif dtype.bits < source.bits:
+            how = "trunc"
+        else:
+            return Lanes(dtype, lanes, operand.parts)
+        return Lanes(dtype, lanes, (self.instruction(f"{how} {old} {operand.name} to {new}"),))
+
+    def bitcast(self, operand: Lanes, dtype: DType) -> Lanes:
+        old, new = register_type(operand.dtype, operand.lanes), register_type(dtype, operand.lanes)
+        return Lanes(dtype, operand.lanes, (self.instruction(f"bitcast {old} {operand.name} to {new}"),))
+
+    # Conversions that happen where memory is touched.
+
+    def from_memory(self, part: str, dtype: DType, lanes: int) -> Lanes:
+        """What a load gave, as a register."""
+        if dtype.kind == "b":
+            memory = vector("i8", lanes)
+            return Lanes(dtype, lanes, (self.instruction(f"icmp ne {memory} {part}, {_zero(lanes)}"),))
+        if dtype.name == "bf16":
+            wide = vector("i32", lanes)
+            bits = self.instruction(f"zext {vector('i16', lanes)} {part} to {wide}")
+            high = self.op("bitwise_left_shift", Lanes(i32, lanes, (bits,)), self.constant(16, i32))
+            return self.bitcast(high, f32)
+        if dtype.name == "f16":
+            return Lanes(
+                f32, lanes, (self.instruction(f"fpext {vector('half', lanes)} {part} to {vector('float', lanes)}"),)
+            )
+        return Lanes(dtype, lanes, (part,))
+
+    def to_memory(self, operand: Lanes, dtype: DType) -> str:
+        """A register, as what a store takes."""
+        lanes = operand.lanes
+        if dtype.kind == "b":
+            return self.instruction(f"zext {vector('i1', lanes)} {operand.name} to {vector('i8', lanes)}")
+        if dtype.name == "bf16":
+            rounded = self.bitcast(self.round_bf16(operand), i32)
+            high = self.instruction(f"lshr {vector('i32', lanes)} {rounded.name}, {constant(16, i32, lanes)}")
+            return self.instruction(f"trunc {vector('i32', lanes)} {high} to {vector('i16', lanes)}")
+        if dtype.name == "f16":
+            return self.instruction(
+                f"fptrunc {vector('float', lanes)} {operand.name} to {vector('half', lanes)}"
+            )
+        return operand.name
+
+    def round_bf16(self, operand: Lanes) -> Lanes:
+        """Round to nearest even at bit 16; NaN stays NaN."""
+        lanes = operand.lanes
+        bits = self.bitcast(operand, i32)
+        wide = vector("i32", lanes)
+        high = self.instruction(f"lshr {wide} {bits.name}, {constant(16, i32, lanes)}")
+        odd = self.instruction(f"and {wide} {high}, {constant(1, i32, lanes)}")
+        bias = self.instruction(f"add {wide} {odd}, {constant(0x7FFF, i32, lanes)}")
+        total = self.instruction(f"add {wide} {bits.name}, {bias}")
+        kept = self.instruction(f"and {wide} {total}, {constant(-65536, i32, lanes)}")
+        quiet = self.instruction(f"or {wide} {bits.name}, {constant(0x400000, i32, lanes)}")
+        cut = self.instruction(f"and {wide} {quiet}, {constant(-65536, i32, lanes)}")
+        odd_one = self.op("isnan", operand)
+        chosen = self.instruction(f"select {vector('i1', lanes)} {odd_one.name}, {wide} {cut}, {wide} {kept}")
+        return self.bitcast(Lanes(i32, lanes, (chosen,)), f32)
+
+    def round_f16(self, operand: Lanes) -> Lanes:
+        part = self.to_memory(operand, f16)
+        return self.from_memory(part, f16, operand.lanes)
+
+    # Lanes among themselves.
+
+    def iota(self, lanes: int) -> str:
+        return "<" + ", ".join(f"i64 {lane}" for lane in range(lanes)) + ">"
+
+    def horizontal(self, combiner: str, values: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
+        """All lanes combined into one: halves onto halves, a fixed tree."""
+        while values[0].lanes > 1:
+            lanes = values[0].lanes
+            half = lanes // 2
+            halves: list[tuple[Lanes, ...]] = []
+            for start in (0, half):
+                taken: list[Lanes] = []
+                for value in values:
+                    taken.append(self._take(value, start, half))
+                halves.append(tuple(taken))
+            values = COMBINERS[combiner].combine(self, halves[0], halves[1])
+        return values
+
+    def _take(self, value: Lanes, start: int, size: int) -> Lanes:
+        wide = register_type(value.dtype.real, value.lanes)
+        parts: list[str] = []
+        for part in value.parts:
+            if size == 1:
+                parts.append(self.instruction(f"extractelement {wide} {part}, i64 {start}"))
+            else:
+                mask = ", ".join(f"i32 {lane}" for lane in range(start, start + size))
+                parts.append(self.instruction(f"shufflevector {wide} {part}, {wide} poison, <{size} x i32> <{mask}>"))
+        return Lanes(value.dtype, size, tuple(parts))
+
+    def select(self, mask: str, lanes: int, yes: Lanes, no: Lanes) -> Lanes:
+        kind = register_type(yes.dtype.real, lanes)
+        yes, no = self.splat(yes, lanes), self.splat(no, lanes)
+        parts = [
+            self.instruction(f"select {vector('i1', lanes)} {mask}, {kind} {a}, {kind} {b}")
+            for a, b in zip(yes.parts, no.parts, strict=True)
+        ]
+        return Lanes(yes.dtype, lanes, tuple(parts))
+
+
+# Intrinsics with a trailing "is poison for some input" flag, which we never want.
+WITH_FLAG = {"llvm.abs", "llvm.ctlz", "llvm.cttz"}
+
+
+def _zero(lanes: int) -> str:
+    return "0" if lanes == 1 else "zeroinitializer"
+
+COMPLEX_OF = {"f32": c64, "f64": c128}

@@ -1,0 +1,301 @@
+"""The thread pool: dispatch and waiting are native code, the threads are Python daemon threads parked in it.
+
+A job is a function, its ctx and a number of iterations. Whoever runs takes runs of iterations from a shared
+counter until none is left: the caller too, so a job is done even if no worker wakes up. A worker announces
+itself (`active`) before it looks whether the job is still open; the caller closes the job and then waits only
+for those that announced themselves. Waiting workers spin for some microseconds, then sleep on a futex (where
+there is none, they nap).
+
+When the pool is busy with the job of another Python thread, the caller does all of its job itself. Nothing that
+a kernel computes depends on who does which part.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .engine import engine
+
+# Slots of the pool's block, a cache line apart where threads meet.
+GENERATION, NEXT, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(8))
+SLOTS = 8 * 10
+SPIN_CYCLES = 100_000
+
+_PARALLEL = """
+define void @parallel(ptr %pool, ptr %function, ptr %ctx, i64 %count, i64 %grain) #0 {{
+entry:
+  %empty = icmp sle i64 %count, 0
+  br i1 %empty, label %return, label %some
+some:
+  %limit.at = getelementptr i64, ptr %pool, i64 {LIMIT}
+  %limit = load atomic i64, ptr %limit.at monotonic, align 8
+  %alone = icmp sle i64 %limit, 1
+  %short = icmp sle i64 %count, %grain
+  %serial = or i1 %alone, %short
+  br i1 %serial, label %all, label %try
+try:
+  %lock = getelementptr i64, ptr %pool, i64 {LOCK}
+  %taken = cmpxchg ptr %lock, i64 0, i64 1 seq_cst seq_cst
+  %mine = extractvalue {{ i64, i1 }} %taken, 1
+  br i1 %mine, label %publish, label %all
+all:
+  call void %function(ptr %ctx, i64 0, i64 %count, i64 0)
+  ret void
+publish:
+  %job = getelementptr i64, ptr %pool, i64 {JOB}
+  store ptr %function, ptr %job, align 8
+  %job1 = getelementptr i64, ptr %job, i64 1
+  store ptr %ctx, ptr %job1, align 8
+  %job2 = getelementptr i64, ptr %job, i64 2
+  store i64 %count, ptr %job2, align 8
+  %job3 = getelementptr i64, ptr %job, i64 3
+  store i64 %grain, ptr %job3, align 8
+  %next = getelementptr i64, ptr %pool, i64 {NEXT}
+  store atomic i64 0, ptr %next seq_cst, align 8
+  %open = getelementptr i64, ptr %pool, i64 {OPEN}
+  store atomic i64 1, ptr %open seq_cst, align 8
+  %generation = getelementptr i64, ptr %pool, i64 {GENERATION}
+  %old = atomicrmw add ptr %generation, i32 1 seq_cst
+  %sleeping.at = getelementptr i64, ptr %pool, i64 {SLEEPING}
+  %sleeping = load atomic i64, ptr %sleeping.at seq_cst, align 8
+  %wake = icmp sgt i64 %sleeping, 0
+  br i1 %wake, label %rouse, label %work
+rouse:
+{wake}
+  br label %work
+work:
+  call void @share(ptr %pool, i64 0)
+  store atomic i64 0, ptr %open seq_cst, align 8
+  %active.at = getelementptr i64, ptr %pool, i64 {ACTIVE}
+  br label %wait
+wait:
+  %active = load atomic i64, ptr %active.at seq_cst, align 8
+  %done = icmp eq i64 %active, 0
+  br i1 %done, label %release, label %pause
+pause:
+  {pause}
+  br label %wait
+release:
+  store atomic i64 0, ptr %lock seq_cst, align 8
+  br label %return
+return:
+  ret void
+}}
+
+define internal void @share(ptr %pool, i64 %worker) #0 {{
+entry:
+  %job = getelementptr i64, ptr %pool, i64 {JOB}
+  %function = load ptr, ptr %job, align 8
+  %job1 = getelementptr i64, ptr %job, i64 1
+  %ctx = load ptr, ptr %job1, align 8
+  %job2 = getelementptr i64, ptr %job, i64 2
+  %count = load i64, ptr %job2, align 8
+  %job3 = getelementptr i64, ptr %job, i64 3
+  %grain = load i64, ptr %job3, align 8
+  %next = getelementptr i64, ptr %pool, i64 {NEXT}
+  br label %take
+take:
+  %begin = atomicrmw add ptr %next, i64 %grain seq_cst
+  %more = icmp slt i64 %begin, %count
+  br i1 %more, label %run, label %done
+run:
+  %over = add i64 %begin, %grain
+  %end = call i64 @llvm.smin.i64(i64 %over, i64 %count)
+  call void %function(ptr %ctx, i64 %begin, i64 %end, i64 %worker)
+  br label %take
+done:
+  ret void
+}}
+
+define void @worker(ptr %pool, i64 %number) #0 {{
+entry:
+  %generation = getelementptr i64, ptr %pool, i64 {GENERATION}
+  %active.at = getelementptr i64, ptr %pool, i64 {ACTIVE}
+  %sleeping.at = getelementptr i64, ptr %pool, i64 {SLEEPING}
+  %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
+  %limit.at = getelementptr i64, ptr %pool, i64 {LIMIT}
+  %first = load atomic i32, ptr %generation seq_cst, align 8
+  br label %look
+look:
+  %seen = phi i32 [ %first, %entry ], [ %now, %joined ]
+  %began = call i64 @llvm.readcyclecounter()
+  br label %spin
+spin:
+  %now.spin = load atomic i32, ptr %generation seq_cst, align 8
+  %new = icmp ne i32 %now.spin, %seen
+  br i1 %new, label %join, label %rest
+rest:
+  {pause}
+  %clock = call i64 @llvm.readcyclecounter()
+  %waited = sub i64 %clock, %began
+  %tired = icmp ugt i64 %waited, {SPIN_CYCLES}
+  br i1 %tired, label %sleep, label %spin
+sleep:
+  %counted = atomicrmw add ptr %sleeping.at, i64 1 seq_cst
+{sleep}
+  %uncounted = atomicrmw sub ptr %sleeping.at, i64 1 seq_cst
+  %now.sleep = load atomic i32, ptr %generation seq_cst, align 8
+  %woken = icmp ne i32 %now.sleep, %seen
+  br i1 %woken, label %join, label %sleep
+join:
+  %now = phi i32 [ %now.spin, %spin ], [ %now.sleep, %sleep ]
+  %limit = load atomic i64, ptr %limit.at seq_cst, align 8
+  %wanted = icmp slt i64 %number, %limit
+  br i1 %wanted, label %announce, label %joined
+announce:
+  %in = atomicrmw add ptr %active.at, i64 1 seq_cst
+  %open = load atomic i64, ptr %open.at seq_cst, align 8
+  %is.open = icmp ne i64 %open, 0
+  br i1 %is.open, label %help, label %leave
+help:
+  call void @share(ptr %pool, i64 %number)
+  br label %leave
+leave:
+  %out = atomicrmw sub ptr %active.at, i64 1 seq_cst
+  br label %joined
+joined:
+  br label %look
+}}
+
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.readcyclecounter()
+declare i64 @syscall(i64, ...)
+declare i32 @usleep(i32)
+{declarations}
+attributes #0 = {{ nounwind }}
+"""
+
+_FUTEX = {"x86_64": 202, "AMD64": 202, "aarch64": 98, "arm64": 98}
+_WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
+
+
+def runtime_text(system: str, machine: str) -> str:
+    """The pool's code for an operating system and a processor."""
+    if system == "Linux" and machine in _FUTEX:
+        number = _FUTEX[machine]
+        wake = (
+            f"  %woke = call i64 (i64, ...) @syscall(i64 {number}, ptr %generation, i32 {_WAKE_PRIVATE}, "
+            "i32 2147483647, ptr null, ptr null, i32 0)"
+        )
+        sleep = (
+            f"  %slept = call i64 (i64, ...) @syscall(i64 {number}, ptr %generation, i32 {_WAIT_PRIVATE}, "
+            "i32 %seen, ptr null, ptr null, i32 0)"
+        )
+    else:
+        wake, sleep = "", "  %slept = call i32 @usleep(i32 50)"
+    if machine in ("x86_64", "AMD64"):
+        pause, declarations = "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
+    else:
+        pause, declarations = "fence syncscope(\"singlethread\") seq_cst", ""
+    return _PARALLEL.format(
+        wake=wake, sleep=sleep, pause=pause, declarations=declarations, SPIN_CYCLES=SPIN_CYCLES,
+        GENERATION=GENERATION, NEXT=NEXT, ACTIVE=ACTIVE, SLEEPING=SLEEPING, OPEN=OPEN, LOCK=LOCK, JOB=JOB, LIMIT=LIMIT,
+    )  # fmt: skip
+
+
+def available_cpus() -> int:
+    """How many CPUs this process may use, by affinity and by cgroup quota."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, count if quota is None else min(count, quota))
+
+
+def _cgroup_quota() -> int | None:
+    for path in ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
+        try:
+            with open(path) as file:
+                words = file.read().split()
+            if path.endswith("cpu.max"):
+                quota, period = words[0], words[1]
+            else:
+                quota = words[0]
+                with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us") as file:
+                    period = file.read().strip()
+        except (OSError, IndexError):
+            continue
+        if quota not in ("max", "-1"):
+            return max(1, int(quota) // max(int(period), 1))
+        return None
+    return None
+
+
+class Pool:
+    """The process's workers. They start when a job first could use them."""
+
+    def __init__(self) -> None:
+        code = engine().object_code(runtime_text(platform.system(), platform.machine()))
+        self.parallel, self.keep = engine().link(code, "parallel")
+        worker, self.keep_worker = engine().link(code, "worker")
+        self._worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
+        self.lock = threading.Lock()
+        self._fresh()
+        if hasattr(os, "register_at_fork"):
+            # A forked child has this block, but none of the threads.
+            os.register_at_fork(after_in_child=self._fresh)
+
+    def _fresh(self) -> None:
+        self.lock = threading.Lock()
+        self.block = (ctypes.c_int64 * (SLOTS + 8))()
+        start = ctypes.addressof(self.block)
+        self.address = start + (-start) % 64
+        self.started = 1
+        self.limit = 0
+        self.resize(available_cpus())
+
+    def resize(self, count: int) -> None:
+        """Use at most `count` threads, the caller included."""
+        self.limit = count
+        ctypes.c_int64.from_address(self.address + 8 * LIMIT).value = count
+
+    def ready(self) -> None:
+        """Start the workers that are missing."""
+        if self.started >= self.limit:
+            return
+        with self.lock:
+            while self.started < self.limit:
+                number = self.started
+                thread = threading.Thread(
+                    target=self._worker, args=(self.address, number), name=f"smelt-{number}", daemon=True
+                )
+                thread.start()
+                self.started += 1
+
+
+_pool: Pool | None = None
+_pool_guard = threading.Lock()
+
+
+def pool() -> Pool:
+    global _pool
+    if _pool is None:
+        with _pool_guard:
+            if _pool is None:
+                _pool = Pool()
+    return _pool
+
+
+def set_num_threads(count: int) -> None:
+    """How many threads compiled code may use, the calling one included."""
+    if not isinstance(count, int) or count < 1:
+        raise ValueError(f"the number of threads must be a positive int, got {count!r}")
+    pool().resize(count)
+
+
+def get_num_threads() -> int:
+    return pool().limit
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Use `count` threads inside of the block."""
+    before = get_num_threads()
+    set_num_threads(count)
+    try:
+        yield
+    finally:
+        set_num_threads(before)

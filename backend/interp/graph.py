@@ -1,0 +1,279 @@
+"""The reference interpreter of the graph IR: every primitive by its kind, in NumPy, one op after the other.
+
+It is written to be obviously right, not fast. Arithmetic is done in the compute type of each result (f16 and
+bf16 in f32) and rounded when an op's result is stored. Composites are interpreted through their bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.errors import CompileError, IndexRangeError, ShapeError
+from ...ir.graph import Graph, Op, Value
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, evaluate
+from ...ir.types import DType, TensorType, dtype
+from ...kernels.reference import cast
+from ...kernels.scalar import COMBINERS, SCALARS
+from ...ops.define import as_array
+from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Reduce, Scan, Scatter, View
+
+# An expression's value: a number, or an array with one number for each element of the result.
+Number = Any
+
+COMPOUND: dict[str, Callable[[Number, Number], Number]] = {
+    "//": np.floor_divide,
+    "%": np.remainder,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+ACCUMULATE: dict[str, Callable[..., np.ndarray]] = {
+    "add": np.add.accumulate,
+    "mul": np.multiply.accumulate,
+    "max": np.maximum.accumulate,
+    "min": np.minimum.accumulate,
+    "logaddexp": np.logaddexp.accumulate,
+}
+
+UPDATE_AT: dict[str, Callable[..., None]] = {
+    "add": np.add.at,
+    "mul": np.multiply.at,
+    "max": np.maximum.at,
+    "min": np.minimum.at,
+}
+
+
+def interpret(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """The results of a graph for these inputs."""
+    arrays = [as_array(item, f"input {position}") for position, item in enumerate(inputs)]
+    interpreter = Interpreter(bind_sizes(graph, arrays))
+    interpreter.values.update(zip(graph.params, arrays, strict=True))
+    return [np.asarray(array) for array in interpreter.demand(graph.results)]
+
+
+def bind_sizes(graph: Graph, arrays: Sequence[np.ndarray]) -> dict[str, int]:
+    """The value of each size symbol; the arrays must fit the parameters."""
+    if len(arrays) != len(graph.params):
+        raise ShapeError(f"{graph.name}: {len(arrays)} inputs for {len(graph.params)} parameters")
+    sizes: dict[str, int] = {}
+    for param, array in zip(graph.params, arrays, strict=True):
+        if dtype(array.dtype) is not param.dtype or array.ndim != len(param.shape):
+            given = TensorType(dtype(array.dtype), array.shape)
+            raise ShapeError(f"{graph.name}: parameter {param.name} is {param.type}, got {given}")
+        for dim, size in zip(param.shape, array.shape, strict=True):
+            if isinstance(dim, Expr) and len(dim.terms) == 1:
+                (monomial, coefficient) = dim.terms[0]
+                if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
+                    sizes.setdefault(monomial[0].name, size)
+    for param, array in zip(graph.params, arrays, strict=True):
+        for dim, size in zip(param.shape, array.shape, strict=True):
+            if evaluate(dim, sizes) != size:
+                given = TensorType(param.dtype, array.shape)
+                raise ShapeError(f"{graph.name}: parameter {param.name} is {param.type}, got {given}")
+    return sizes
+
+
+def number(expression: Dim, known: Mapping[str, Number]) -> Number:
+    """An expression's value, where symbols may stand for arrays."""
+    if not isinstance(expression, Expr):
+        return expression
+    total: Number = 0
+    for monomial, coefficient in expression.terms:
+        factor: Number = coefficient
+        for atom in monomial:
+            if isinstance(atom, Compound):
+                factor = factor * COMPOUND[atom.operator](number(atom.left, known), number(atom.right, known))
+            else:
+                factor = factor * known[atom.name]
+        total = total + factor
+    return total
+
+
+class Interpreter:
+    """The values so far, and the sizes of this call."""
+
+    def __init__(self, sizes: dict[str, int]):
+        self.sizes = sizes
+        self.values: dict[Value, np.ndarray] = {}
+
+    def demand(self, wanted: Sequence[Value]) -> list[np.ndarray]:
+        """The arrays of some values, after running all ops that they need."""
+        found: dict[int, Op] = {}
+        pending = [value for value in wanted if value not in self.values]
+        while pending:
+            op = pending.pop().op
+            if op is not None and op.serial not in found:
+                found[op.serial] = op
+                pending.extend(operand for operand in op.operands if operand not in self.values)
+        for serial in sorted(found):
+            op = found[serial]
+            for value, array in zip(op.results, self.run(op), strict=True):
+                self.values[value] = self.stored(array, value.type)
+        return [self.values[value] for value in wanted]
+
+    def run(self, op: Op) -> Sequence[np.ndarray]:
+        if op.defn.kind is None:
+            return self.demand(op.defn.expand(op.arguments))
+        for kind in type(op.defn.kind).__mro__:
+            if kind in EVALUATE:
+                with np.errstate(all="ignore"):
+                    return [EVALUATE[kind](self, op, op.defn.kind)]
+        raise CompileError(f"{op.name}: the interpreter does not know the kind {op.defn.kind.name}", op.loc)
+
+    def shape(self, shape: Sequence[Dim]) -> tuple[int, ...]:
+        return tuple(evaluate(size, self.sizes) for size in shape)
+
+    def stored(self, array: np.ndarray, type: TensorType) -> np.ndarray:
+        """A result as its type says, checked against the shape that was inferred."""
+        array = np.asarray(array)
+        array = array if array.dtype == type.dtype.numpy else cast(array, type.dtype)
+        shape = self.shape(type.shape)
+        return array if array.shape == shape else np.broadcast_to(array, shape)
+
+    def operand(self, value: Value) -> np.ndarray:
+        """An operand in the type that arithmetic on it is done in."""
+        array = self.values[value]
+        compute = value.dtype.compute
+        return array if compute is value.dtype else array.astype(compute.numpy)
+
+
+class ArrayBuilder:
+    """`element` functions on whole arrays: every index is an array with one entry for each result element."""
+
+    def __init__(self, interpreter: Interpreter, op: Op, shape: Sequence[Dim]):
+        self.interpreter = interpreter
+        self.op = op
+        self.known: dict[str, Number] = dict(interpreter.sizes)
+        self.index_symbols: list[Dim] = []
+        self.dynamics = 0
+        sizes = interpreter.shape(shape)
+        for position, size in enumerate(shape):
+            # Names with a space meet no user's symbol.
+            symbol = Symbol(f"index {position}", 0, size - 1)
+            along = [1] * len(sizes)
+            along[position] = sizes[position]
+            self.known[symbol.name] = np.arange(sizes[position]).reshape(along)
+            self.index_symbols.append(symbol.expr())
+
+    def load(self, value: Value, index: Index, guard: Any = None) -> np.ndarray:
+        array = self.interpreter.operand(value)
+        places = [np.asarray(number(place, self.known)) for place in index]
+        if guard is None:
+            for place, size in zip(places, array.shape, strict=True):
+                if place.size and (place.min() < 0 or place.max() >= size):
+                    raise AssertionError(f"{self.op.name} reads {value.type} outside its shape")
+            return array[tuple(places)]
+        guard = np.asarray(guard)
+        if array.size == 0 or not guard.any():
+            return np.zeros(np.broadcast_shapes(guard.shape, *(place.shape for place in places)), array.dtype)
+        element = array[tuple(np.where(guard, place, 0) for place in places)]
+        return np.where(guard, element, np.zeros((), array.dtype))
+
+    def constant(self, value: Any, dtype: DType) -> np.ndarray:
+        return np.asarray(value, dtype.compute.numpy)
+
+    def scalar(self, name: str, *operands: np.ndarray) -> np.ndarray:
+        return SCALARS[name].numpy(*operands)
+
+    def cast(self, operand: np.ndarray, dtype: DType) -> np.ndarray:
+        return cast(cast(operand, dtype), dtype.compute)
+
+    def index(self, expression: Dim) -> np.ndarray:
+        return np.asarray(number(expression, self.known), np.int64)
+
+    def inside(self, expression: Dim, low: Dim, high: Dim) -> np.ndarray:
+        value = np.asarray(number(expression, self.known))
+        return (value >= number(low, self.known)) & (value < number(high, self.known))
+
+    def dynamic(self, value: np.ndarray, size: Dim, wrap: bool) -> tuple[Dim, np.ndarray]:
+        limit = number(size, self.known)
+        place = np.asarray(value).astype(np.int64)
+        wrapped = np.where(place < 0, place + limit, place) if wrap else place
+        valid = (wrapped >= 0) & (wrapped < limit)
+        if not valid.all():
+            wrong = place[~valid].flat[0]
+            raise IndexRangeError(
+                f"{self.op.name}: the index {wrong} is out of range for a dimension of size {limit}",
+                self.op.loc,
+            )
+        symbol = Symbol(f"dynamic {self.dynamics}", 0, size - 1)
+        self.dynamics += 1
+        self.known[symbol.name] = wrapped
+        return symbol.expr(), valid
+
+
+def run_elementwise(interpreter: Interpreter, op: Op, kind: Elementwise) -> np.ndarray:
+    if kind.scalar == "cast":
+        return cast(interpreter.values[op.arguments["self"]], op.arguments["dtype"])
+    return SCALARS[kind.scalar].numpy(*(interpreter.operand(value) for value in op.operands))
+
+
+def run_view(interpreter: Interpreter, op: Op, kind: View) -> np.ndarray:
+    shape = op.result.shape
+    if 0 in interpreter.shape(shape):
+        return np.zeros(interpreter.shape(shape), op.result.dtype.numpy)
+    builder = ArrayBuilder(interpreter, op, shape)
+    return builder.load(op.arguments["self"], kind.index(builder.index_symbols, op.arguments))
+
+
+def run_element(interpreter: Interpreter, op: Op, kind: Element) -> np.ndarray:
+    shape = op.result.shape
+    if 0 in interpreter.shape(shape):
+        return np.zeros(interpreter.shape(shape), op.result.dtype.numpy)
+    builder = ArrayBuilder(interpreter, op, shape)
+    return kind.element(builder, builder.index_symbols, op.arguments)
+
+
+def run_reduce(interpreter: Interpreter, op: Op, kind: Reduce) -> np.ndarray:
+    array = interpreter.operand(op.arguments["self"])
+    dims = op.arguments["dim"]
+    result = COMBINERS[kind.combiner].numpy(array, dims[0] if kind.combiner.startswith("arg") else dims)
+    return np.reshape(result, interpreter.shape(op.result.shape))
+
+
+def run_scan(interpreter: Interpreter, op: Op, kind: Scan) -> np.ndarray:
+    array = interpreter.operand(op.arguments["self"])
+    return ACCUMULATE[kind.combiner](array, axis=op.arguments["dim"])
+
+
+def run_scatter(interpreter: Interpreter, op: Op, kind: Scatter) -> np.ndarray:
+    result = interpreter.operand(op.arguments["self"]).copy()
+    space = kind.updates(op.arguments)
+    sizes = interpreter.shape(space)
+    if 0 in sizes:
+        return result
+    builder = ArrayBuilder(interpreter, op, space)
+    index, guard, scalar = kind.place(builder, builder.index_symbols, op.arguments)
+    valid = np.broadcast_to(True if guard is None else guard, sizes).ravel()
+    # ravel is row-major, so the updates come in the order of the update space.
+    places = tuple(np.broadcast_to(number(place, builder.known), sizes).ravel()[valid] for place in index)
+    updates = np.broadcast_to(scalar, sizes).ravel()[valid]
+    combine = kind.combine(op.arguments)
+    if combine is None:
+        result[places] = updates
+    else:
+        UPDATE_AT[combine](result, places, updates)
+    return result
+
+
+def run_contract(interpreter: Interpreter, op: Op, kind: Contract) -> np.ndarray:
+    return np.matmul(interpreter.operand(op.arguments["self"]), interpreter.operand(op.arguments["mat2"]))
+
+
+def run_captured(interpreter: Interpreter, op: Op, kind: Captured) -> np.ndarray:
+    return op.arguments["array"].array
+
+
+EVALUATE: dict[type, Callable[[Interpreter, Op, Any], np.ndarray]] = {
+    Elementwise: run_elementwise,
+    View: run_view,
+    Element: run_element,
+    Reduce: run_reduce,
+    Scan: run_scan,
+    Scatter: run_scatter,
+    Contract: run_contract,
+    Captured: run_captured,
+}

@@ -1,0 +1,231 @@
+"""The NumPy reference interpreter of the loop IR.
+
+Serial and parallel loops run in Python, one iteration at a time; a vector loop runs all of its iterations at
+once on arrays. Small shapes only: this is what the emitters are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.errors import IndexRangeError
+from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides
+from ...ir.types import DType, bf16, bool_, f16, f32, i64
+from ...kernels.loop_ir import (
+    Alloc,
+    Buffer,
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Matrix,
+    Operand,
+    Register,
+    Statement,
+    Store,
+)
+from ...kernels.scalar import COMBINERS, NumpyBuilder, NumpyOperand
+
+Values = tuple[NumpyOperand, ...]
+
+
+def interpret_kernel(kernel: Kernel, buffers: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+    """Run a kernel on flat or shaped arrays by buffer name; outputs and temporaries are written in place."""
+    LoopInterpreter(kernel, {name: array.reshape(-1) for name, array in buffers.items()}, sizes).run()
+
+
+class LoopInterpreter:
+    def __init__(self, kernel: Kernel, memory: dict[str, np.ndarray], sizes: Mapping[str, int]):
+        self.kernel = kernel
+        self.memory = memory
+        self.names: dict[str, Any] = dict(sizes)
+        self.registers: dict[str, NumpyOperand] = {}
+        self.builder = NumpyBuilder()
+
+    def run(self) -> None:
+        with np.errstate(all="ignore"):
+            self.block(self.kernel.body)
+
+    def index(self, value: Dim) -> Any:
+        """An index expression as an int or an array of ints."""
+        if isinstance(value, int):
+            return value
+        total: Any = 0
+        for monomial, coefficient in value.terms:
+            factor: Any = coefficient
+            for atom in monomial:
+                factor = factor * (self._symbol(atom) if isinstance(atom, Symbol) else self._compound(atom))
+            total = total + factor
+        return total
+
+    def _symbol(self, symbol: Symbol) -> Any:
+        if symbol.name in self.names:
+            return self.names[symbol.name]
+        return self.registers[symbol.name].array
+
+    def _compound(self, atom: Compound) -> Any:
+        left, right = self.index(atom.left), self.index(atom.right)
+        table = {"//": np.floor_divide, "%": np.remainder, "min": np.minimum, "max": np.maximum}
+        return table[atom.operator](left, right)
+
+    def place(self, buffer: Buffer, index: Sequence[Dim]) -> Any:
+        total: Any = 0
+        for position, stride in zip(index, contiguous_strides(buffer.shape), strict=True):
+            total = total + self.index(position) * self.index(stride)
+        return total
+
+    def operand(self, operand: Operand) -> NumpyOperand:
+        if isinstance(operand, Literal):
+            return self.builder.constant(operand.value, operand.dtype)
+        return self.registers[operand.name]
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def statement(self, statement: Statement) -> None:
+        if isinstance(statement, Let):
+            self.registers[statement.result.name] = self._let(statement)
+        elif isinstance(statement, Index):
+            self.registers[statement.result.name] = NumpyOperand(np.asarray(self.index(statement.expression), np.int64), i64)
+        elif isinstance(statement, Load):
+            self.registers[statement.result.name] = self._read(statement.buffer, statement.index, statement.guard)
+        elif isinstance(statement, Store):
+            self._store(statement)
+        elif isinstance(statement, Check):
+            self._check(statement)
+        elif isinstance(statement, Alloc):
+            count = int(np.prod([self.index(size) for size in statement.buffer.shape], dtype=np.int64))
+            self.memory[statement.buffer.name] = np.zeros(count, statement.buffer.dtype.numpy)
+        elif isinstance(statement, Gemm):
+            self._gemm(statement)
+        elif isinstance(statement, Concurrent):
+            self.block(statement.branches)
+        else:
+            self._loop(statement)
+
+    def _let(self, statement: Let) -> NumpyOperand:
+        operands = [self.operand(item) for item in statement.operands]
+        if statement.op == "cast":
+            return self.builder.cast(operands[0], statement.result.dtype)
+        if statement.op == "bitcast":
+            return self.builder.bitcast(operands[0], statement.result.dtype)
+        if statement.op in ("round_f16", "round_bf16"):
+            narrow = f16 if statement.op == "round_f16" else bf16
+            return NumpyOperand(operands[0].array.astype(narrow.numpy).astype(np.float32), f32)
+        return self.builder.op(statement.op, *operands)
+
+    def _read(self, buffer: Buffer, index: Sequence[Dim], guard: Operand | None) -> NumpyOperand:
+        place = np.asarray(self.place(buffer, index))
+        memory = self.memory[buffer.name]
+        if guard is None:
+            return _compute(memory[place], buffer.dtype)
+        allowed = self.operand(guard).array
+        safe = np.where(allowed, place, 0)
+        found = memory[safe] if memory.size else np.zeros(safe.shape, memory.dtype)
+        return _compute(np.where(allowed, found, np.zeros((), memory.dtype)), buffer.dtype)
+
+    def _store(self, statement: Store) -> None:
+        value = self.operand(statement.value)
+        memory = self.memory[statement.buffer.name]
+        place = np.asarray(self.place(statement.buffer, statement.index))
+        if statement.combine is not None:
+            old = self._read(statement.buffer, statement.index, statement.guard)
+            (value,) = COMBINERS[statement.combine].combine(self.builder, (old,), (value,))
+        stored = value.array.astype(memory.dtype)
+        if statement.guard is None:
+            memory[place] = stored
+            return
+        allowed, place, stored = np.broadcast_arrays(self.operand(statement.guard).array, place, stored)
+        memory[place[allowed]] = stored[allowed]
+
+    def _check(self, statement: Check) -> None:
+        value = self.operand(statement.value).array
+        size = self.index(statement.size)
+        place = np.where(value < 0, value + size, value) if statement.wrap else np.asarray(value)
+        good = (place >= 0) & (place < size)
+        if not np.all(good):
+            culprit = int(np.broadcast_to(value, good.shape)[~good].flat[0])
+            site = self.kernel.sites[statement.site]
+            raise IndexRangeError(
+                f"{site.op}: index {culprit} is out of range for a dimension of size {size}", site.location
+            )
+        self.registers[statement.position.name] = NumpyOperand(np.asarray(place, np.int64), i64)
+        self.registers[statement.guard.name] = NumpyOperand(np.asarray(good), bool_)
+
+    def _gemm(self, statement: Gemm) -> None:
+        rows, columns, depth = (self.index(item) for item in (statement.rows, statement.columns, statement.depth))
+
+        def places(matrix: Matrix, height: int, width: int) -> np.ndarray:
+            start, row, column = (self.index(item) for item in (matrix.offset, matrix.row_stride, matrix.column_stride))
+            return start + row * np.arange(height)[:, None] + column * np.arange(width)[None, :]
+
+        left = self.memory[statement.left.buffer.name][places(statement.left, rows, depth)]
+        right = self.memory[statement.right.buffer.name][places(statement.right, depth, columns)]
+        self.memory[statement.output.buffer.name][places(statement.output, rows, columns)] = left @ right
+
+    def _loop(self, loop: Loop) -> None:
+        start, stop = int(self.index(loop.start)), int(self.index(loop.stop))
+        totals: list[Values] = [self._identity(item.combiner, item.results) for item in loop.accumulators]
+        carried = [self.operand(carry.start) for carry in loop.carries]
+        if loop.kind == "vector":
+            if stop > start:
+                self.names[loop.variable.name] = np.arange(start, stop)
+                self.block(loop.body)
+                totals = [
+                    self._fold(item.combiner, tuple(self.operand(value) for value in item.values), stop - start)
+                    for item in loop.accumulators
+                ]
+        else:
+            for number in range(start, stop):
+                self.names[loop.variable.name] = number
+                for carry, value in zip(loop.carries, carried, strict=True):
+                    self.registers[carry.current.name] = value
+                self.block(loop.body)
+                for at, item in enumerate(loop.accumulators):
+                    values = tuple(self.operand(value) for value in item.values)
+                    totals[at] = COMBINERS[item.combiner].combine(self.builder, totals[at], values)
+                carried = [self.operand(carry.after) for carry in loop.carries]
+        self.names.pop(loop.variable.name, None)
+        for item, total in zip(loop.accumulators, totals, strict=True):
+            for register, value in zip(item.results, total, strict=True):
+                self.registers[register.name] = value
+        for carry, value in zip(loop.carries, carried, strict=True):
+            self.registers[carry.result.name] = value
+
+    def _identity(self, combiner: str, results: Sequence[Register]) -> Values:
+        numbers = COMBINERS[combiner].identity(results[0].dtype)
+        return tuple(
+            self.builder.constant(number, register.dtype) for number, register in zip(numbers, results, strict=True)
+        )
+
+    def _fold(self, combiner: str, values: Values, count: int) -> Values:
+        """All elements combined, halves onto halves."""
+        spread = tuple(NumpyOperand(np.broadcast_to(value.array, (count,)), value.dtype) for value in values)
+        while spread[0].array.shape[0] > 1:
+            length = spread[0].array.shape[0]
+            half = length // 2
+            odd = tuple(NumpyOperand(value.array[2 * half :], value.dtype) for value in spread)
+            left = tuple(NumpyOperand(value.array[:half], value.dtype) for value in spread)
+            right = tuple(NumpyOperand(value.array[half : 2 * half], value.dtype) for value in spread)
+            both = COMBINERS[combiner].combine(self.builder, left, right)
+            spread = tuple(
+                NumpyOperand(np.concatenate([item.array, rest.array]), item.dtype)
+                for item, rest in zip(both, odd, strict=True)
+            )
+        return tuple(NumpyOperand(value.array[0], value.dtype) for value in spread)
+
+
+def _compute(array: np.ndarray, dtype: DType) -> NumpyOperand:
+    """What a load gives: f16 and bf16 as f32."""
+    if dtype.compute is dtype:
+        return NumpyOperand(array, dtype)
+    return NumpyOperand(np.asarray(array).astype(np.float32), f32)

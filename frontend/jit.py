@@ -1,0 +1,314 @@
+"""smelt.jit: compile a function of arrays.
+
+    @smelt.jit
+    def f(x, y): ...
+
+The first call traces and compiles; later calls with the same types run native code. A dimension that comes with a
+second size becomes symbolic: one more compile, and none for further sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from .backend.compile import compile_graph
+from .backend.options import CompileOptions
+from .backend.report import Report
+from .ir.errors import ArgumentError
+from .ir.graph import Graph, Value, current_location
+from .ir.symbolic import Dim, Expr, Symbol, evaluate
+from .ir.types import TensorType, dtype, scalar_dtype
+from .ops.define import OpDef, as_array
+from .random import next_seed
+from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
+
+_REMEMBERED = 8  # shapes that decide which dimensions vary
+SIZE_NAMES = "NMKLPQRSTUVW"
+
+
+class Compiled:
+    """One compiled version: the shapes it takes, and how to run it."""
+
+    def __init__(self, shapes: tuple[tuple[Dim, ...], ...], traced: Traced, executable: Any, structure: Any, fixed: Any):
+        self.shapes = shapes
+        self.traced = traced
+        self.executable = executable
+        self.structure = structure
+        self.fixed = fixed  # result leaves that are no tensors, by position
+        self.hidden = [np.ascontiguousarray(array) for array in traced.arrays]
+
+    def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Whether arrays of these shapes fit this version's symbolic shapes."""
+        sizes: dict[str, int] = {}
+        later: list[tuple[Expr, int]] = []
+        for pattern, shape in zip(self.shapes, shapes, strict=True):
+            for dim, size in zip(pattern, shape, strict=True):
+                if isinstance(dim, int):
+                    if dim != size:
+                        return False
+                elif len(dim.terms) == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][1] == 1:
+                    if size < SMALLEST or sizes.setdefault(str(dim), size) != size:
+                        return False
+                else:
+                    later.append((dim, size))
+        return all(evaluate(dim, sizes) == size for dim, size in later)
+
+    def __call__(self, arrays: list[np.ndarray]) -> Any:
+        arrays = arrays + self.hidden
+        if self.traced.seeded:
+            arrays.append(next_seed())
+        results = iter(self.executable(arrays))
+        leaves = [self.fixed[at] if at in self.fixed else next(results) for at in range(self.structure.num_leaves)]
+        return optree.tree_unflatten(self.structure, leaves)
+
+
+class Jitted:
+    """A function that compiles itself for the types it is called with."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        static_argnums: Sequence[int],
+        static_argnames: Sequence[str],
+        dynamic: bool,
+        options: CompileOptions,
+    ):
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.static_argnums = frozenset(static_argnums)
+        self.static_argnames = frozenset(static_argnames)
+        self.dynamic = dynamic
+        self.options = options
+        self.name = getattr(function, "__name__", "function").strip("<>")
+        self.exact: dict[Any, Compiled] = {}
+        self.versions: dict[Any, list[Compiled]] = {}
+        self.seen: dict[Any, list[tuple[tuple[int, ...], ...]]] = {}
+        self.lock = threading.RLock()
+        self.latest: Compiled | None = None
+        self._check_static(function)
+
+    def _check_static(self, function: Callable[..., Any]) -> None:
+        try:
+            names = list(inspect.signature(function).parameters)
+        except (TypeError, ValueError):
+            return
+        for number in self.static_argnums:
+            if not -len(names) <= number < len(names):
+                raise ArgumentError(f"static_argnums has {number}, but {self.name} takes {len(names)} arguments")
+        for name in self.static_argnames:
+            if name not in names and not any(
+                item.kind is inspect.Parameter.VAR_KEYWORD for item in inspect.signature(function).parameters.values()
+            ):
+                raise ArgumentError(f"static_argnames has {name!r}, but the parameters of {self.name} are {', '.join(names)}")
+        # A static argument is static however it is passed.
+        self.static_argnames |= {names[number] for number in self.static_argnums}
+        self.static_argnums |= {names.index(name) for name in self.static_argnames if name in names}
+        self.static_argnums = frozenset(number % len(names) for number in self.static_argnums)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure, static = self._flatten(args, kwargs)
+        if any(isinstance(leaf, Value) for leaf in leaves):
+            # Inside another trace: the function is just part of it.
+            return self.function(*args, **kwargs)
+        arrays = [self._array(leaf) for leaf in leaves]
+        key = (structure, static, tuple(array.dtype for array in arrays), tuple(array.ndim for array in arrays))
+        shapes = tuple(array.shape for array in arrays)
+        compiled = self.exact.get((key, shapes))
+        if compiled is None:
+            with self.lock:
+                compiled = self._find(key, shapes, arrays, args, kwargs)
+                self.exact[(key, shapes)] = compiled
+        self.latest = compiled
+        return compiled(arrays)
+
+    def _flatten(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
+        static_args = tuple((number, args[number]) for number in sorted(self.static_argnums) if number < len(args))
+        static_kwargs = tuple(sorted((name, value) for name, value in kwargs.items() if name in self.static_argnames))
+        moving = (
+            tuple(None if number in self.static_argnums else item for number, item in enumerate(args)),
+            {name: value for name, value in kwargs.items() if name not in self.static_argnames},
+        )
+        leaves, structure = optree.tree_flatten(moving)
+        try:
+            hash((static_args, static_kwargs))
+        except TypeError:
+            raise ArgumentError(
+                f"{self.name}: a static argument must be hashable, got {static_args or static_kwargs}", current_location()
+            ) from None
+        return leaves, structure, (static_args, static_kwargs)
+
+    def _array(self, leaf: Any) -> np.ndarray:
+        """A leaf as a contiguous array; a Python number as a 0-dim one."""
+        if isinstance(leaf, np.ndarray):
+            if leaf.flags.c_contiguous and leaf.flags.aligned and leaf.dtype.isnative:
+                return leaf
+            # ascontiguousarray would make a 0-dim array 1-dim.
+            return np.array(leaf, order="C", dtype=leaf.dtype.newbyteorder("="))
+        if isinstance(leaf, (bool, int, float, complex)):
+            return np.asarray(leaf, scalar_dtype(leaf).numpy)
+        if isinstance(leaf, (str, bytes)):
+            raise ArgumentError(
+                f"{self.name}: got the string {leaf!r}: pass it as a static argument (static_argnames)", current_location()
+            )
+        array = as_array(leaf, self.name)
+        return array if array.flags.c_contiguous else np.array(array, order="C")
+
+    def _find(
+        self, key: Any, shapes: tuple[tuple[int, ...], ...], arrays: list[np.ndarray], args: Any, kwargs: Any
+    ) -> Compiled:
+        versions = self.versions.setdefault(key, [])
+        for version in reversed(versions):
+            if version.takes(shapes):
+                return version
+        seen = self.seen.setdefault(key, [])
+        patterns: list[tuple[Dim, ...]] = list(shapes)
+        hints: dict[str, int] = {}
+        if self.dynamic and seen:
+            patterns, hints = _symbolic(seen, shapes)
+        types = [TensorType(dtype(array.dtype), pattern) for array, pattern in zip(arrays, patterns, strict=True)]
+        traced, structure, fixed, used = self._trace(types, args, kwargs, hints)
+        executable = compile_graph(traced.graph, self.options)
+        version = Compiled(tuple(item.shape for item in used), traced, executable, structure, fixed)
+        versions.append(version)
+        seen.append(shapes)
+        del seen[:-_REMEMBERED]
+        return version
+
+    def _trace(
+        self, types: Sequence[TensorType], args: Any, kwargs: Any, hints: dict[str, int]
+    ) -> tuple[Traced, Any, dict[int, Any], list[TensorType]]:
+        _, structure, _ = self._flatten(args, kwargs)
+        kept: dict[str, Any] = {}
+
+        def run(params: list[Value]) -> list[Value]:
+            moving_args, moving_kwargs = optree.tree_unflatten(structure, params)
+            full = [args[at] if at in self.static_argnums else item for at, item in enumerate(moving_args)]
+            static = {name: value for name, value in kwargs.items() if name in self.static_argnames}
+            result = self.function(*full, **moving_kwargs, **static)
+            leaves, kept["structure"] = optree.tree_flatten(result)
+            kept["fixed"] = {
+                at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, (bool, int, float, complex, str, Expr))
+            }
+            return [as_value(leaf) for at, leaf in enumerate(leaves) if at not in kept["fixed"]]
+
+        traced, used = trace(run, types, self._names(args, kwargs, len(types)), self.name, hints)
+        return traced, kept["structure"], kept["fixed"], used
+
+    def _names(self, args: Any, kwargs: Any, count: int) -> list[str]:
+        """Parameter names for the leaves: x, or params_0, params_1 for the leaves of a tree."""
+        try:
+            names = list(inspect.signature(self.function).parameters)
+        except (TypeError, ValueError):
+            names = []
+        labels: list[str] = []
+        pieces = [(names[at] if at < len(names) else f"arg{at}", item, at in self.static_argnums) for at, item in enumerate(args)]
+        pieces += [(name, kwargs[name], name in self.static_argnames) for name in sorted(kwargs)]
+        for name, item, is_static in pieces:
+            if is_static:
+                continue
+            leaves = optree.tree_leaves(item)
+            labels.extend([name] if optree.tree_is_leaf(item) else [f"{name}_{at}" for at in range(len(leaves))])
+        unique: list[str] = []
+        for label in labels[:count]:
+            while label in unique:
+                label += "_"
+            unique.append(label)
+        return unique + [f"p{at}" for at in range(len(unique), count)]
+
+    def trace(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph for arguments that are arrays or specs (smelt.spec("f32[N, 64]"))."""
+        leaves, _, _ = self._flatten(args, kwargs)
+        types: list[TensorType] = []
+        for leaf in leaves:
+            if isinstance(leaf, ArraySpec):
+                types.append(TensorType(leaf.dtype, leaf.shape))
+            else:
+                array = self._array(leaf)
+                types.append(TensorType(dtype(array.dtype), array.shape))
+        return self._trace(types, args, kwargs, {})[0].graph
+
+    def report(self) -> Report:
+        """What the compiler did for the latest call."""
+        if self.latest is None:
+            raise ArgumentError(f"{self.name} has not been called yet, so there is nothing to report")
+        return self.latest.executable.report
+
+    @property
+    def compiles(self) -> int:
+        """How many versions have been compiled."""
+        return sum(len(versions) for versions in self.versions.values())
+
+
+def _symbolic(
+    seen: Sequence[tuple[tuple[int, ...], ...]], shapes: tuple[tuple[int, ...], ...]
+) -> tuple[list[tuple[Dim, ...]], dict[str, int]]:
+    """Dimensions that vary become symbols; those that always had the same size as each other share one."""
+    names: dict[tuple[int, ...], Symbol] = {}
+    hints: dict[str, int] = {}
+    patterns: list[tuple[Dim, ...]] = []
+    for leaf, shape in enumerate(shapes):
+        pattern: list[Dim] = []
+        for dim, size in enumerate(shape):
+            history = (*(earlier[leaf][dim] for earlier in seen), size)
+            if len(set(history)) == 1 or size < SMALLEST:
+                pattern.append(size)
+                continue
+            if history not in names:
+                number = len(names)
+                name = SIZE_NAMES[number] if number < len(SIZE_NAMES) else f"N{number}"
+                names[history] = Symbol(name, SMALLEST)
+                hints[name] = size
+            pattern.append(names[history].expr())
+        patterns.append(tuple(pattern))
+    return patterns, hints
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    dynamic: bool = True,
+    options: CompileOptions | None = None,
+    target: str = "cpu",
+) -> Any:
+    """Compile a function of arrays (or pytrees of them) on its first call.
+
+    static_argnums, static_argnames: arguments that are plain Python; each value compiles anew.
+    dynamic: a dimension seen with a second size becomes symbolic instead of compiling for every size.
+    """
+    chosen = options or CompileOptions(target=target)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+
+    def wrap(body: Callable[..., Any]) -> Jitted:
+        if not callable(body):
+            raise ArgumentError(f"jit takes a function, got {type(body).__name__}", current_location())
+        return Jitted(body, numbers, names, dynamic, chosen)
+
+    return wrap if function is None else wrap(function)
+
+
+@functools.lru_cache(maxsize=1024)
+def _eager(op: OpDef) -> Jitted:
+    statics = [parameter.name for parameter in op.parameters if not parameter.is_tensor]
+    compiled = Jitted(lambda **arguments: op.apply(arguments), (), (), False, CompileOptions())
+    compiled.static_argnames = frozenset(statics)
+    compiled.name = op.name
+    return compiled
+
+
+def evaluate_op(op: OpDef, arguments: dict[str, Any]) -> Any:
+    """An op called on arrays, outside of any trace: compiled and run at once."""
+    named = {
+        name: tuple(value) if isinstance(value, list) and not op.by_name[name].is_tensor else value
+        for name, value in arguments.items()
+    }
+    return _eager(op)(**named)

@@ -1,0 +1,443 @@
+"""Activation functions and their named backward ops.
+
+The bodies choose with `where`, so that forward mode, which follows the body, has PyTorch's slope at kinks.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.symbolic import floor_divide, remainder
+from .define import REGISTRY, Scalar, Tensor, composite
+from .pointwise import abs, clamp, erf, exp, expm1, ge, gt, le, log1p, lt, sigmoid, tanh, where
+from .shapes import dimension, equal
+
+
+@composite
+def relu(self: Tensor) -> Tensor:
+    """self where positive, else 0."""
+    return where(lt(self, 0), 0, self)
+
+
+@relu.vjp
+def relu_vjp(grad, result):
+    return threshold_backward(grad, result, 0)
+
+
+@relu.jvp
+def relu_jvp(result, self_tangent):
+    return threshold_backward(self_tangent, result, 0)
+
+
+@composite
+def relu6(self: Tensor) -> Tensor:
+    """self kept within 0 and 6."""
+    return hardtanh(self, 0, 6)
+
+
+@composite
+def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
+    """self where above threshold, else value."""
+    return where(le(self, threshold), value, self)
+
+
+@threshold.vjp
+def threshold_vjp(grad, self, threshold):
+    return threshold_backward(grad, self, threshold)
+
+
+@composite
+def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Scalar) -> Tensor:
+    """grad_output where self is above threshold, else 0."""
+    return where(le(self, threshold), 0, grad_output)
+
+
+@composite
+def leaky_relu(self: Tensor, negative_slope: Scalar = 0.01) -> Tensor:
+    """self where positive, else negative_slope * self."""
+    return where(gt(self, 0), self, self * negative_slope)
+
+
+@leaky_relu.vjp
+def leaky_relu_vjp(grad, self, negative_slope):
+    return leaky_relu_backward(grad, self, negative_slope, False)
+
+
+@composite
+def leaky_relu_backward(
+    grad_output: Tensor, self: Tensor, negative_slope: Scalar, self_is_result: bool
+) -> Tensor:
+    """grad_output where self is positive, else negative_slope * grad_output."""
+    return where(gt(self, 0), grad_output, grad_output * negative_slope)
+
+
+@composite
+def prelu(self: Tensor, weight: Tensor) -> Tensor:
+    """self where positive, else weight * self; one weight, or one for each channel (dimension 1)."""
+    if weight.ndim == 1 and not equal(weight.shape[0], 1):
+        channels = self.shape[1] if self.ndim > 1 else 1
+        if not equal(weight.shape[0], channels):
+            raise ShapeError(
+                f"weight has {weight.shape[0]} elements, expected 1 or {channels} (the channels)"
+            )
+    elif weight.ndim > 1:
+        raise ShapeError(f"weight has {weight.ndim} dimensions, expected at most 1")
+    if weight.ndim == 1:
+        channel = min(1, self.ndim - 1)
+        weight = weight.reshape(tuple(weight.shape[0] if dim == channel else 1 for dim in range(self.ndim)))
+    return _prelu_kernel(self, weight)
+
+
+@composite
+def _prelu_kernel(self: Tensor, weight: Tensor) -> Tensor:
+    """self where positive, else weight * self, with weight broadcast."""
+    return where(gt(self, 0), self, weight * self)
+
+
+@_prelu_kernel.vjp
+def _prelu_kernel_vjp(grad, self, weight):
+    return _prelu_kernel_backward(grad, self, weight)
+
+
+@composite
+def _prelu_kernel_backward(grad_output: Tensor, self: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of self and, not yet summed over the broadcast dimensions, of weight."""
+    positive = gt(self, 0)
+    return where(positive, grad_output, weight * grad_output), where(positive, 0, self * grad_output)
+
+
+@composite
+def elu(self: Tensor, alpha: Scalar = 1, scale: Scalar = 1, input_scale: Scalar = 1) -> Tensor:
+    """scale * self where positive, else scale * alpha * (exp(input_scale * self) - 1)."""
+    scaled = self if input_scale == 1 else self * input_scale
+    below = expm1(scaled)
+    if alpha * scale != 1:
+        below = below * (alpha * scale)
+    return where(le(self, 0), below, self if scale == 1 else self * scale)
+
+
+@elu.vjp
+def elu_vjp(grad, self, alpha, scale, input_scale):
+    return elu_backward(grad, alpha, scale, input_scale, False, self)
+
+
+@composite
+def elu_backward(
+    grad_output: Tensor,
+    alpha: Scalar,
+    scale: Scalar,
+    input_scale: Scalar,
+    is_result: bool,
+    self_or_result: Tensor,
+) -> Tensor:
+    """grad_output times the slope of elu, from its input or its result."""
+    if is_result:
+        below = (self_or_result + alpha * scale) * input_scale
+    else:
+        below = exp(self_or_result * input_scale) * (input_scale * alpha * scale)
+    return where(le(self_or_result, 0), grad_output * below, grad_output * scale)
+
+
+SELU_ALPHA = 1.6732632423543772
+SELU_SCALE = 1.0507009873554805
+
+
+@composite
+def selu(self: Tensor) -> Tensor:
+    """elu with the alpha and scale that keep mean 0 and variance 1."""
+    return elu(self, SELU_ALPHA, SELU_SCALE)
+
+
+@composite
+def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
+    """self where positive, else alpha * (exp(self / alpha) - 1)."""
+    if alpha == 0:
+        raise ArgumentError("alpha must not be 0")
+    return elu(self, alpha, 1, 1 / alpha)
+
+
+SQRT_HALF = math.sqrt(0.5)
+NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
+# The constants of the tanh approximation: sqrt(2 / pi) * (x + 0.044715 * x ** 3).
+TANH_SCALE = math.sqrt(2 / math.pi)
+TANH_CUBIC = 0.044715
+
+
+def check_approximate(approximate: str) -> None:
+    if approximate not in ("none", "tanh"):
+        raise ArgumentError(f"approximate must be 'none' or 'tanh', got {approximate!r}")
+
+
+@composite
+def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
+    """self times the standard normal CDF of self."""
+    check_approximate(approximate)
+    if approximate == "tanh":
+        inner = self * (TANH_SCALE + TANH_SCALE * TANH_CUBIC * (self * self))
+        return 0.5 * self * (1 + tanh(inner))
+    return 0.5 * self * (1 + erf(self * SQRT_HALF))
+
+
+@gelu.vjp
+def gelu_vjp(grad, self, approximate):
+    return gelu_backward(grad, self, approximate=approximate)
+
+
+@composite
+def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
+    """grad_output * (cdf(self) + self * pdf(self)) for the standard normal distribution."""
+    check_approximate(approximate)
+    if approximate == "tanh":
+        squared = self * self
+        saturation = tanh(self * (TANH_SCALE + TANH_SCALE * TANH_CUBIC * squared))
+        inner_slope = TANH_SCALE + 3 * TANH_SCALE * TANH_CUBIC * squared
+        slope = 0.5 * (1 + saturation) + 0.5 * self * (1 - saturation * saturation) * inner_slope
+        return grad_output * slope
+    cumulative = 0.5 * (1 + erf(self * SQRT_HALF))
+    density = NORMAL_PEAK * exp(-0.5 * (self * self))
+    return grad_output * (cumulative + self * density)
+
+
+@composite
+def silu(self: Tensor) -> Tensor:
+    """self * sigmoid(self)."""
+    return self * sigmoid(self)
+
+
+@silu.vjp
+def silu_vjp(grad, self):
+    return silu_backward(grad, self)
+
+
+@composite
+def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
+    """grad_output * s * (1 + self * (1 - s)) with s = sigmoid(self)."""
+    gate = sigmoid(self)
+    return grad_output * (gate * (1 + self * (1 - gate)))
+
+
+@composite
+def mish(self: Tensor) -> Tensor:
+    """self * tanh(log(1 + exp(self)))."""
+    return self * tanh(softplus(self))
+
+
+@mish.vjp
+def mish_vjp(grad, self):
+    return mish_backward(grad, self)
+
+
+@composite
+def mish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
+    """grad_output * (t + self * sigmoid(self) * (1 - t * t)) with t = tanh(softplus(self))."""
+    gate = tanh(softplus(self))
+    return grad_output * (gate + self * sigmoid(self) * (1 - gate * gate))
+
+
+@composite
+def softplus(self: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
+    """log(1 + exp(beta * self)) / beta; self itself where beta * self is above threshold."""
+    scaled = self if beta == 1 else self * beta
+    smooth = log1p(exp(scaled))
+    return where(gt(scaled, threshold), self, smooth if beta == 1 else smooth / beta)
+
+
+@softplus.vjp
+def softplus_vjp(grad, self, beta, threshold):
+    return softplus_backward(grad, self, beta, threshold)
+
+
+@softplus.jvp
+def softplus_jvp(self, beta, threshold, self_tangent):
+    return softplus_backward(self_tangent, self, beta, threshold)
+
+
+@composite
+def softplus_backward(grad_output: Tensor, self: Tensor, beta: Scalar, threshold: Scalar) -> Tensor:
+    """grad_output * sigmoid(beta * self); grad_output itself where beta * self is above threshold."""
+    scaled = self if beta == 1 else self * beta
+    return where(gt(scaled, threshold), grad_output, grad_output * sigmoid(scaled))
+
+
+@composite
+def log_sigmoid(self: Tensor) -> Tensor:
+    """log(1 / (1 + exp(-self)))."""
+    return where(lt(self, 0), self, 0) - log1p(exp(-abs(self)))
+
+
+@log_sigmoid.vjp
+def log_sigmoid_vjp(grad, self):
+    return grad * sigmoid(-self)
+
+
+@log_sigmoid.jvp
+def log_sigmoid_jvp(self, self_tangent):
+    return self_tangent * sigmoid(-self)
+
+
+@composite
+def log_sigmoid_forward(self: Tensor) -> tuple[Tensor, Tensor]:
+    """log_sigmoid(self), and exp(-|self|) for the backward op."""
+    return log_sigmoid(self), exp(-abs(self))
+
+
+@log_sigmoid_forward.vjp
+def log_sigmoid_forward_vjp(grads, self):
+    return grads[0] * sigmoid(-self)
+
+
+@composite
+def log_sigmoid_backward(grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor:
+    """grad_output * sigmoid(-self); buffer is not needed for it."""
+    return grad_output * sigmoid(-self)
+
+
+@composite
+def hardtanh(self: Tensor, min_val: Scalar = -1, max_val: Scalar = 1) -> Tensor:
+    """self kept within min_val and max_val."""
+    return clamp(self, min_val, max_val)
+
+
+@hardtanh.vjp
+def hardtanh_vjp(grad, self, min_val, max_val):
+    return hardtanh_backward(grad, self, min_val, max_val)
+
+
+@hardtanh.jvp
+def hardtanh_jvp(self, min_val, max_val, self_tangent):
+    return hardtanh_backward(self_tangent, self, min_val, max_val)
+
+
+@composite
+def hardtanh_backward(grad_output: Tensor, self: Tensor, min_val: Scalar, max_val: Scalar) -> Tensor:
+    """grad_output where self lies between min_val and max_val, else 0."""
+    return where(le(self, min_val) | ge(self, max_val), 0, grad_output)
+
+
+@composite
+def hardsigmoid(self: Tensor) -> Tensor:
+    """(self + 3) / 6 kept within 0 and 1."""
+    return clamp(self + 3, 0, 6) / 6
+
+
+@hardsigmoid.vjp
+def hardsigmoid_vjp(grad, self):
+    return hardsigmoid_backward(grad, self)
+
+
+@hardsigmoid.jvp
+def hardsigmoid_jvp(self, self_tangent):
+    return hardsigmoid_backward(self_tangent, self)
+
+
+@composite
+def hardsigmoid_backward(grad_output: Tensor, self: Tensor) -> Tensor:
+    """grad_output / 6 where self lies between -3 and 3, else 0."""
+    return where(gt(self, -3) & lt(self, 3), grad_output * (1 / 6), 0)
+
+
+@composite
+def hardswish(self: Tensor) -> Tensor:
+    """self * hardsigmoid(self)."""
+    return self * clamp(self + 3, 0, 6) / 6
+
+
+@hardswish.vjp
+def hardswish_vjp(grad, self):
+    return hardswish_backward(grad, self)
+
+
+@hardswish.jvp
+def hardswish_jvp(self, self_tangent):
+    return hardswish_backward(self_tangent, self)
+
+
+@composite
+def hardswish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
+    """0 below -3, grad_output above 3, grad_output * (self / 3 + 0.5) between."""
+    return where(le(self, -3), 0, where(lt(self, 3), grad_output * (self * (1 / 3) + 0.5), grad_output))
+
+
+@composite
+def hardshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
+    """0 where |self| is at most lambd, else self."""
+    return where(ge(self, -lambd) & le(self, lambd), 0, self)
+
+
+@hardshrink.vjp
+def hardshrink_vjp(grad, self, lambd):
+    return hardshrink_backward(grad, self, lambd)
+
+
+@composite
+def hardshrink_backward(grad_out: Tensor, self: Tensor, lambd: Scalar) -> Tensor:
+    """0 where |self| is at most lambd, else grad_out."""
+    return where(ge(self, -lambd) & le(self, lambd), 0, grad_out)
+
+
+@composite
+def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
+    """self moved by lambd towards 0, and 0 within lambd of it."""
+    # The product with 0 keeps a nan and the sign of zero.
+    return where(gt(self, lambd), self - lambd, where(lt(self, -lambd), self + lambd, self * 0))
+
+
+@softshrink.vjp
+def softshrink_vjp(grad, self, lambd):
+    return softshrink_backward(grad, self, lambd)
+
+
+@softshrink.jvp
+def softshrink_jvp(self, lambd, self_tangent):
+    return softshrink_backward(self_tangent, self, lambd)
+
+
+@composite
+def softshrink_backward(grad_output: Tensor, self: Tensor, lambd: Scalar) -> Tensor:
+    """0 where |self| is at most lambd, else grad_output."""
+    return where(ge(self, -lambd) & le(self, lambd), 0, grad_output)
+
+
+@composite
+def tanhshrink(self: Tensor) -> Tensor:
+    """self - tanh(self)."""
+    return self - tanh(self)
+
+
+@composite
+def softsign(self: Tensor) -> Tensor:
+    """self / (1 + |self|)."""
+    return self / (1 + abs(self))
+
+
+def halves(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The first and second half of self along dim."""
+    position = dimension(dim, self.ndim)
+    size = self.shape[position]
+    if not equal(remainder(size, 2), 0):
+        raise ShapeError(f"dimension {position} has size {size}, expected an even one")
+    middle = floor_divide(size, 2)
+    cut = REGISTRY["slice"]
+    return cut(self, position, 0, middle), cut(self, position, middle, size)
+
+
+@composite
+def glu(self: Tensor, dim: int = -1) -> Tensor:
+    """The first half of self along dim times the sigmoid of the second half."""
+    value, gate = halves(self, dim)
+    return value * sigmoid(gate)
+
+
+@glu.vjp
+def glu_vjp(grad, self, dim):
+    return glu_backward(grad, self, dim)
+
+
+@composite
+def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
+    """The gradients of both halves, side by side."""
+    value, gate = halves(self, dim)
+    opened = sigmoid(gate)
+    scaled = grad_output * opened
+    return REGISTRY["cat"]((scaled, scaled * value * (1 - opened)), dim)

@@ -1,0 +1,530 @@
+"""Elements at places that data chooses: reading them (gather) and writing them (scatter).
+
+There are three ways to read and two to write; all else is made of them. `index` and `index_update` take
+index tensors for some dimensions, broadcast together. `gather` and `scatter_combine` take one index tensor of
+the result's rank for one dimension. `index_select` takes a list of places along one dimension.
+
+Bool masks choose a number of elements that no shape can state, so what takes them here is `where`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.errors import ArgumentError, DTypeError, ShapeError
+from ..ir.symbolic import Dim, product
+from ..ir.types import DType, TensorType, bool_
+from . import pointwise
+from .create import full, ones_like, zeros_like
+from .define import Scalar, Tensor, composite, constant, prim
+from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
+from .shapes import Shape, broadcast, dimension
+from .view import expand, reshape, unsqueeze
+
+
+def _check_index(index: Tensor, what: str = "index") -> None:
+    if index.dtype is bool_:
+        raise DTypeError(
+            f"{what} is a bool mask: its result has no fixed shape. Use where or masked_fill instead"
+        )
+    if not index.dtype.is_integer:
+        raise DTypeError(f"{what} is {index.dtype}, expected an integer type")
+
+
+def _typed(value: Tensor | Scalar, dtype: DType) -> Tensor:
+    """A number or tensor in the type of what it is written into."""
+    if not isinstance(value, Tensor):
+        return constant(value, dtype)
+    return value if value.dtype is dtype else pointwise.cast(value, dtype)
+
+
+# index_select
+
+
+def _index_select_type(arguments: Arguments) -> TensorType:
+    value, dim = arguments["self"], arguments["dim"]
+    return TensorType(value.dtype, (*value.shape[:dim], arguments["index"].shape[0], *value.shape[dim + 1 :]))
+
+
+def _index_select_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    value, dim = arguments["self"], arguments["dim"]
+    chosen = builder.load(arguments["index"], (index[dim],))
+    place, guard = builder.dynamic(chosen, value.shape[dim], False)
+    return builder.load(value, (*index[:dim], place, *index[dim + 1 :]), guard)
+
+
+@prim(Gather(_index_select_type, _index_select_element))
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The parts of self at the places of index along dim."""
+    _check_index(index)
+    if index.ndim > 1:
+        raise ShapeError(f"index has {index.ndim} dimensions, expected 1")
+    if self.ndim == 0:
+        raise ShapeError("self has 0 dimensions, expected at least 1")
+    flat = index if index.ndim else reshape(index, (1,))
+    return {"dim": dimension(dim, self.ndim), "index": flat}
+
+
+@index_select.vjp
+def index_select_vjp(grad, self, dim, index):
+    return {"self": index_add(full(self.shape, 0, dtype=grad.dtype), dim, index, grad)}
+
+
+# gather
+
+
+def _fits_inside(index: Tensor, value: Tensor, dim: int, what: str) -> None:
+    if index.ndim != value.ndim:
+        raise ShapeError(f"index has {index.ndim} dimensions, expected {value.ndim} (those of {what})")
+    for position, (inner, outer) in enumerate(zip(index.shape, value.shape)):
+        if position == dim:
+            continue
+        gap = outer - inner
+        if isinstance(gap, int) and gap < 0:
+            raise ShapeError(
+                f"index has size {inner} in dimension {position}, expected at most {outer} (of {what})"
+            )
+
+
+def _gather_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    value, dim = arguments["self"], arguments["dim"]
+    chosen = builder.load(arguments["index"], index)
+    place, guard = builder.dynamic(chosen, value.shape[dim], False)
+    return builder.load(value, (*index[:dim], place, *index[dim + 1 :]), guard)
+
+
+@prim(Gather(lambda a: TensorType(a["self"].dtype, a["index"].shape), _gather_element))
+def gather_along(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """gather for tensors of at least one dimension."""
+    _check_index(index)
+    dim = dimension(dim, self.ndim)
+    _fits_inside(index, self, dim, "self")
+    return {"dim": dim}
+
+
+@gather_along.vjp
+def gather_along_vjp(grad, self, dim, index):
+    return {"self": scatter_add(full(self.shape, 0, dtype=grad.dtype), dim, index, grad)}
+
+
+def _lifted(*values: Tensor) -> list[Tensor]:
+    """0-dim tensors count as having one dimension of size 1."""
+    return [value if value.ndim else reshape(value, (1,)) for value in values]
+
+
+@composite
+def gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """result[i, j] = self[index[i, j], j] for dim 0, and likewise for other dimensions."""
+    value, places = _lifted(self, index)
+    result = gather_along(value, dim, places)
+    return result if index.ndim else reshape(result, ())
+
+
+@composite
+def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """gather after broadcasting; without dim, from the flattened tensor."""
+    if dim is None:
+        return gather(reshape(self, (-1,)), 0, reshape(indices, (-1,)))
+    dim = dimension(dim, self.ndim)
+    if indices.ndim != self.ndim:
+        raise ShapeError(f"indices has {indices.ndim} dimensions, expected {self.ndim} (those of self)")
+    common = broadcast([(*value.shape[:dim], 1, *value.shape[dim + 1 :]) for value in (self, indices)])
+    value, places = (
+        expand(value, (*common[:dim], value.shape[dim], *common[dim + 1 :])) for value in (self, indices)
+    )
+    return gather(value, dim, places)
+
+
+# index
+
+
+class Placement:
+    """Where the dimensions of `self[indices]` come from: the rule of NumPy and PyTorch.
+
+    Index tensors are broadcast together. Their common shape stands where the first of them was if they are
+    neighbours, else in front."""
+
+    def __init__(self, value: Tensor, indices: Sequence[Tensor | None]):
+        self.indexed = [dim for dim, index in enumerate(indices) if index is not None]
+        self.common: Shape = broadcast([indices[dim].shape for dim in self.indexed])  # type: ignore[union-attr]
+        first, last = self.indexed[0], self.indexed[-1]
+        self.start = first if last - first + 1 == len(self.indexed) else 0
+        self.others = [dim for dim in range(value.ndim) if dim not in self.indexed]
+        kept = [value.shape[dim] for dim in self.others]
+        self.shape: Shape = (*kept[: self.start], *self.common, *kept[self.start :])
+
+    def source(
+        self, builder: ElementBuilder, value: Tensor, indices: Sequence[Tensor | None], index: Index
+    ) -> tuple[list[Dim], Any]:
+        """The place in `value` of the result's element at `index`, and the guard that it exists."""
+        rank = len(self.common)
+        shared = index[self.start : self.start + rank]
+        rest = iter((*index[: self.start], *index[self.start + rank :]))
+        place: list[Dim] = [0] * value.ndim
+        for dim in self.others:
+            place[dim] = next(rest)
+        guard: Any = None
+        for dim in self.indexed:
+            chosen = builder.load(indices[dim], aligned(shared, self.common, indices[dim].shape))  # type: ignore[union-attr, arg-type]
+            place[dim], inside = builder.dynamic(chosen, value.shape[dim], True)
+            guard = inside if guard is None else builder.scalar("logical_and", guard, inside)
+        return place, guard
+
+
+def aligned(index: Index, shape: Sequence[Dim], operand_shape: Sequence[Dim]) -> list[Dim]:
+    """An index into `shape` as one into an operand that broadcasts to it."""
+    added = len(shape) - len(operand_shape)
+    return [
+        0 if size == 1 and shape[position + added] != 1 else index[position + added]
+        for position, size in enumerate(operand_shape)
+    ]
+
+
+def _index_tensors(value: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    wanted = list(indices)
+    while wanted and wanted[-1] is None:
+        wanted.pop()
+    if not wanted:
+        raise ArgumentError("no index is given")
+    if len(wanted) > value.ndim:
+        raise ArgumentError(f"{len(wanted)} indices for a tensor of {value.ndim} dimensions")
+    for position, index in enumerate(wanted):
+        if index is not None:
+            _check_index(index, f"index {position}")
+    return tuple(wanted)
+
+
+def _index_type(arguments: Arguments) -> TensorType:
+    value = arguments["self"]
+    return TensorType(value.dtype, Placement(value, arguments["indices"]).shape)
+
+
+def _index_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    value, indices = arguments["self"], arguments["indices"]
+    place, guard = Placement(value, indices).source(builder, value, indices, index)
+    return builder.load(value, place, guard)
+
+
+@prim(Gather(_index_type, _index_element))
+def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """self[indices]: index tensors, broadcast together, choose places in their dimensions; None keeps one."""
+    return {"indices": _index_tensors(self, indices)}
+
+
+@index.vjp
+def index_vjp(grad, self, indices):
+    return {"self": index_update(full(self.shape, 0, dtype=grad.dtype), indices, grad, True)}
+
+
+@composite
+def take(self: Tensor, index: Tensor) -> Tensor:
+    """The elements of the flattened tensor at the places of index."""
+    return _at(reshape(self, (-1,)), index)
+
+
+def _at(value: Tensor, *places: Tensor) -> Tensor:
+    """value[places], for bodies whose parameter is called index."""
+    return index(value, places)
+
+
+# index_put
+
+
+def _update_place(builder: ElementBuilder, index: Index, arguments: Arguments) -> tuple[Index, Any, Any]:
+    value, indices, values = arguments["self"], arguments["indices"], arguments["values"]
+    placement = Placement(value, indices)
+    place, guard = placement.source(builder, value, indices, index)
+    return place, guard, builder.load(values, aligned(index, placement.shape, values.shape))
+
+
+@prim(
+    Scatter(
+        lambda a: Placement(a["self"], a["indices"]).shape,
+        _update_place,
+        lambda a: "add" if a["accumulate"] else None,
+    )
+)
+def index_update(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """self with values, broadcast to the shape of self[indices], written or added at those places."""
+    wanted = _index_tensors(self, indices)
+    shape = Placement(self, wanted).shape
+    surplus = values.ndim - len(shape)
+    if surplus > 0:
+        values = reshape(values, values.shape[surplus:])
+    if broadcast([values.shape, shape]) != shape:
+        raise ShapeError(
+            f"values {list(values.shape)} do not broadcast to {list(shape)}, the shape of self[indices]"
+        )
+    return {"indices": wanted, "values": _typed(values, self.dtype)}
+
+
+@index_update.vjp
+def index_update_vjp(grad, self, indices, accumulate):
+    kept = grad if accumulate else index_update(grad, indices, constant(0, grad.dtype))
+    return {"self": kept, "values": index(grad, indices)}
+
+
+@index_update.jvp
+def index_update_jvp(self_tangent, values_tangent, self, indices, values, accumulate):
+    return index_update(
+        zeros_like(self) if self_tangent is None else self_tangent,
+        indices,
+        zeros_like(values) if values_tangent is None else values_tangent,
+        accumulate,
+    )
+
+
+@composite
+def index_put(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """self with values written or added at the places of self[indices]; a bool mask takes one value."""
+    given = [item for item in indices if item is not None]
+    if len(given) == 1 and given[0].dtype is bool_ and values.type.numel == 1:
+        before = next(position for position, item in enumerate(indices) if item is not None)
+        after = self.ndim - before - given[0].ndim
+        mask = reshape(given[0], (*given[0].shape, *(1 for _ in range(after))))
+        new = reshape(_typed(values, self.dtype), ())
+        return pointwise.where(mask, self + new if accumulate else new, self)
+    return index_update(self, indices, values, accumulate)
+
+
+def _along(dim: int, index: Tensor) -> tuple[Tensor | None, ...]:
+    """The index list that chooses places in just one dimension."""
+    return (*(None for _ in range(dim)), index if index.ndim else reshape(index, (1,)))
+
+
+@composite
+def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) -> Tensor:
+    """self with alpha times the parts of source added at the places of index along dim."""
+    value, parts = _lifted(self, source)
+    scaled = parts if alpha == 1 else parts * alpha
+    return reshape(index_update(value, _along(dimension(dim, value.ndim), index), scaled, True), self.shape)
+
+
+@composite
+def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """self with the parts of source written at the places of index along dim."""
+    value, parts = _lifted(self, source)
+    return reshape(index_update(value, _along(dimension(dim, value.ndim), index), parts), self.shape)
+
+
+@composite
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Scalar) -> Tensor:
+    """self with value at the places of index along dim."""
+    (whole,) = _lifted(self)
+    places = _along(dimension(dim, whole.ndim), index)
+    return reshape(index_update(whole, places, _typed(value, self.dtype)), self.shape)
+
+
+# scatter
+
+
+def _scatter_place(builder: ElementBuilder, index: Index, arguments: Arguments) -> tuple[Index, Any, Any]:
+    value, dim, source = arguments["self"], arguments["dim"], arguments["src"]
+    chosen = builder.load(arguments["index"], index)
+    place, guard = builder.dynamic(chosen, value.shape[dim], False)
+    return (*index[:dim], place, *index[dim + 1 :]), guard, builder.load(source, index if source.ndim else ())
+
+
+@prim(
+    Scatter(
+        lambda a: a["index"].shape,
+        _scatter_place,
+        lambda a: None if a["combine"] == "write" else a["combine"],
+    )
+)
+def scatter_combine(self: Tensor, dim: int, index: Tensor, src: Tensor, *, combine: str) -> Tensor:
+    """self with src combined in at index along dim; combine is write, add, mul, max or min."""
+    _check_index(index)
+    if combine not in ("write", "add", "mul", "max", "min"):
+        raise ArgumentError(f"combine is {combine!r}, accepted are 'write', 'add', 'mul', 'max' and 'min'")
+    dim = dimension(dim, self.ndim)
+    _fits_inside(index, self, dim, "self")
+    if src.ndim:
+        _fits_inside(index, src, -1, "src")
+    return {"dim": dim, "src": _typed(src, self.dtype)}
+
+
+def _crop(value: Tensor, shape: Shape) -> Tensor:
+    """The leading part of value that a smaller index covers."""
+    for dim, size in enumerate(shape):
+        if value.shape[dim] != size:
+            value = value.slice(dim, 0, size)
+    return value
+
+
+def _slopes(result: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, combine: str) -> tuple:
+    """The derivative of the result by self, and by src where it is read; None is 1."""
+    if combine == "add":
+        return None, None
+    if combine == "write":
+        return scatter_combine(ones_like(self), dim, index, constant(0, self.dtype), combine="write"), None
+    source = _crop(src, index.shape) if src.ndim else expand(src, index.shape)
+    if combine == "mul":
+        # The product of all others: what is not zero, divided by the factor itself, where no other is zero.
+        zeros_here = pointwise.cast(self == 0, self.dtype)
+        zeros_there = pointwise.cast(source == 0, self.dtype)
+        zeros = scatter_combine(zeros_here, dim, index, zeros_there, combine="add")
+        left, right = pointwise.where(self == 0, 1, self), pointwise.where(source == 0, 1, source)
+        total = scatter_combine(left, dim, index, right, combine="mul")
+        seen_zeros, seen_total = gather_along(zeros, dim, index), gather_along(total, dim, index)
+        return (
+            pointwise.where(zeros - zeros_here == 0, total / left, 0),
+            pointwise.where(seen_zeros - zeros_there == 0, seen_total / right, 0),
+        )
+    chosen_self = pointwise.cast(self == result, self.dtype)
+    chosen_source = pointwise.cast(source == gather_along(result, dim, index), self.dtype)
+    count = scatter_combine(chosen_self, dim, index, chosen_source, combine="add")
+    return chosen_self / count, chosen_source / gather_along(count, dim, index)
+
+
+def _times(value: Tensor, slope: Tensor | None) -> Tensor:
+    return value if slope is None else value * slope
+
+
+@scatter_combine.vjp
+def scatter_combine_vjp(grad, result, self, dim, index, src, combine):
+    by_self, by_source = _slopes(result, self, dim, index, src, combine)
+    from_source = _times(gather_along(grad, dim, index), by_source)
+    if src.ndim:
+        grown = [0] * (2 * src.ndim)
+        for position, (size, covered) in enumerate(zip(src.shape, index.shape)):
+            grown[2 * (src.ndim - 1 - position) + 1] = size - covered
+        if any(amount != 0 for amount in grown):
+            from_source = from_source.constant_pad_nd(grown)
+    return {"self": _times(grad, by_self), "src": from_source}
+
+
+@scatter_combine.jvp
+def scatter_combine_jvp(self_tangent, src_tangent, result, self, dim, index, src, combine):
+    by_self, by_source = _slopes(result, self, dim, index, src, combine)
+    base = zeros_like(self) if self_tangent is None else _times(self_tangent, by_self)
+    if src_tangent is None:
+        return base
+    moved = _crop(src_tangent, index.shape) if src.ndim else expand(src_tangent, index.shape)
+    return scatter_combine(
+        base, dim, index, _times(moved, by_source), combine="write" if combine == "write" else "add"
+    )
+
+
+def _scattered(self: Tensor, dim: int, index: Tensor, src: Tensor, combine: str) -> Tensor:
+    if self.ndim:
+        return scatter_combine(self, dim, index, src, combine=combine)
+    value, places, source = _lifted(self, index, src)
+    return reshape(scatter_combine(value, dim, places, source, combine=combine), ())
+
+
+@composite
+def scatter(
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | Scalar | None = None,
+    *,
+    value: Scalar | None = None,
+    reduce: str | None = None,
+) -> Tensor:
+    """self with src (or a value) written at index along dim; reduce may say "add" or "multiply" instead."""
+    given = value if src is None else src
+    if given is None:
+        raise ArgumentError("src is missing")
+    names = {None: "write", "add": "add", "multiply": "mul"}
+    if reduce not in names:
+        raise ArgumentError(f"reduce is {reduce!r}, accepted are None, 'add' and 'multiply'")
+    return _scattered(self, dim, index, _typed(given, self.dtype), names[reduce])
+
+
+@composite
+def scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """self with src added at index along dim."""
+    return _scattered(self, dim, index, src, "add")
+
+
+REDUCTIONS = {"sum": "add", "prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
+
+
+def _neutral(reduce: str, dtype: DType) -> Scalar:
+    """What self counts as where it is left out."""
+    if reduce in ("amax", "amin"):
+        if dtype.is_float:
+            return float("-inf") if reduce == "amax" else float("inf")
+        if dtype is bool_:
+            return reduce == "amin"
+        low = -(1 << (dtype.bits - 1)) if dtype.kind == "i" else 0
+        high = (1 << (dtype.bits - (dtype.kind == "i"))) - 1
+        return low if reduce == "amax" else high
+    return 1 if reduce == "prod" else 0
+
+
+@composite
+def scatter_reduce(
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """self with src reduced in at index along dim by sum, prod, mean, amax or amin."""
+    if reduce not in REDUCTIONS:
+        raise ArgumentError(f"reduce is {reduce!r}, accepted are {', '.join(map(repr, REDUCTIONS))}")
+    base = self
+    if not include_self:
+        base = _scattered(self, dim, index, constant(_neutral(reduce, self.dtype), self.dtype), "write")
+    total = _scattered(base, dim, index, src, REDUCTIONS[reduce])
+    if reduce != "mean":
+        return total
+    start = ones_like(self)
+    if not include_self:
+        start = _scattered(start, dim, index, constant(0, self.dtype), "write")
+    count = _scattered(start, dim, index, constant(1, self.dtype), "add")
+    return total / count if self.dtype.is_inexact else pointwise.floor_divide(total, count)
+
+
+# Masks and tables
+
+
+@composite
+def masked_fill(self: Tensor, mask: Tensor, value: Tensor | Scalar) -> Tensor:
+    """value where mask holds, else self."""
+    if mask.dtype is not bool_:
+        raise DTypeError(f"mask is {mask.dtype}, accepted is bool")
+    return pointwise.where(mask, _typed(value, self.dtype), self)
+
+
+@composite
+def embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of weight that indices name; the row padding_idx gets no gradient."""
+    if weight.ndim != 2:
+        raise ShapeError(f"weight has {weight.ndim} dimensions, expected 2")
+    rows = index_select(weight, 0, reshape(indices, (product(indices.shape),)))
+    return reshape(rows, (*indices.shape, weight.shape[1]))
+
+
+@embedding.vjp
+def embedding_vjp(grad, weight, indices, padding_idx, scale_grad_by_freq):
+    count = weight.shape[0]
+    return {"weight": embedding_dense_backward(grad, indices, count, padding_idx, scale_grad_by_freq)}
+
+
+@composite
+def embedding_dense_backward(
+    grad_output: Tensor, indices: Tensor, num_weights: Dim, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor:
+    """The rows of grad_output added up at the rows that indices name, but for padding_idx."""
+    width = grad_output.shape[-1]
+    flat = reshape(indices, (product(indices.shape),))
+    rows = reshape(grad_output, (product(indices.shape), width))
+    if padding_idx >= 0:
+        rows = pointwise.where(unsqueeze(flat == padding_idx, 1), 0, rows)
+    if scale_grad_by_freq:
+        counts = index_add(
+            full((num_weights,), 0, dtype=rows.dtype), 0, flat, full(flat.shape, 1, dtype=rows.dtype)
+        )
+        rows = rows / unsqueeze(index_select(counts, 0, flat), 1)
+    return index_add(full((num_weights, width), 0, dtype=rows.dtype), 0, flat, rows)

@@ -1,0 +1,423 @@
+"""Several tensors as one, padding, parts put back in their place, triangles.
+
+A join chooses its operand by the index. What takes a part of a tensor (view.py) has its derivative here: the
+part put back among zeros, which is padding.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.symbolic import Dim
+from ..ir.types import TensorType, bool_, i64, promote
+from . import pointwise
+from .create import full, iota
+from .define import Scalar, Size, Tensor, composite, prim, scalar_value
+from .kinds import Arguments, ElementBuilder, Index, Join
+from .shapes import clamp_slice, dimension, equal
+from .view import (
+    alias,
+    axis_of,
+    diagonal,
+    expand,
+    flip,
+    movedim,
+    place_of,
+    ravel,
+    replaced,
+    reshape,
+    slice,
+    unfold,
+    unsqueeze,
+)
+
+
+def _cat_type(arguments: Arguments) -> TensorType:
+    first, *others = arguments["tensors"]
+    dim = arguments["dim"]
+    total = first.shape[dim]
+    for position, value in enumerate(others, 1):
+        if value.ndim != first.ndim:
+            raise ShapeError(
+                f"tensor {position} has {value.ndim} dimensions, expected {first.ndim} (that of tensor 0)"
+            )
+        for axis, (size, wanted) in enumerate(zip(value.shape, first.shape)):
+            if axis != dim and not equal(size, wanted):
+                raise ShapeError(f"tensor {position} has size {size} in dimension {axis}, expected {wanted}")
+        total = total + value.shape[dim]
+    return TensorType(first.dtype, replaced(first.shape, dim, total))
+
+
+def _cat_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    dim = arguments["dim"]
+    tensors = arguments["tensors"]
+    if len(tensors) == 1:
+        return builder.load(tensors[0], index)
+    result: Any = None
+    start: Dim = 0
+    for value in tensors:
+        end = start + value.shape[dim]
+        here = builder.inside(index[dim], start, end)
+        element = builder.load(value, replaced(index, dim, index[dim] - start), here)
+        result = element if result is None else builder.scalar("where", here, element, result)
+        start = end
+    return result
+
+
+@prim(Join(_cat_type, _cat_element))
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors one after the other along dim."""
+    if not tensors:
+        raise ArgumentError("there is nothing to join: tensors is empty")
+    wanted = promote([value.type for value in tensors])
+    # PyTorch lets an empty 1-dim tensor join anything.
+    kept = [value for value in tensors if value.shape != (0,)] or [tensors[0]]
+    if kept[0].ndim == 0:
+        raise ShapeError("0-dim tensors cannot be joined: use stack")
+    return {
+        "tensors": tuple(value if value.dtype is wanted else pointwise.cast(value, wanted) for value in kept),
+        "dim": dimension(dim, kept[0].ndim),
+    }
+
+
+@cat.vjp
+def cat_vjp(grad, tensors, dim):
+    pieces = []
+    start: Dim = 0
+    for value in tensors:
+        end = start + value.shape[dim]
+        pieces.append(slice(grad, dim, start, end))
+        start = end
+    return {"tensors": tuple(pieces)}
+
+
+def _pads(arguments: Arguments) -> list[tuple[Dim, Dim]]:
+    """(before, after) for each dimension."""
+    pad = arguments["pad"]
+    given = [(pad[position], pad[position + 1]) for position in range(0, len(pad), 2)]
+    return [(0, 0)] * (arguments["self"].ndim - len(given)) + given[::-1]
+
+
+def _pad_type(arguments: Arguments) -> TensorType:
+    value: Tensor = arguments["self"]
+    shape = tuple(before + size + after for size, (before, after) in zip(value.shape, _pads(arguments)))
+    for size in shape:
+        if isinstance(size, int) and size < 0:
+            raise ShapeError(f"pad {list(arguments['pad'])} crops more than there is of {list(value.shape)}")
+    return TensorType(value.dtype, shape)
+
+
+def _pad_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    value: Tensor = arguments["self"]
+    guard: Any = None
+    source: list[Dim] = []
+    for place, size, (before, after) in zip(index, value.shape, _pads(arguments)):
+        source.append(place - before)
+        if before == 0 and after == 0:
+            continue
+        inside = builder.inside(place - before, 0, size)
+        guard = inside if guard is None else builder.scalar("logical_and", guard, inside)
+    element = builder.load(value, source, guard)
+    fill = arguments["value"]
+    if guard is None or (fill == 0 and str(fill)[0] != "-"):
+        return element
+    return builder.scalar("where", guard, element, builder.constant(fill, value.dtype))
+
+
+@prim(Join(_pad_type, _pad_element))
+def constant_pad_nd(self: Tensor, pad: Size, value: Scalar = 0) -> Tensor:
+    """self with value added before and after its last dimensions (the last one first); negative pads crop."""
+    if len(pad) % 2 or len(pad) > 2 * self.ndim:
+        raise ArgumentError(f"pad {list(pad)} must be pairs for at most {self.ndim} dimensions")
+    result = self
+    kept: list[Dim] = []
+    for position in range(0, len(pad), 2):
+        dim = self.ndim - 1 - position // 2
+        before, after = pad[position], pad[position + 1]
+        size = self.shape[dim]
+        start: Dim = -before if isinstance(before, int) and before < 0 else 0
+        end: Dim = size + after if isinstance(after, int) and after < 0 else size
+        if isinstance(end, int) and isinstance(start, int) and end < start:
+            # One side crops more than there is: the other side's padding is cropped too, by the guards.
+            start, end = 0, size
+        if start != 0 or end != size:
+            result = slice(result, dim, start, end)
+        kept += [before if start == 0 else 0, after if end == size else 0]
+    return {"self": result, "pad": tuple(kept), "value": scalar_value(value, self.dtype)}
+
+
+@constant_pad_nd.vjp
+def constant_pad_nd_vjp(grad, pad):
+    return constant_pad_nd(grad, tuple(-size for size in pad))
+
+
+@constant_pad_nd.jvp
+def constant_pad_nd_jvp(self_tangent, pad):
+    return constant_pad_nd(self_tangent, pad)
+
+
+# Parts put back
+
+
+def _padding(rank: int, dim: int, before: Dim, after: Dim) -> tuple[Dim, ...]:
+    """The pad argument that pads just one dimension."""
+    return (*(0 for _ in range(2 * (rank - 1 - dim))), before, after)
+
+
+@slice.vjp
+def slice_vjp(grad, self, dim, start, end, step):
+    return slice_backward(grad, self.shape, dim, start, end, step)
+
+
+@composite
+def slice_backward(
+    grad_output: Tensor, input_sizes: Sequence[Dim], dim: int, start: Dim | None, end: Dim | None, step: int
+) -> Tensor:
+    """Zeros of input_sizes with grad_output in the place that slice took."""
+    rank = grad_output.ndim
+    dim = axis_of(dim, rank)
+    size = input_sizes[dim]
+    low, high = clamp_slice(size, start, end)
+    if step == 1:
+        return constant_pad_nd(grad_output, _padding(rank, dim, low, size - high))
+    count = grad_output.shape[dim]
+    spread = constant_pad_nd(unsqueeze(grad_output, dim + 1), _padding(rank + 1, dim + 1, 0, step - 1))
+    joined = reshape(spread, replaced(grad_output.shape, dim, count * step))
+    return constant_pad_nd(joined, _padding(rank, dim, low, size - low - count * step))
+
+
+@composite
+def select_backward(grad_output: Tensor, input_sizes: Sequence[Dim], dim: int, index: Dim) -> Tensor:
+    """Zeros of input_sizes with grad_output in the place that select took."""
+    dim = axis_of(dim, len(input_sizes))
+    start = place_of(index, input_sizes[dim])
+    return slice_backward(unsqueeze(grad_output, dim), input_sizes, dim, start, start + 1, 1)
+
+
+@diagonal.vjp
+def diagonal_vjp(grad, self, offset, dim1, dim2):
+    return diagonal_backward(grad, self.shape, offset, dim1, dim2)
+
+
+@composite
+def diagonal_backward(
+    grad_output: Tensor, input_sizes: Sequence[Dim], offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """Zeros of input_sizes with grad_output on the diagonal."""
+    rank = len(input_sizes)
+    one, two = axis_of(dim1, rank), axis_of(dim2, rank)
+    rows, columns = input_sizes[one], input_sizes[two]
+    batch = grad_output.shape[:-1]
+    length = grad_output.shape[-1]
+    # Along the diagonal the row (offset >= 0) or the column (offset < 0) counts from zero.
+    extent = rows if offset >= 0 else columns
+    padded = grad_output if length == extent else constant_pad_nd(grad_output, (0, extent - length))
+    spread = expand(unsqueeze(padded, -1 if offset >= 0 else -2), (*batch, rows, columns))
+    matrix = (rows, columns)
+    on = (iota(matrix, dim=1, dtype=i64) - iota(matrix, dim=0, dtype=i64)) == offset
+    return movedim(pointwise.where(on, spread, 0), (-2, -1), (one, two))
+
+
+@unfold.vjp
+def unfold_vjp(grad, self, dimension, size, step):
+    if self.ndim == 0:
+        return reshape(slice(grad, 0, 0, 1), ()) if size else full((), 0, dtype=grad.dtype)
+    return unfold_backward(grad, self.shape, dimension, size, step)
+
+
+@composite
+def unfold_backward(grad_in: Tensor, input_sizes: Sequence[Dim], dim: int, size: int, step: int) -> Tensor:
+    """Zeros of input_sizes with the windows of grad_in added up in their places."""
+    rank = len(input_sizes)
+    dim = axis_of(dim, rank)
+    count = grad_in.shape[dim]
+    windows = movedim(grad_in, -1, dim + 1)
+    shape = tuple(input_sizes)
+    if step >= size:
+        # No two windows meet: spread them and close the gaps.
+        spread = constant_pad_nd(windows, _padding(rank + 1, dim + 1, 0, step - size))
+        joined = reshape(spread, replaced(shape, dim, count * step))
+        return constant_pad_nd(joined, _padding(rank, dim, 0, shape[dim] - count * step))
+    places = iota((count, size), dim=0, dtype=i64) * step + iota((count, size), dim=1, dtype=i64)
+    zeros = full(shape, 0, dtype=grad_in.dtype)
+    return zeros.index_add(dim, ravel(places), reshape(windows, replaced(shape, dim, count * size)))
+
+
+@composite
+def slice_scatter(
+    self: Tensor, src: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> Tensor:
+    """self with src in the place that slice takes."""
+    dim = axis_of(dim, self.ndim)
+    size = self.shape[dim]
+    low, high = clamp_slice(size, start, end)
+    if low == 0 and high == size and step == 1:
+        return alias(src)
+    count = tuple(src.shape[dim] if position == dim else 1 for position in range(self.ndim))
+    extent = tuple(size if position == dim else 1 for position in range(self.ndim))
+    mask = slice_backward(full(count, True, dtype=bool_), extent, dim, low, high, step)
+    placed = slice_backward(pointwise.cast(src, self.dtype), self.shape, dim, low, high, step)
+    return pointwise.where(mask, placed, self)
+
+
+@composite
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: Dim) -> Tensor:
+    """self with src in the place that select takes."""
+    dim = axis_of(dim, self.ndim)
+    start = place_of(index, self.shape[dim])
+    return slice_scatter(self, unsqueeze(src, dim), dim, start, start + 1)
+
+
+@composite
+def diagonal_scatter(self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """self with src on the diagonal."""
+    mask = diagonal_backward(full(src.shape, True, dtype=bool_), self.shape, offset, dim1, dim2)
+    placed = diagonal_backward(pointwise.cast(src, self.dtype), self.shape, offset, dim1, dim2)
+    return pointwise.where(mask, placed, self)
+
+
+@composite
+def diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last dimension of self on their diagonal."""
+    rank = self.ndim + 1
+    one, two = axis_of(dim1, rank), axis_of(dim2, rank)
+    size = self.shape[-1] + builtins.abs(offset)
+    rest = iter(self.shape[:-1])
+    shape = tuple(size if position in (one, two) else next(rest) for position in range(rank))
+    return diagonal_backward(self, shape, offset, one, two)
+
+
+@composite
+def diag(self: Tensor, diagonal: int = 0) -> Tensor:
+    """The diagonal of a matrix, or a matrix with a vector on its diagonal."""
+    if self.ndim not in (1, 2):
+        raise ShapeError(f"self has {self.ndim} dimensions, expected 1 or 2")
+    return diag_embed(self, diagonal) if self.ndim == 1 else self.diagonal(diagonal)
+
+
+def _triangle(value: Tensor, keep: str, diagonal: int) -> Tensor:
+    if value.ndim < 2:
+        raise ShapeError(f"self has {value.ndim} dimensions, expected at least 2")
+    matrix = value.shape[-2:]
+    distance = iota(matrix, dim=1, dtype=i64) - iota(matrix, dim=0, dtype=i64)
+    mask = distance <= diagonal if keep == "lower" else distance >= diagonal
+    return pointwise.where(mask, value, scalar_value(0, value.dtype))
+
+
+@composite
+def tril(self: Tensor, diagonal: int = 0) -> Tensor:
+    """self with zeros above the diagonal."""
+    return _triangle(self, "lower", diagonal)
+
+
+@composite
+def triu(self: Tensor, diagonal: int = 0) -> Tensor:
+    """self with zeros below the diagonal."""
+    return _triangle(self, "upper", diagonal)
+
+
+# Joins made of cat
+
+
+@composite
+def concat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors one after the other along dim."""
+    return cat(tensors, dim)
+
+
+@composite
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """The tensors one after the other along a new dimension."""
+    if not tensors:
+        raise ArgumentError("there is nothing to join: tensors is empty")
+    return cat([unsqueeze(value, dim) for value in tensors], dimension(dim, tensors[0].ndim + 1))
+
+
+@composite
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Vectors one after the other, all else along dimension 1."""
+    parts = [reshape(value, (1,)) if value.ndim == 0 else value for value in tensors]
+    return cat(parts, 0 if parts and parts[0].ndim == 1 else 1)
+
+
+@composite
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors as rows one after the other."""
+    return cat([reshape(value, (1, value.type.numel)) if value.ndim < 2 else value for value in tensors], 0)
+
+
+@composite
+def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinate grids of vectors: result k has tensors[k] along dimension k ("xy" swaps the first two)."""
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError(f"indexing is {indexing!r}, accepted are 'ij' and 'xy'")
+    swapped = indexing == "xy" and len(tensors) > 1
+    axes = [1, 0, *range(2, len(tensors))] if swapped else list(range(len(tensors)))
+    shape: list[Dim] = [1] * len(tensors)
+    for value, axis in zip(tensors, axes):
+        if value.ndim > 1:
+            raise ShapeError(f"a tensor has {value.ndim} dimensions, expected at most 1")
+        shape[axis] = value.type.numel
+    return tuple(
+        expand(reshape(value, [shape[axis] if place == axis else 1 for place in range(len(axes))]), shape)
+        for value, axis in zip(tensors, axes)
+    )
+
+
+def _edges(value: Tensor, dim: int, before: Dim, after: Dim, mode: str) -> Tensor:
+    """One dimension padded by its own elements."""
+    size = value.shape[dim]
+    parts: list[Tensor] = []
+    if mode == "replicate":
+        grown = [list(value.shape), list(value.shape)]
+        grown[0][dim], grown[1][dim] = before, after
+        if before != 0:
+            parts.append(expand(slice(value, dim, 0, 1), grown[0]))
+        parts.append(value)
+        if after != 0:
+            parts.append(expand(slice(value, dim, size - 1, size), grown[1]))
+        return cat(parts, dim)
+    gap = 1 if mode == "reflect" else 0
+    for amount in (before, after):
+        if isinstance(size, int) and isinstance(amount, int) and amount > size - gap:
+            raise ShapeError(
+                f"{mode} padding by {amount} needs {amount + gap} elements, dimension {dim} has {size}"
+            )
+    if mode == "reflect":
+        if before != 0:
+            parts.append(flip(slice(value, dim, 1, before + 1), (dim,)))
+        parts.append(value)
+        if after != 0:
+            parts.append(flip(slice(value, dim, size - 1 - after, size - 1), (dim,)))
+    else:
+        if before != 0:
+            parts.append(slice(value, dim, size - before, size))
+        parts.append(value)
+        if after != 0:
+            parts.append(slice(value, dim, 0, after))
+    return cat(parts, dim)
+
+
+@composite
+def pad(self: Tensor, pad: Sequence[Dim], mode: str = "constant", value: Scalar | None = None) -> Tensor:
+    """self padded at its last dimensions (the last first): by a value, or by its own elements, by mode."""
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        raise ArgumentError(
+            f"mode is {mode!r}, accepted are 'constant', 'reflect', 'replicate' and 'circular'"
+        )
+    if mode == "constant":
+        return constant_pad_nd(self, pad, 0 if value is None else value)
+    if len(pad) % 2 or len(pad) > 2 * self.ndim:
+        raise ArgumentError(f"pad {list(pad)} must be pairs for at most {self.ndim} dimensions")
+    cropped = tuple(size if isinstance(size, int) and size < 0 else 0 for size in pad)
+    result = self
+    for position in range(0, len(pad), 2):
+        before, after = (
+            0 if crop else size for size, crop in zip(pad[position:], cropped[position : position + 2])
+        )
+        if before != 0 or after != 0:
+            result = _edges(result, self.ndim - 1 - position // 2, before, after, mode)
+    return constant_pad_nd(result, cropped) if any(size != 0 for size in cropped) else alias(result)

@@ -1,0 +1,587 @@
+"""Losses: elementwise distances and what they reduce to.
+
+`reduction` is "none", "mean" or "sum", or aten's 0, 1, 2. Losses of f16 and bf16 tensors are computed in f32
+and rounded once. Where aten names a backward op, the derivative is that op.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.symbolic import Dim, product
+from ..ir.types import DType, float_of, promote
+from .create import iota, number_of
+from .define import Tensor, composite, constant
+from .indexing import gather, index_select
+from .norm import _log_softmax, convert, widen
+from .pointwise import (
+    abs,
+    clamp_min,
+    exp,
+    log,
+    log1p,
+    logical_and,
+    maximum,
+    minimum,
+    ne,
+    sigmoid,
+    sign,
+    sqrt,
+    where,
+    xlogy,
+)
+from .reduce import linalg_vector_norm
+from .reduce import sum as total
+from .shapes import broadcast
+from .view import detach, expand, reshape, squeeze, unsqueeze
+
+REDUCTIONS = ("none", "mean", "sum")
+Reduction = int | str
+
+
+def _reduction(reduction: Reduction) -> str:
+    if isinstance(reduction, str) and reduction in REDUCTIONS:
+        return reduction
+    if isinstance(reduction, int) and not isinstance(reduction, bool) and 0 <= reduction < 3:
+        return REDUCTIONS[reduction]
+    raise ArgumentError(
+        f"reduction is {reduction!r}, expected one of {', '.join(map(repr, REDUCTIONS))} (or 0, 1, 2)"
+    )
+
+
+def _reduce(loss: Tensor, reduction: Reduction, dtype: DType) -> Tensor:
+    """The losses as the reduction wants them, rounded to dtype."""
+    how = _reduction(reduction)
+    if how == "mean":
+        loss = total(loss) / number_of(loss.type.numel, loss.dtype)
+    elif how == "sum":
+        loss = total(loss)
+    return convert(loss, dtype)
+
+
+def _spread(grad_output: Tensor, reduction: Reduction, *operands: Tensor) -> Tensor:
+    """The gradient of each single loss, from that of the reduced one."""
+    gradient = widen(grad_output)
+    if _reduction(reduction) != "mean":
+        return gradient
+    return gradient / number_of(product(broadcast([operand.shape for operand in operands])), gradient.dtype)
+
+
+def _common(*operands: Tensor) -> DType:
+    return float_of(promote([operand.type for operand in operands]))
+
+
+def _weighted(loss: Tensor, weight: Tensor | None) -> Tensor:
+    return loss if weight is None else loss * widen(weight)
+
+
+# Distances
+
+
+@composite
+def mse_loss(self: Tensor, target: Tensor, reduction: Reduction = 1) -> Tensor:
+    """(self - target) squared."""
+    difference = widen(self) - widen(target)
+    return _reduce(difference * difference, reduction, _common(self, target))
+
+
+@mse_loss.vjp
+def mse_loss_vjp(grad, self, target, reduction):
+    gradient = mse_loss_backward(grad, self, target, reduction)
+    return gradient, -gradient
+
+
+@composite
+def mse_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction) -> Tensor:
+    """2 * (self - target) * grad_output."""
+    difference = widen(self) - widen(target)
+    return convert(2.0 * difference * _spread(grad_output, reduction, self, target), _common(self, target))
+
+
+@composite
+def l1_loss(self: Tensor, target: Tensor, reduction: Reduction = 1) -> Tensor:
+    """|self - target|."""
+    return _reduce(abs(widen(self) - widen(target)), reduction, _common(self, target).real)
+
+
+@composite
+def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, beta: float = 1.0) -> Tensor:
+    """d*d / (2 * beta) where d = |self - target| < beta, else d - beta / 2."""
+    if beta < 0:
+        raise ArgumentError(f"beta is {beta}, expected at least 0")
+    distance = abs(widen(self) - widen(target))
+    if beta > 0:
+        distance = where(distance < beta, distance * distance * (0.5 / beta), distance - 0.5 * beta)
+    return _reduce(distance, reduction, _common(self, target))
+
+
+@smooth_l1_loss.vjp
+def smooth_l1_loss_vjp(grad, self, target, reduction, beta):
+    gradient = smooth_l1_loss_backward(grad, self, target, reduction, beta)
+    return gradient, -gradient
+
+
+@composite
+def smooth_l1_loss_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction, beta: float
+) -> Tensor:
+    """(self - target) / beta clamped to -1..1, times grad_output."""
+    difference = widen(self) - widen(target)
+    slope = sign(difference)
+    if beta > 0:
+        slope = where(abs(difference) < beta, difference / beta, slope)
+    return convert(slope * _spread(grad_output, reduction, self, target), _common(self, target))
+
+
+@composite
+def huber_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, delta: float = 1.0) -> Tensor:
+    """d*d / 2 where d = |self - target| <= delta, else delta * (d - delta / 2)."""
+    if delta <= 0:
+        raise ArgumentError(f"delta is {delta}, expected more than 0")
+    distance = abs(widen(self) - widen(target))
+    loss = where(distance <= delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
+    return _reduce(loss, reduction, _common(self, target))
+
+
+@huber_loss.vjp
+def huber_loss_vjp(grad, self, target, reduction, delta):
+    gradient = huber_loss_backward(grad, self, target, reduction, delta)
+    return gradient, -gradient
+
+
+@composite
+def huber_loss_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction, delta: float
+) -> Tensor:
+    """(self - target) clamped to -delta..delta, times grad_output."""
+    difference = widen(self) - widen(target)
+    slope = where(abs(difference) <= delta, difference, delta * sign(difference))
+    return convert(slope * _spread(grad_output, reduction, self, target), _common(self, target))
+
+
+# Losses of probabilities
+
+
+@composite
+def binary_cross_entropy(
+    self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Reduction = 1
+) -> Tensor:
+    """-target * log(self) - (1 - target) * log(1 - self), each logarithm at least -100."""
+    probability, wanted = widen(self), widen(target)
+    loss = (wanted - 1.0) * clamp_min(log1p(-probability), -100.0) - wanted * clamp_min(
+        log(probability), -100.0
+    )
+    return _reduce(_weighted(loss, weight), reduction, _common(self, target))
+
+
+@binary_cross_entropy.vjp
+def binary_cross_entropy_vjp(grad, self, target, weight, reduction):
+    scale = _spread(grad, reduction, self, target)
+    against = clamp_min(log1p(-widen(self)), -100.0)
+    odds = against - clamp_min(log(widen(self)), -100.0)
+    by_weight = None if weight is None else scale * (widen(target) * odds - against)
+    return (
+        binary_cross_entropy_backward(grad, self, target, weight, reduction),
+        _weighted(scale * odds, weight),
+        by_weight,
+    )
+
+
+@composite
+def binary_cross_entropy_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Reduction = 1
+) -> Tensor:
+    """grad_output * (self - target) / (self * (1 - self)), the divisor at least 1e-12."""
+    probability = widen(self)
+    slope = (probability - widen(target)) / clamp_min((1.0 - probability) * probability, 1e-12)
+    scale = _spread(grad_output, reduction, self, target)
+    return convert(_weighted(scale * slope, weight), _common(self, target))
+
+
+@composite
+def binary_cross_entropy_with_logits(
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: Reduction = 1,
+) -> Tensor:
+    """binary_cross_entropy of sigmoid(self); pos_weight multiplies the part of target."""
+    return _reduce(
+        _weighted(_logits_loss(widen(self), widen(target), pos_weight), weight),
+        reduction,
+        _common(self, target),
+    )
+
+
+def _softplus(value: Tensor) -> Tensor:
+    """log(1 + exp(value)), without overflow."""
+    return maximum(value, 0.0) + log1p(exp(-abs(value)))
+
+
+def _logits_loss(logit: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
+    if pos_weight is None:
+        return (1.0 - target) * logit + _softplus(-logit)
+    return (1.0 - target) * logit + (1.0 + (widen(pos_weight) - 1.0) * target) * _softplus(-logit)
+
+
+@binary_cross_entropy_with_logits.vjp
+def binary_cross_entropy_with_logits_vjp(grad, self, target, weight, pos_weight, reduction):
+    logit, wanted = widen(self), widen(target)
+    plain = _spread(grad, reduction, self, target)
+    scale = _weighted(plain, weight)
+    by_weight = None if weight is None else plain * _logits_loss(logit, wanted, pos_weight)
+    if pos_weight is None:
+        return scale * (sigmoid(logit) - wanted), -scale * logit, by_weight, None
+    share = widen(pos_weight) * wanted
+    by_self = (1.0 - wanted + share) * sigmoid(logit) - share
+    by_target = (widen(pos_weight) - 1.0) * _softplus(-logit) - logit
+    return scale * by_self, scale * by_target, by_weight, scale * wanted * _softplus(-logit)
+
+
+@composite
+def kl_div(self: Tensor, target: Tensor, reduction: Reduction = 1, *, log_target: bool = False) -> Tensor:
+    """target * (log(target) - self), target a logarithm if log_target; "batchmean" divides by the batch."""
+    estimate, truth = widen(self), widen(target)
+    loss = exp(truth) * (truth - estimate) if log_target else xlogy(truth, truth) - truth * estimate
+    result = _common(self, target)
+    if reduction == "batchmean":
+        return convert(total(loss) / number_of(loss.shape[0] if loss.ndim else 1, loss.dtype), result)
+    return _reduce(loss, reduction, result)
+
+
+@composite
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: Reduction = 1,
+) -> Tensor:
+    """exp(input) - target * input, or input - target * log(input + eps); full adds about log(target!)."""
+    rate, count = widen(input), widen(target)
+    loss = exp(rate) - count * rate if log_input else rate - count * log(rate + eps)
+    if full:
+        known = where(count > 1.0, count, 1.0)
+        stirling = known * log(known) - known + 0.5 * log(2.0 * math.pi * known)
+        loss = loss + where(count > 1.0, stirling, 0.0)
+    return _reduce(loss, reduction, _common(input, target))
+
+
+@composite
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: Reduction = 1,
+) -> Tensor:
+    """(log(var) + (input - target)**2 / var) / 2 with var at least eps; full adds log(2 * pi) / 2."""
+    value, spread = widen(input), widen(var)
+    if spread.ndim == value.ndim - 1:
+        spread = unsqueeze(spread, -1)
+    # Only the value is clamped: a gradient still pulls a variance that is too small.
+    spread = spread + detach(clamp_min(spread, eps) - spread)
+    difference = value - widen(target)
+    loss = 0.5 * (log(spread) + difference * difference / spread)
+    if full:
+        loss = loss + 0.5 * math.log(2.0 * math.pi)
+    return _reduce(loss, reduction, _common(input, target))
+
+
+# Classes
+
+
+def _class_dim(self: Tensor) -> int:
+    if self.ndim == 0:
+        raise ShapeError("self has no dimension of classes")
+    return 0 if self.ndim == 1 else 1
+
+
+def _class_index(self: Tensor, target: Tensor, ignore_index: Dim) -> tuple[Tensor, Tensor]:
+    """The target as an index that is safe for rows to be ignored, and which rows count."""
+    if not target.dtype.is_integer:
+        raise ArgumentError(f"target is {target.type}, expected class indices of an integer type")
+    counts = ne(target, ignore_index)
+    return where(counts, target, constant(0, target.dtype)), counts
+
+
+def _by_class(weight: Tensor, self: Tensor) -> Tensor:
+    """The weights of classes so that they broadcast against self."""
+    return (
+        widen(weight)
+        if self.ndim == 1
+        else reshape(widen(weight), (weight.shape[0], *(1,) * (self.ndim - 2)))
+    )
+
+
+def _is_target(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
+    """Where an element of self is that of its row's class, rows to be ignored having none."""
+    dim = _class_dim(self)
+    sizes = tuple(size if position == dim else 1 for position, size in enumerate(self.shape))
+    classes = iota(sizes, dim=dim, dtype=target.dtype)
+    wanted = unsqueeze(target, dim)
+    return logical_and(classes.eq(wanted), ne(wanted, ignore_index))
+
+
+def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_index: Dim) -> Tensor:
+    """The weight of each row's class, 0 for rows to be ignored."""
+    index, counts = _class_index(self, target, ignore_index)
+    if weight is None:
+        return convert(counts, float_of(self.dtype).compute)
+    picked = reshape(index_select(widen(weight), 0, reshape(index, (-1,))), target.shape)
+    return where(counts, picked, 0.0)
+
+
+def _picked(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
+    """The element of each row's class."""
+    dim = _class_dim(self)
+    index, _counts = _class_index(self, target, ignore_index)
+    return squeeze(gather(widen(self), dim, unsqueeze(index, dim)), dim)
+
+
+@composite
+def nll_loss_forward(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: Reduction, ignore_index: Dim
+) -> tuple[Tensor, Tensor]:
+    """-weight * self at each row's class (dimension 1), and the sum of the weights."""
+    weights = _row_weights(self, target, weight, ignore_index)
+    # Ignored rows are left out rather than multiplied by 0: they may hold infinities.
+    loss = where(ne(target, ignore_index), -_picked(self, target, ignore_index) * weights, 0.0)
+    how = _reduction(reduction)
+    if how == "none" and self.ndim > 1:
+        return convert(loss, self.dtype), constant(0.0, self.dtype)
+    mass = total(weights)
+    result = total(loss) / mass if how == "mean" else total(loss)
+    return convert(result, self.dtype), convert(mass, self.dtype)
+
+
+@nll_loss_forward.vjp
+def nll_loss_forward_vjp(grads, results, self, target, weight, reduction, ignore_index):
+    gradient = grads[0]
+    by_self = nll_loss_backward(gradient, self, target, weight, reduction, ignore_index, results[1])
+    if weight is None:
+        return by_self, None, None
+    row = -_picked(self, target, ignore_index)
+    how = _reduction(reduction)
+    if how == "mean":
+        row = (row - widen(results[0])) / widen(results[1])
+    row = row * widen(gradient)
+    if grads.known(1) is not None and (how != "none" or self.ndim == 1):
+        row = row + widen(grads[1])
+    hot = _is_target(self, target, ignore_index)
+    rows = tuple(position for position in range(self.ndim) if position != _class_dim(self))
+    by_weight = where(hot, unsqueeze(row, _class_dim(self)), 0.0)
+    return by_self, None, total(by_weight, rows) if rows else by_weight
+
+
+@composite
+def nll_loss_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: Reduction,
+    ignore_index: Dim,
+    total_weight: Tensor,
+) -> Tensor:
+    """-weight * grad_output at each row's class, 0 elsewhere."""
+    how = _reduction(reduction)
+    gradient = widen(grad_output)
+    if how == "mean":
+        gradient = gradient / widen(total_weight)
+    elif how == "none":
+        gradient = unsqueeze(gradient, _class_dim(self))
+    if weight is not None:
+        gradient = gradient * _by_class(weight, self)
+    # A comparison instead of a scatter: it fuses into what reads the gradient.
+    hot = _is_target(self, target, ignore_index)
+    return convert(expand(where(hot, -gradient, 0.0), self.shape), self.dtype)
+
+
+@composite
+def nll_loss2d_forward(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: Reduction, ignore_index: Dim
+) -> tuple[Tensor, Tensor]:
+    """nll_loss_forward for each pixel."""
+    return nll_loss_forward(self, target, weight, reduction, ignore_index)
+
+
+@composite
+def nll_loss2d_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: Reduction,
+    ignore_index: Dim,
+    total_weight: Tensor,
+) -> Tensor:
+    """nll_loss_backward for each pixel."""
+    return nll_loss_backward(grad_output, self, target, weight, reduction, ignore_index, total_weight)
+
+
+@composite
+def nll_loss(
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: Reduction = 1,
+    ignore_index: Dim = -100,
+) -> Tensor:
+    """-self at each row's class, the mean weighted by class."""
+    return nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+
+
+@composite
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: Reduction = 1,
+    ignore_index: Dim = -100,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """nll_loss of log_softmax(input); target holds class indices, or probabilities in the shape of input."""
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(f"label_smoothing is {label_smoothing}, expected 0 to 1")
+    logarithms = _log_softmax(input, _class_dim(input), False)
+    if target.dtype.is_float:
+        return _soft_cross_entropy(logarithms, target, weight, reduction, label_smoothing)
+    loss = nll_loss(logarithms, target, weight, reduction, ignore_index)
+    if label_smoothing == 0.0:
+        return loss
+    dim = _class_dim(input)
+    uniform = widen(logarithms) if weight is None else widen(logarithms) * _by_class(weight, input)
+    spread = where(ne(target, ignore_index), -total(uniform, dim), 0.0)
+    how = _reduction(reduction)
+    if how == "mean":
+        spread = total(spread) / total(_row_weights(input, target, weight, ignore_index))
+    elif how == "sum":
+        spread = total(spread)
+    share = label_smoothing / number_of(input.shape[dim], spread.dtype)
+    return convert(widen(loss) * (1.0 - label_smoothing) + spread * share, input.dtype)
+
+
+def _soft_cross_entropy(
+    logarithms: Tensor, target: Tensor, weight: Tensor | None, reduction: Reduction, label_smoothing: float
+) -> Tensor:
+    """Cross entropy with a probability for each class."""
+    if target.shape != logarithms.shape:
+        raise ShapeError(
+            f"target has shape {list(target.shape)}, expected {list(logarithms.shape)} for probabilities"
+        )
+    dim = _class_dim(logarithms)
+    wanted = widen(target)
+    if label_smoothing > 0.0:
+        share = label_smoothing / number_of(logarithms.shape[dim], wanted.dtype)
+        wanted = wanted * (1.0 - label_smoothing) + share
+    loss = -widen(logarithms) * wanted
+    if weight is not None:
+        loss = loss * _by_class(weight, logarithms)
+    return _reduce(total(loss, dim), reduction, logarithms.dtype)
+
+
+@composite
+def cross_entropy_loss(
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: Reduction = 1,
+    ignore_index: Dim = -100,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """cross_entropy under its aten name."""
+    return cross_entropy(self, target, weight, reduction, ignore_index, label_smoothing)
+
+
+# Margins
+
+
+@composite
+def soft_margin_loss(self: Tensor, target: Tensor, reduction: Reduction = 1) -> Tensor:
+    """log(1 + exp(-target * self))."""
+    return _reduce(_softplus(-widen(target) * widen(self)), reduction, _common(self, target))
+
+
+@soft_margin_loss.vjp
+def soft_margin_loss_vjp(grad, self, target, reduction):
+    return (
+        soft_margin_loss_backward(grad, self, target, reduction),
+        soft_margin_loss_backward(grad, target, self, reduction),
+    )
+
+
+@composite
+def soft_margin_loss_backward(
+    grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction
+) -> Tensor:
+    """-target * sigmoid(-target * self) * grad_output."""
+    wanted = widen(target)
+    slope = -wanted * sigmoid(-wanted * widen(self))
+    return convert(slope * _spread(grad_output, reduction, self, target), _common(self, target))
+
+
+@composite
+def hinge_embedding_loss(
+    self: Tensor, target: Tensor, margin: float = 1.0, reduction: Reduction = 1
+) -> Tensor:
+    """self where target is 1, max(0, margin - self) where it is -1."""
+    distance = widen(self)
+    near = where(ne(target, -1), distance, 0.0)
+    far = where(ne(target, 1), clamp_min(margin - distance, 0.0), 0.0)
+    return _reduce(near + far, reduction, float_of(self.dtype))
+
+
+@composite
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Reduction = 1
+) -> Tensor:
+    """max(0, margin - target * (input1 - input2))."""
+    loss = clamp_min(margin - widen(target) * (widen(input1) - widen(input2)), 0.0)
+    return _reduce(loss, reduction, _common(input1, input2, target))
+
+
+@composite
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Reduction = 1
+) -> Tensor:
+    """1 - cosine of the angle where target is 1, max(0, cosine - margin) where it is -1."""
+    left, right = widen(input1), widen(input2)
+    tiny = 1e-12
+    lengths = (total(left * left, -1) + tiny) * (total(right * right, -1) + tiny)
+    cosine = total(left * right, -1) / sqrt(lengths)
+    near = where(target.eq(1), 1.0 - cosine, 0.0)
+    far = where(target.eq(-1), clamp_min(cosine - margin, 0.0), 0.0)
+    return _reduce(near + far, reduction, _common(input1, input2))
+
+
+@composite
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The norm of order p of x1 - x2 + eps along the last dimension."""
+    return linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+@composite
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: Reduction = 1,
+) -> Tensor:
+    """max(0, margin + distance(anchor, positive) - distance(anchor, negative))."""
+    near = pairwise_distance(widen(anchor), widen(positive), p, eps)
+    far = pairwise_distance(widen(anchor), widen(negative), p, eps)
+    if swap:
+        far = minimum(far, pairwise_distance(widen(positive), widen(negative), p, eps))
+    loss = clamp_min(margin + near - far, 0.0)
+    return _reduce(loss, reduction, _common(anchor, positive, negative))

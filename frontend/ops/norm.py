@@ -1,0 +1,726 @@
+"""Softmax and normalisation: elementwise ops around reductions over the same dimensions: one kernel each.
+
+Statistics of f16 and bf16 tensors are computed in f32 and the result is rounded once. Variances take two
+passes: the mean first, then the mean square of what is left. The forward ops that return their statistics
+(`native_*`) are differentiated by the named backward ops, which read those statistics instead of computing
+them again; a derivative of that derivative reaches the statistics too, and `_statistics_gradient` takes it on
+to the input.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.symbolic import Dim, floor_divide, product, remainder
+from ..ir.types import DType, f32, float_of
+from .create import number_of, zeros
+from .define import Size, Tensor, composite
+from .pointwise import cast, clamp_min, eq, exp, log, rsqrt, sqrt, where
+from .reduce import amax, linalg_vector_norm
+from .reduce import sum as total
+from .shapes import dimension, equal
+from .view import detach, expand, reshape
+
+
+def convert(value: Tensor, dtype: DType) -> Tensor:
+    """value as dtype, without an op if it has it already."""
+    return value if value.dtype is dtype else cast(value, dtype)
+
+
+def widen(value: Tensor) -> Tensor:
+    """value in the type that arithmetic on it is done in."""
+    return convert(value, float_of(value.dtype).compute)
+
+
+def total_over(value: Tensor, dims: Sequence[int], keepdim: bool = False) -> Tensor:
+    """The sum over dims; over none of them the value itself."""
+    return total(value, tuple(dims), keepdim) if dims else value
+
+
+def average(value: Tensor, dims: Sequence[int]) -> Tensor:
+    """The mean over dims, which are kept."""
+    count = number_of(product(value.shape[dim] for dim in dims), value.dtype)
+    return total_over(value, dims, keepdim=True) / count
+
+
+def is_empty(value: Tensor, dim: int) -> bool:
+    size = value.shape[dim] if value.ndim else 1
+    return isinstance(size, int) and size == 0
+
+
+# Softmax
+
+
+@composite
+def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """exp(self) / sum(exp(self)) along dim."""
+    return _softmax(self if dtype is None else convert(self, dtype), dim, False)
+
+
+@softmax.vjp
+def softmax_vjp(grad, result, self, dim):
+    return _softmax_backward_data(grad, result, dim, self.dtype)
+
+
+@composite
+def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """exp(self) / sum(exp(self)) along dim; half_to_float keeps the f32 result of a half input."""
+    dim = dimension(dim, self.ndim)
+    target = f32 if half_to_float else float_of(self.dtype)
+    value = widen(self)
+    if is_empty(value, dim):
+        return convert(value, target)
+    # The shift cancels, so no derivative passes through the maximum.
+    powers = exp(value - detach(amax(value, dim, True)))
+    return convert(powers / total(powers, dim, True), target)
+
+
+@_softmax.vjp
+def _softmax_vjp(grad, result, self, dim):
+    return _softmax_backward_data(grad, result, dim, self.dtype)
+
+
+@composite
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
+    """output * (grad_output - sum(grad_output * output)) along dim."""
+    dim = dimension(dim, output.ndim)
+    weighted = widen(grad_output) * widen(output)
+    return convert(weighted - widen(output) * total(weighted, dim, True), input_dtype)
+
+
+@composite
+def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """self - log(sum(exp(self))) along dim."""
+    return _log_softmax(self if dtype is None else convert(self, dtype), dim, False)
+
+
+@log_softmax.vjp
+def log_softmax_vjp(grad, result, self, dim):
+    return _log_softmax_backward_data(grad, result, dim, self.dtype)
+
+
+@composite
+def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """self - log(sum(exp(self))) along dim; half_to_float keeps the f32 result of a half input."""
+    dim = dimension(dim, self.ndim)
+    target = f32 if half_to_float else float_of(self.dtype)
+    value = widen(self)
+    if is_empty(value, dim):
+        return convert(value, target)
+    shifted = value - detach(amax(value, dim, True))
+    return convert(shifted - log(total(exp(shifted), dim, True)), target)
+
+
+@_log_softmax.vjp
+def _log_softmax_vjp(grad, result, self, dim):
+    return _log_softmax_backward_data(grad, result, dim, self.dtype)
+
+
+@composite
+def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
+    """grad_output - exp(output) * sum(grad_output) along dim."""
+    dim = dimension(dim, output.ndim)
+    gradient = widen(grad_output)
+    return convert(gradient - exp(widen(output)) * total(gradient, dim, True), input_dtype)
+
+
+@composite
+def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """Softmax along dim, and zero where all of a row is -inf."""
+    value = self if dtype is None else convert(self, dtype)
+    dim = dimension(dim, value.ndim)
+    if is_empty(value, dim):
+        return value
+    masked = eq(detach(amax(value, dim, True)), float("-inf"))
+    return where(masked, 0.0, _softmax(value, dim, False))
+
+
+@_safe_softmax.vjp
+def _safe_softmax_vjp(grad, result, self, dim):
+    return _softmax_backward_data(grad, result, dim, self.dtype)
+
+
+# What all normalisations share
+
+
+def _standardized(value: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """value with mean 0 and variance 1 over dims; the mean and the inverse deviation, dims kept."""
+    middle = average(value, tuple(dims))
+    centred = value - middle
+    deviation = rsqrt(average(centred * centred, tuple(dims)) + eps)
+    return centred * deviation, middle, deviation
+
+
+def _standardized_gradient(gradient: Tensor, standard: Tensor, rstd: Tensor, dims: Sequence[int]) -> Tensor:
+    """The gradient through `_standardized`, from that of the standardized value."""
+    dims = tuple(dims)
+    slope = average(gradient * standard, dims)
+    return rstd * (gradient - average(gradient, dims) - standard * slope)
+
+
+def _statistics_gradient(
+    value: Tensor,
+    mean: Tensor | float,
+    rstd: Tensor,
+    mean_grad: Tensor | None,
+    rstd_grad: Tensor | None,
+    dims: Sequence[int],
+) -> Tensor | None:
+    """What gradients of the mean and the inverse deviation (dims kept) add to that of the value."""
+    count = number_of(product(value.shape[dim] for dim in dims), value.dtype)
+    result: Tensor | None = None
+    if mean_grad is not None:
+        result = expand(widen(mean_grad) / count, value.shape)
+    if rstd_grad is not None:
+        part = (mean - value) * (widen(rstd_grad) * rstd * rstd * rstd / count)
+        result = part if result is None else result + part
+    return result
+
+
+def _plus(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def _affine(value: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        value = value * widen(weight)
+    return value if bias is None else value + widen(bias)
+
+
+def _statistics_dtype(input: Tensor, *others: Tensor | None) -> DType:
+    """Statistics are kept in the type of the parameters, or of the input if there are none."""
+    return next((other.dtype for other in others if other is not None), input.dtype)
+
+
+# Layer norm and RMS norm
+
+
+def _normalized_dims(
+    input: Tensor, normalized_shape: Sequence[Dim], **parameters: Tensor | None
+) -> tuple[int, ...]:
+    """The last dimensions of the input, checked against normalized_shape."""
+    sizes = tuple(normalized_shape)
+    rank = len(sizes)
+    tail = input.shape[input.ndim - rank :] if rank <= input.ndim else ()
+    if (
+        not rank
+        or len(tail) != rank
+        or not builtins.all(equal(*pair) for pair in zip(tail, sizes, strict=True))
+    ):
+        raise ShapeError(f"the last sizes of {list(input.shape)} must be normalized_shape {list(sizes)}")
+    for name, value in parameters.items():
+        if value is not None and value.shape != sizes:
+            raise ShapeError(f"{name} has shape {list(value.shape)}, expected normalized_shape {list(sizes)}")
+    return tuple(range(input.ndim - rank, input.ndim))
+
+
+@composite
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Size,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """(input - mean) / sqrt(variance + eps) * weight + bias, over the last dimensions."""
+    return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+@composite
+def native_layer_norm(
+    input: Tensor, normalized_shape: Size, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """layer_norm, with the mean and 1 / sqrt(variance + eps) that it used."""
+    dims = _normalized_dims(input, normalized_shape, weight=weight, bias=bias)
+    standard, middle, deviation = _standardized(widen(input), dims, eps)
+    kept = _statistics_dtype(input, weight, bias)
+    return (
+        convert(_affine(standard, weight, bias), input.dtype),
+        convert(middle, kept),
+        convert(deviation, kept),
+    )
+
+
+@native_layer_norm.vjp
+def native_layer_norm_vjp(grads, results, input, normalized_shape, weight, bias):
+    _output, middle, deviation = results
+    by_input = by_weight = by_bias = None
+    if grads.known(0) is not None:
+        mask = (True, weight is not None, bias is not None)
+        by_input, by_weight, by_bias = native_layer_norm_backward(
+            grads[0], input, normalized_shape, middle, deviation, weight, bias, mask
+        )
+    dims = range(input.ndim - len(normalized_shape), input.ndim)
+    extra = _statistics_gradient(
+        widen(input), widen(middle), widen(deviation), grads.known(1), grads.known(2), dims
+    )
+    return _plus(by_input, extra), by_weight, by_bias
+
+
+@composite
+def native_layer_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    normalized_shape: Size,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    output_mask: Sequence[bool] = (True, True, True),
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of layer_norm by input, weight and bias; zeros where output_mask is false."""
+    dims = _normalized_dims(input, normalized_shape)
+    outer = range(input.ndim - len(dims))
+    gradient, deviation = widen(grad_out), widen(rstd)
+    standard = (widen(input) - widen(mean)) * deviation
+    weighted = gradient if weight is None else gradient * widen(weight)
+    by_input = _standardized_gradient(weighted, standard, deviation, dims)
+    return _masked_gradients(
+        output_mask,
+        (by_input, input.shape, input.dtype),
+        (total_over(gradient * standard, outer), normalized_shape, _statistics_dtype(input, weight)),
+        (total_over(gradient, outer), normalized_shape, _statistics_dtype(input, bias)),
+    )
+
+
+def _masked_gradients(mask: Sequence[bool], *wanted: tuple[Tensor, Sequence[Dim], DType]) -> Any:
+    """Each (gradient, shape, dtype) in that shape and dtype, or as zeros where the mask is false."""
+    return tuple(
+        convert(reshape(gradient, tuple(shape)) if gradient.shape != tuple(shape) else gradient, dtype)
+        if keep
+        else zeros(tuple(shape), dtype=dtype)
+        for keep, (gradient, shape, dtype) in zip(mask, wanted, strict=True)
+    )
+
+
+@composite
+def rms_norm(
+    input: Tensor, normalized_shape: Size, weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """input / sqrt(mean(input * input) + eps) * weight, over the last dimensions."""
+    return _fused_rms_norm(input, normalized_shape, weight, eps)[0]
+
+
+@composite
+def _fused_rms_norm(
+    input: Tensor, normalized_shape: Size, weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]:
+    """rms_norm, with the 1 / sqrt(mean(input * input) + eps) that it used."""
+    dims = _normalized_dims(input, normalized_shape, weight=weight)
+    value = widen(input)
+    least = float(ml_dtypes.finfo(input.dtype.numpy).eps) if eps is None else eps
+    deviation = rsqrt(average(value * value, dims) + least)
+    return convert(_affine(value * deviation, weight, None), input.dtype), deviation
+
+
+@_fused_rms_norm.vjp
+def _fused_rms_norm_vjp(grads, results, input, normalized_shape, weight):
+    deviation = results[1]
+    by_input = by_weight = None
+    if grads.known(0) is not None:
+        by_input, by_weight = _fused_rms_norm_backward(
+            grads[0], input, normalized_shape, deviation, weight, (True, weight is not None)
+        )
+    dims = range(input.ndim - len(normalized_shape), input.ndim)
+    # 1 / sqrt(mean(x * x) + eps) is the inverse deviation of a value whose mean is 0.
+    extra = _statistics_gradient(widen(input), 0.0, deviation, None, grads.known(1), dims)
+    return _plus(by_input, extra), by_weight
+
+
+@composite
+def _fused_rms_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    normalized_shape: Size,
+    rstd: Tensor,
+    weight: Tensor | None,
+    output_mask: Sequence[bool] = (True, True),
+) -> tuple[Tensor, Tensor]:
+    """The gradients of rms_norm by input and weight; zeros where output_mask is false."""
+    dims = _normalized_dims(input, normalized_shape)
+    outer = range(input.ndim - len(dims))
+    gradient, deviation = widen(grad_out), widen(rstd)
+    standard = widen(input) * deviation
+    weighted = gradient if weight is None else gradient * widen(weight)
+    by_input = deviation * (weighted - standard * average(weighted * standard, dims))
+    by_input, by_weight = _masked_gradients(
+        output_mask,
+        (by_input, input.shape, input.dtype),
+        (total_over(gradient * standard, outer), normalized_shape, _statistics_dtype(input, weight)),
+    )
+    return by_input, by_weight
+
+
+# Group norm and instance norm
+
+
+def _grouped(value: Tensor, batch: Dim, channels: Dim, inner: Dim, group: int) -> Tensor:
+    return reshape(value, (batch, group, floor_divide(channels, group), inner))
+
+
+def _per_channel_of_group(value: Tensor | None, channels: Dim, group: int) -> Tensor | None:
+    return None if value is None else reshape(value, (group, floor_divide(channels, group), 1))
+
+
+@composite
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Each group of channels of each sample with mean 0 and variance 1, times weight plus bias by channel."""
+    batch, channels, inner = _channel_sizes(input)
+    return native_group_norm(input, weight, bias, batch, channels, inner, num_groups, eps)[0]
+
+
+def _channel_sizes(input: Tensor) -> tuple[Dim, Dim, Dim]:
+    if input.ndim < 2:
+        raise ShapeError(f"input has {input.ndim} dimensions, expected at least 2 (batch, channels)")
+    return input.shape[0], input.shape[1], product(input.shape[2:])
+
+
+@composite
+def native_group_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    N: Dim,
+    C: Dim,
+    HxW: Dim,
+    group: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """group_norm, with the mean and 1 / sqrt(variance + eps) of each group."""
+    if group < 1 or remainder(C, group) != 0:
+        raise ArgumentError(f"{C} channels do not divide into {group} groups")
+    value = _grouped(widen(input), N, C, HxW, group)
+    standard, middle, deviation = _standardized(value, (2, 3), eps)
+    output = _affine(standard, _per_channel_of_group(weight, C, group), _per_channel_of_group(bias, C, group))
+    kept = _statistics_dtype(input, weight, bias)
+    return (
+        reshape(convert(output, input.dtype), input.shape),
+        convert(reshape(middle, (N, group)), kept),
+        convert(reshape(deviation, (N, group)), kept),
+    )
+
+
+@native_group_norm.vjp
+def native_group_norm_vjp(grads, results, input, weight, bias, N, C, HxW, group):
+    _output, middle, deviation = results
+    by_input = by_weight = by_bias = None
+    if grads.known(0) is not None:
+        mask = (True, weight is not None, bias is not None)
+        by_input, by_weight, by_bias = native_group_norm_backward(
+            grads[0], input, middle, deviation, weight, N, C, HxW, group, mask
+        )
+    kept = (N, group, 1, 1)
+    extra = _statistics_gradient(
+        _grouped(widen(input), N, C, HxW, group),
+        reshape(widen(middle), kept),
+        reshape(widen(deviation), kept),
+        None if grads.known(1) is None else reshape(grads[1], kept),
+        None if grads.known(2) is None else reshape(grads[2], kept),
+        (2, 3),
+    )
+    if extra is not None:
+        extra = reshape(extra, input.shape)
+    return _plus(by_input, extra), by_weight, by_bias
+
+
+@composite
+def native_group_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    N: Dim,
+    C: Dim,
+    HxW: Dim,
+    group: int,
+    output_mask: Sequence[bool] = (True, True, True),
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of group_norm by input, weight and bias; zeros where output_mask is false."""
+    kept = (N, group, 1, 1)
+    deviation = reshape(widen(rstd), kept)
+    gradient = _grouped(widen(grad_out), N, C, HxW, group)
+    standard = (_grouped(widen(input), N, C, HxW, group) - reshape(widen(mean), kept)) * deviation
+    weighted = _affine(gradient, _per_channel_of_group(weight, C, group), None)
+    parameter = _statistics_dtype(input, weight)
+    return _masked_gradients(
+        output_mask,
+        (_standardized_gradient(weighted, standard, deviation, (2, 3)), input.shape, input.dtype),
+        (total(gradient * standard, (0, 3)), (C,), parameter),
+        (total(gradient, (0, 3)), (C,), parameter),
+    )
+
+
+@composite
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Each channel of each sample with mean 0 and variance 1, times weight plus bias."""
+    batch, channels, inner = _channel_sizes(input)
+    if not use_input_stats:
+        return batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+    if not isinstance(channels, int):
+        raise ShapeError(f"the number of channels must be known while tracing, got {channels}")
+    return native_group_norm(input, weight, bias, batch, channels, inner, channels, eps)[0]
+
+
+# Batch norm
+
+
+def _by_channel(value: Tensor, rank: int) -> Tensor:
+    """[C] so that it broadcasts against [batch, C, ...]."""
+    return reshape(value, (value.shape[0], *(1,) * (rank - 2))) if rank > 2 else value
+
+
+def _batch_dims(input: Tensor) -> tuple[int, ...]:
+    if input.ndim < 2:
+        raise ShapeError(f"input has {input.ndim} dimensions, expected at least 2 (batch, channels)")
+    return tuple(dim for dim in range(input.ndim) if dim != 1)
+
+
+@composite
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Each channel with mean 0 and variance 1 over the batch, times weight plus bias."""
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+@composite
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """batch_norm, with the mean and 1 / sqrt(variance + eps) of the batch; empty ones when not training."""
+    dims = _batch_dims(input)
+    kept = _statistics_dtype(input, weight, bias, running_mean)
+    if training:
+        standard, middle, deviation = _standardized(widen(input), dims, eps)
+        channels = (input.shape[1],)
+        saved = (convert(reshape(middle, channels), kept), convert(reshape(deviation, channels), kept))
+    else:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("running_mean and running_var must be given when not training")
+        standard, _deviation = _standardized_by(input, running_mean, running_var, eps)
+        saved = (zeros((0,), dtype=kept), zeros((0,), dtype=kept))
+    weight, bias = (None if item is None else _by_channel(item, input.ndim) for item in (weight, bias))
+    return (convert(_affine(standard, weight, bias), input.dtype), *saved)
+
+
+def _standardized_by(
+    input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """input standardized by running statistics, and the inverse deviation."""
+    middle = _by_channel(widen(running_mean), input.ndim)
+    deviation = rsqrt(_by_channel(widen(running_var), input.ndim) + eps)
+    return (widen(input) - middle) * deviation, deviation
+
+
+@native_batch_norm.vjp
+def native_batch_norm_vjp(grads, results, input, weight, bias, running_mean, running_var, training, eps):
+    return _batch_norm_gradients(
+        grads, results, input, weight, bias, running_mean, running_var, training, eps
+    )
+
+
+def _batch_norm_gradients(grads, results, input, weight, bias, running_mean, running_var, training, eps):
+    middle, deviation = results[1:3]
+    found = {}
+    if grads.known(0) is not None:
+        mask = (True, weight is not None or not training, bias is not None or not training)
+        found["input"], found["weight"], found["bias"] = native_batch_norm_backward(
+            grads[0], input, weight, running_mean, running_var, middle, deviation, training, eps, mask
+        )
+        if not training:
+            # The output is weight * (input - mean) * slope + bias with slope = 1 / sqrt(var + eps).
+            slope = rsqrt(widen(running_var) + eps)
+            factor = slope if weight is None else slope * widen(weight)
+            found["running_mean"] = -widen(found["bias"]) * factor
+            found["running_var"] = -0.5 * widen(found["weight"]) * slope * factor
+    if training:
+        extra = _statistics_gradient(
+            widen(input),
+            _by_channel(widen(middle), input.ndim),
+            _by_channel(widen(deviation), input.ndim),
+            None if grads.known(1) is None else _by_channel(grads[1], input.ndim),
+            None if grads.known(2) is None else _by_channel(grads[2], input.ndim),
+            _batch_dims(input),
+        )
+        found["input"] = _plus(found.get("input"), extra)
+    return found
+
+
+@composite
+def _native_batch_norm_legit_functional(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """native_batch_norm, with the running statistics after this batch."""
+    results = native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    if not training:
+        return (*results, running_mean, running_var)
+    dims = _batch_dims(input)
+    channels = (input.shape[1],)
+    # Written as in native_batch_norm, so that the statistics are computed once.
+    value = detach(widen(input))
+    middle = average(value, dims)
+    centred = value - middle
+    count = number_of(product(input.shape[dim] for dim in dims), value.dtype)
+    variance = total(centred * centred, dims, True) / (count - 1)
+    return (
+        *results,
+        _moved(running_mean, reshape(middle, channels), momentum),
+        _moved(running_var, reshape(variance, channels), momentum),
+    )
+
+
+def _moved(running: Tensor, batch: Tensor, momentum: float) -> Tensor:
+    return convert(widen(running) * (1 - momentum) + batch * momentum, running.dtype)
+
+
+@_native_batch_norm_legit_functional.vjp
+def _native_batch_norm_legit_functional_vjp(
+    grads, results, input, weight, bias, running_mean, running_var, training, momentum, eps
+):
+    gradients = _batch_norm_gradients(
+        grads, results, input, weight, bias, running_mean, running_var, training, eps
+    )
+    kept = 1 - momentum if training else 1.0
+    for name, position in (("running_mean", 3), ("running_var", 4)):
+        if grads.known(position) is not None:
+            gradients[name] = _plus(gradients.get(name), grads[position] * kept)
+    return gradients
+
+
+@composite
+def _native_batch_norm_legit(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """native_batch_norm without running statistics."""
+    return native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
+
+
+@composite
+def _native_batch_norm_legit_no_training(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """native_batch_norm by running statistics."""
+    return native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+
+
+@composite
+def native_batch_norm_backward(
+    grad_out: Tensor,
+    input: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool] = (True, True, True),
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of batch_norm by input, weight and bias; zeros where output_mask is false."""
+    dims = _batch_dims(input)
+    gradient = widen(grad_out)
+    weighted = gradient if weight is None else gradient * _by_channel(widen(weight), input.ndim)
+    if train:
+        if save_mean is None or save_invstd is None:
+            raise ArgumentError("save_mean and save_invstd must be given when training")
+        deviation = _by_channel(widen(save_invstd), input.ndim)
+        standard = (widen(input) - _by_channel(widen(save_mean), input.ndim)) * deviation
+        by_input = _standardized_gradient(weighted, standard, deviation, dims)
+    else:
+        if running_mean is None or running_var is None:
+            raise ArgumentError("running_mean and running_var must be given when not training")
+        standard, deviation = _standardized_by(input, running_mean, running_var, eps)
+        by_input = weighted * deviation
+    channels, parameter = (input.shape[1],), _statistics_dtype(input, weight)
+    return _masked_gradients(
+        output_mask,
+        (by_input, input.shape, input.dtype),
+        (total(gradient * standard, dims), channels, parameter),
+        (total(gradient, dims), channels, parameter),
+    )
+
+
+# Norms of vectors
+
+
+@composite
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """input / max(norm of order p, eps) along dim."""
+    return input / clamp_min(linalg_vector_norm(input, p, dim, True), eps)
+
+
+@composite
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """v * (g / norm of v over all dimensions but dim), and that norm."""
+    dim = dimension(dim, v.ndim)
+    others = tuple(position for position in range(v.ndim) if position != dim)
+    value = widen(v)
+    length = sqrt(total_over(value * value, others, keepdim=True))
+    return convert(value * (widen(g) / length), v.dtype), length
+
+
+@composite
+def _weight_norm_interface_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the first result of _weight_norm_interface by v and g."""
+    dim = dimension(dim, saved_v.ndim)
+    others = tuple(position for position in range(saved_v.ndim) if position != dim)
+    gradient, value, length = widen(grad_w), widen(saved_v), widen(saved_norms)
+    along = total_over(gradient * value, others, keepdim=True)
+    by_v = widen(saved_g) * (gradient - value * (along / (length * length))) / length
+    return convert(by_v, saved_v.dtype), convert(along / length, saved_g.dtype)

@@ -1,0 +1,502 @@
+"""Reductions over dimensions: sums, products, extremes, means, variances, norms."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+
+from ..ir.errors import ArgumentError, DTypeError, ShapeError
+from ..ir.symbolic import Dim, product
+from ..ir.types import COMPLEX, DType, bool_, float_of, i64
+from . import pointwise
+from .create import iota, number_of
+from .define import Dims, Scalar, Tensor, composite, prim
+from .kinds import Reduce
+from .shapes import dimensions, reduced
+from .view import detach, expand, reshape
+
+
+def _restored(value: Tensor, shape: Sequence[Dim], dims: Sequence[int], keepdim: bool) -> Tensor:
+    """A reduction's result (or its gradient) with the reduced dimensions back, of size 1."""
+    return value if keepdim or not dims else reshape(value, reduced(tuple(shape), dims, True))
+
+
+def _conjugate(value: Tensor) -> Tensor:
+    return pointwise.conj(value) if value.dtype.is_complex else value
+
+
+def _not_empty(value: Tensor, dims: Sequence[int]) -> None:
+    for dim in dims:
+        if value.shape[dim] == 0:
+            raise ShapeError(f"dimension {dim} has no elements, so there is no result")
+
+
+def _widened(value: Tensor, dtype: DType | None) -> Tensor:
+    """The type that a reduction accumulates: the one asked for, or i64 for integers and bools."""
+    wanted = dtype or (value.dtype if value.dtype.is_inexact else i64)
+    return value if value.dtype is wanted else pointwise.cast(value, wanted)
+
+
+def _floating(value: Tensor, dtype: DType | None = None) -> Tensor:
+    """The operand in the type that the arithmetic is done in: f16 and bf16 are rounded once, at the end."""
+    wanted = dtype or value.dtype
+    if not wanted.is_inexact:
+        raise DTypeError(f"self is {value.dtype}, expected a float or complex type: cast it first")
+    return pointwise.cast(value, wanted.compute) if value.dtype is not wanted.compute else value
+
+
+def _rounded(value: Tensor, dtype: DType) -> Tensor:
+    return value if value.dtype is dtype else pointwise.cast(value, dtype)
+
+
+def _count(value: Tensor, dims: Sequence[int]) -> int | Tensor:
+    """How many elements are reduced into one."""
+    return number_of(product(value.shape[dim] for dim in dims), value.dtype.real)
+
+
+# Primitives
+
+
+@prim(Reduce("add"))
+def sum(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The sum over dim; integers and bools add up as i64."""
+    return {"self": _widened(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
+
+
+@sum.vjp
+def sum_vjp(grad, self, dim, keepdim):
+    return expand(_restored(grad, self.shape, dim, keepdim), self.shape)
+
+
+@prim(Reduce("mul"))
+def prod(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The product over dim; integers and bools multiply as i64."""
+    return {"self": _widened(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
+
+
+def _other_factors(self: Tensor, dim: Sequence[int]) -> Tensor:
+    """For each element the product of all others, also where there are zeros."""
+    zero = self == 0
+    factors = pointwise.where(zero, 1, self)
+    zeros = sum(zero, dim, True)
+    others = prod(factors, dim, True) / factors
+    return pointwise.where((zeros == 0) | (zero & (zeros == 1)), others, 0)
+
+
+@prod.vjp
+def prod_vjp(grad, self, dim, keepdim):
+    return _restored(grad, self.shape, dim, keepdim) * _conjugate(_other_factors(self, dim))
+
+
+@prod.jvp
+def prod_jvp(self_tangent, self, dim, keepdim):
+    return sum(self_tangent * _other_factors(self, dim), dim, keepdim)
+
+
+@prim(Reduce("max"))
+def amax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The largest element over dim; NaN if there is one."""
+    dims = dimensions(dim, self.ndim)
+    _not_empty(self, dims)
+    return {"dim": dims}
+
+
+@prim(Reduce("min"))
+def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The smallest element over dim; NaN if there is one."""
+    dims = dimensions(dim, self.ndim)
+    _not_empty(self, dims)
+    return {"dim": dims}
+
+
+def _shares(result: Tensor, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
+    """1 / how many elements are the extreme one, at each of those; 0 elsewhere."""
+    mask = pointwise.cast(self == _restored(result, self.shape, dim, keepdim), self.dtype)
+    return mask / sum(mask, dim, True)
+
+
+@amax.vjp
+@amin.vjp
+def extreme_vjp(grad, result, self, dim, keepdim):
+    return _restored(grad, self.shape, dim, keepdim) * _shares(result, self, dim, keepdim)
+
+
+@amax.jvp
+@amin.jvp
+def extreme_jvp(self_tangent, result, self, dim, keepdim):
+    return sum(self_tangent * _shares(result, self, dim, keepdim), dim, keepdim)
+
+
+def _single_dimension(value: Tensor, dim: Dims, keepdim: bool) -> dict:
+    """arg* reduce exactly one dimension: without dim (or of a 0-dim tensor) the flattened one."""
+    wanted = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
+    if value.ndim == 0:
+        dimensions(wanted, 0)
+        return {"self": reshape(value, (1,)), "dim": (0,), "keepdim": False}
+    if wanted is None:
+        lead = (1,) * (value.ndim - 1) if keepdim else ()
+        value = reshape(value, (*lead, value.type.numel))
+        dims: tuple[int, ...] = (len(lead),)
+    else:
+        dims = dimensions(wanted, value.ndim)
+    if len(dims) != 1:
+        raise ArgumentError(f"dim is {dim}, expected one dimension or None")
+    _not_empty(value, dims)
+    return {"self": value, "dim": dims}
+
+
+@prim(Reduce("argmax", result="i64"))
+def argmax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The index of the largest element along dim (the first of several), or in the flattened tensor."""
+    return _single_dimension(self, dim, keepdim)
+
+
+@prim(Reduce("argmin", result="i64"))
+def argmin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The index of the smallest element along dim (the first of several), or in the flattened tensor."""
+    return _single_dimension(self, dim, keepdim)
+
+
+@prim(Reduce("any", result="bool"))
+def any(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether some element over dim is not zero."""
+    return {
+        "self": pointwise.cast(self, bool_) if self.dtype is not bool_ else self,
+        "dim": dimensions(dim, self.ndim),
+    }
+
+
+@prim(Reduce("all", result="bool"))
+def all(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether no element over dim is zero."""
+    return {
+        "self": pointwise.cast(self, bool_) if self.dtype is not bool_ else self,
+        "dim": dimensions(dim, self.ndim),
+    }
+
+
+# Means and variances
+
+
+@composite
+def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The sum over dim divided by the number of elements."""
+    value = _floating(self, dtype)
+    dims = dimensions(dim, self.ndim)
+    return _rounded(sum(value, dims, keepdim) / _count(value, dims), dtype or self.dtype)
+
+
+@mean.vjp
+def mean_vjp(grad, self, dim, keepdim):
+    dims = dimensions(dim, self.ndim)
+    return expand(_restored(grad / _count(self, dims), self.shape, dims, keepdim), self.shape)
+
+
+def _degrees(value: Tensor, dims: Sequence[int], correction: Scalar | None) -> int | float | Tensor:
+    """What a variance divides by."""
+    lost = 1 if correction is None else correction
+    count = _count(value, dims)
+    if isinstance(count, Tensor):
+        return pointwise.maximum(count - lost, 0)
+    return builtins.max(count - lost, 0)  # type: ignore[operator, type-var]
+
+
+def _deviation(value: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The mean, and each element's distance from it. Two passes: no cancellation."""
+    middle = sum(value, dims, True) / _count(value, dims)
+    return middle, value - middle
+
+
+def _square(value: Tensor) -> Tensor:
+    if value.dtype.is_complex:
+        real, imaginary = pointwise.real(value), pointwise.imag(value)
+        return real * real + imaginary * imaginary
+    return value * value
+
+
+def _added(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    """The sum of two gradients, either of which may be zero."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+@composite
+def var_mean(
+    self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The variance (see var) and the mean over dim."""
+    value = _floating(self)
+    dims = dimensions(dim, self.ndim)
+    middle, deviation = _deviation(value, dims)
+    variance = sum(_square(deviation), dims, keepdim) / _degrees(value, dims, correction)
+    shape = reduced(self.shape, dims, keepdim)
+    return _rounded(variance, self.dtype.real), _rounded(reshape(middle, shape), self.dtype)
+
+
+@var_mean.vjp
+def var_mean_vjp(grads, self, dim, correction, keepdim):
+    parts = (
+        None if grads.known(0) is None else var_vjp(grads[0], self, dim, correction, keepdim),
+        None if grads.known(1) is None else mean_vjp(grads[1], self, dim, keepdim),
+    )
+    return _added(*parts)
+
+
+@composite
+def var(self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False) -> Tensor:
+    """The squared distances from the mean, added up and divided by their number less correction (1)."""
+    return var_mean(self, dim, correction=correction, keepdim=keepdim)[0]
+
+
+@var.vjp
+def var_vjp(grad, self, dim, correction, keepdim):
+    dims = dimensions(dim, self.ndim)
+    value = _floating(self)
+    scale = _floating(grad) * 2 / _degrees(value, dims, correction)
+    return _rounded(_restored(scale, self.shape, dims, keepdim) * _deviation(value, dims)[1], self.dtype)
+
+
+@composite
+def std_mean(
+    self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean over dim."""
+    value = _floating(self)
+    variance, middle = var_mean(value, dim, correction=correction, keepdim=keepdim)
+    return _rounded(pointwise.sqrt(variance), self.dtype.real), _rounded(middle, self.dtype)
+
+
+@std_mean.vjp
+def std_mean_vjp(grads, results, self, dim, correction, keepdim):
+    parts = (
+        None if grads.known(0) is None else std_vjp(grads[0], results[0], self, dim, correction, keepdim),
+        None if grads.known(1) is None else mean_vjp(grads[1], self, dim, keepdim),
+    )
+    return _added(*parts)
+
+
+@composite
+def std(self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False) -> Tensor:
+    """The square root of the variance."""
+    return std_mean(self, dim, correction=correction, keepdim=keepdim)[0]
+
+
+@std.vjp
+def std_vjp(grad, result, self, dim, correction, keepdim):
+    # All elements equal: the derivative is taken to be zero there, not infinite.
+    through_root = pointwise.where(result == 0, 0, grad / (result * 2))
+    return var_vjp(through_root, self, dim, correction, keepdim)
+
+
+# Extremes
+
+
+def _selected(value: Tensor, dim: int, keepdim: bool, indices: Tensor) -> Tensor:
+    """The elements of value at indices along dim: the tangent of an extreme is that of the chosen element."""
+    if value.ndim == 0:
+        return value
+    dims = dimensions(dim, value.ndim)
+    picked = value.gather(dims[0], _restored(indices, value.shape, dims, keepdim))
+    return picked if keepdim else reshape(picked, indices.shape)
+
+
+def _placed(grad: Tensor, value: Tensor, dim: int, keepdim: bool, indices: Tensor) -> Tensor:
+    """grad at indices along dim, zero elsewhere. A comparison rather than a scatter: it fuses."""
+    if value.ndim == 0:
+        return grad
+    dims = dimensions(dim, value.ndim)
+    extent = tuple(size if position in dims else 1 for position, size in enumerate(value.shape))
+    here = iota(extent, dim=dims[0], dtype=i64) == _restored(indices, value.shape, dims, keepdim)
+    return pointwise.where(here, _restored(grad, value.shape, dims, keepdim), 0)
+
+
+@composite
+def max_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The largest element along dim and its index."""
+    return amax(self, dim, keepdim), argmax(self, dim, keepdim)
+
+
+@composite
+def min_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The smallest element along dim and its index."""
+    return amin(self, dim, keepdim), argmin(self, dim, keepdim)
+
+
+@max_dim.vjp
+@min_dim.vjp
+def extreme_dim_vjp(grads, results, self, dim, keepdim):
+    return _placed(grads[0], self, dim, keepdim, results[1])
+
+
+@max_dim.jvp
+@min_dim.jvp
+def extreme_dim_jvp(self_tangent, results, dim, keepdim):
+    return _selected(self_tangent, dim, keepdim, results[1]), None
+
+
+@composite
+def max(
+    self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The largest element; along dim, with its index; of two tensors, the larger at each place."""
+    if dim is None:
+        return amax(self)
+    return pointwise.maximum(self, dim) if isinstance(dim, Tensor) else max_dim(self, dim, keepdim)
+
+
+@composite
+def min(
+    self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """The smallest element; along dim, with its index; of two tensors, the smaller at each place."""
+    if dim is None:
+        return amin(self)
+    return pointwise.minimum(self, dim) if isinstance(dim, Tensor) else min_dim(self, dim, keepdim)
+
+
+@composite
+def aminmax(self: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest element over dim."""
+    return amin(self, dim, keepdim), amax(self, dim, keepdim)
+
+
+# Sums of something
+
+
+@composite
+def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum over dim of exp(self), without overflow."""
+    wanted = float_of(self.dtype)
+    value = _floating(self, wanted)
+    dims = dimensions(dim, self.ndim)
+    if builtins.any(self.shape[axis] == 0 for axis in dims):
+        return _rounded(pointwise.log(sum(pointwise.exp(value), dims, keepdim)), wanted)
+    largest = amax(value, dims, True)
+    # An infinite maximum would make inf - inf.
+    shift = detach(pointwise.where(pointwise.isfinite(largest), largest, 0))
+    total = pointwise.log(sum(pointwise.exp(value - shift), dims, keepdim))
+    return _rounded(total + reshape(shift, total.shape), wanted)
+
+
+@logsumexp.vjp
+def logsumexp_vjp(grad, result, self, dim, keepdim):
+    dims = dimensions(dim, self.ndim)
+    finite = pointwise.where(result == -math.inf, 0, result)
+    weight = pointwise.exp(self - _restored(finite, self.shape, dims, keepdim))
+    return _restored(grad, self.shape, dims, keepdim) * weight
+
+
+@composite
+def nansum(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The sum over dim of what is not NaN."""
+    value = pointwise.where(pointwise.isnan(self), 0, self) if self.dtype.is_float else self
+    return sum(value, dim, keepdim, dtype=dtype)
+
+
+@composite
+def nanmean(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The mean over dim of what is not NaN."""
+    value = _floating(self, dtype)
+    missing = pointwise.isnan(value)
+    total = sum(pointwise.where(missing, 0, value), dim, keepdim)
+    present = sum(pointwise.cast(~missing, value.dtype), dim, keepdim)
+    return _rounded(total / present, dtype or self.dtype)
+
+
+@composite(differentiable=False)
+def count_nonzero(self: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements over dim are not zero."""
+    return sum(self != 0, dim)
+
+
+# Norms
+
+
+@composite
+def linalg_vector_norm(
+    self: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The sum over dim of |self|**ord, to the power of 1/ord; for ord = inf, -inf the extreme of |self|."""
+    value = _floating(self, dtype)
+    dims = dimensions(dim, self.ndim)
+    if ord == 2:
+        result = pointwise.sqrt(sum(_square(value), dims, keepdim))
+    elif ord == 0:
+        result = sum(pointwise.cast(value != 0, value.dtype.real), dims, keepdim)
+    elif ord == 1:
+        result = sum(pointwise.abs(value), dims, keepdim)
+    elif math.isinf(ord):
+        result = (amax if ord > 0 else amin)(pointwise.abs(value), dims, keepdim)
+    else:
+        result = sum(pointwise.abs(value) ** ord, dims, keepdim) ** (1 / ord)
+    return _rounded(result, (dtype or self.dtype).real)
+
+
+def _norm_slope(result: Tensor, self: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor | None:
+    """The derivative of the norm by each element, zero where it has none."""
+    dims = dimensions(dim, self.ndim)
+    length = _restored(result, self.shape, dims, keepdim)
+    if ord == 0:
+        return None
+    if ord == 1:
+        return pointwise.sgn(self)
+    if ord == 2:
+        return pointwise.where(length == 0, 0, self / length)
+    if math.isinf(ord):
+        mask = pointwise.cast(pointwise.abs(self) == length, length.dtype)
+        return pointwise.sgn(self) * (mask / sum(mask, dims, True))
+    if ord < 2:
+        power = pointwise.where(self == 0, 0, pointwise.abs(self) ** (ord - 1))
+        return pointwise.sgn(self) * power * length ** (1 - ord)
+    return pointwise.where(length == 0, 0, self * pointwise.abs(self) ** (ord - 2) / length ** (ord - 1))
+
+
+@linalg_vector_norm.vjp
+def linalg_vector_norm_vjp(grad, result, self, ord, dim, keepdim):
+    slope = _norm_slope(result, self, ord, dim, keepdim)
+    if slope is None:
+        return None
+    return _restored(grad, self.shape, dimensions(dim, self.ndim), keepdim) * slope
+
+
+@linalg_vector_norm.jvp
+def linalg_vector_norm_jvp(self_tangent, result, self, ord, dim, keepdim):
+    slope = _norm_slope(result, self, ord, dim, keepdim)
+    if slope is None:
+        return None
+    if self.dtype in COMPLEX:
+        return sum(pointwise.real(self_tangent * pointwise.conj(slope)), dim, keepdim)
+    return sum(self_tangent * slope, dim, keepdim)
+
+
+@composite
+def norm(
+    self: Tensor,
+    p: float | str | None = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """The vector norm of order p over dim; "fro" is order 2."""
+    if isinstance(p, str) and p != "fro":
+        raise ArgumentError(f"p is {p!r}, expected a number or 'fro'")
+    return linalg_vector_norm(self, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype)
+
+
+@composite
+def dist(self: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The norm of order p of self - other."""
+    return linalg_vector_norm(self - other, p)
+
+
+@composite
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The sum over dim of x1 * x2, divided by both norms, each at least eps."""
+    rank = builtins.max(x1.ndim, x2.ndim)
+    if builtins.min(x1.ndim, x2.ndim) < rank:
+        x1, x2 = (reshape(x, (*(1 for _ in range(rank - x.ndim)), *x.shape)) for x in (x1, x2))
+    norms = [pointwise.clamp_min(linalg_vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
+    return sum((x1 / norms[0]) * (x2 / norms[1]), dim)

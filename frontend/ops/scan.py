@@ -1,0 +1,191 @@
+"""Cumulative ops: a combiner over all prefixes of one dimension.
+
+The primitives `running_*` take tensors of at least one dimension; the public ops take 0-dim ones too.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.errors import ShapeError
+from ..ir.types import FLOAT, DType, i64
+from . import pointwise
+from .create import full, iota
+from .define import OpDef, Tensor, composite, prim
+from .kinds import Scan
+from .shapes import dimension
+from .view import alias, flip
+
+
+def _along(value: Tensor, dim: int) -> dict:
+    if value.ndim == 0:
+        raise ShapeError("a 0-dim tensor has no dimension to work on")
+    return {"dim": dimension(dim, value.ndim)}
+
+
+@prim(Scan("add"))
+def running_sum(self: Tensor, dim: int) -> Tensor:
+    """The sum of all elements along dim up to each one."""
+    return _along(self, dim)
+
+
+def _suffix_sum(value: Tensor, dim: int) -> Tensor:
+    """The sum of all elements along dim from each one on."""
+    return flip(running_sum(flip(value, dim), dim), dim)
+
+
+@running_sum.vjp
+def running_sum_vjp(grad, dim):
+    return _suffix_sum(grad, dim)
+
+
+@prim(Scan("mul"))
+def running_product(self: Tensor, dim: int) -> Tensor:
+    """The product of all elements along dim up to each one."""
+    return _along(self, dim)
+
+
+def _around_first_zero(self: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where the first zero is, what is not before it, self with that zero made 1, and the products of this.
+
+    Beyond the first zero only the derivative by that zero itself is not zero; before it one may divide."""
+    zero = self == 0
+    seen = running_sum(pointwise.cast(zero, i64), dim)
+    first = zero & (seen == 1)
+    filled = pointwise.where(first, 1, self)
+    return first, seen > 0, filled, running_product(filled, dim)
+
+
+def _conjugate(value: Tensor) -> Tensor:
+    return pointwise.conj(value) if value.dtype.is_complex else value
+
+
+@running_product.vjp
+def running_product_vjp(grad, result, self, dim):
+    first, after, filled, products = _around_first_zero(self, dim)
+    # A later zero is only divided by where the quotient is not used.
+    divisor = pointwise.where(filled == 0, 1, filled)
+    before = _suffix_sum(grad * _conjugate(result), dim) / _conjugate(divisor)
+    at_zero = _suffix_sum(grad * _conjugate(products), dim)
+    return pointwise.where(first, at_zero, pointwise.where(after, 0, before))
+
+
+@running_product.jvp
+def running_product_jvp(self_tangent, result, self, dim):
+    first, after, filled, products = _around_first_zero(self, dim)
+    divisor = pointwise.where(filled == 0, 1, filled)
+    before = result * running_sum(pointwise.where(after, 0, self_tangent / divisor), dim)
+    at_zero = products * running_sum(pointwise.where(first, self_tangent, 0), dim)
+    return pointwise.where(after, at_zero, before)
+
+
+@prim(Scan("logaddexp"), dtypes=FLOAT)
+def running_logsumexp(self: Tensor, dim: int) -> Tensor:
+    """The logarithm of the sum of exp(self) along dim up to each element, without overflow."""
+    return _along(self, dim)
+
+
+def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
+    """The logarithms of the positive part of value and of its negative part."""
+    return (
+        pointwise.where(value > 0, pointwise.log(pointwise.where(value > 0, value, 1)), -math.inf),
+        pointwise.where(value < 0, pointwise.log(pointwise.where(value < 0, -value, 1)), -math.inf),
+    )
+
+
+@running_logsumexp.vjp
+def running_logsumexp_vjp(grad, result, self, dim):
+    # exp(self - result) may over- or underflow where the sum does not, so the sum is taken in logarithms.
+    positive, negative = (
+        pointwise.exp(flip(running_logsumexp(flip(part - result, dim), dim), dim) + self)
+        for part in _logarithms(grad)
+    )
+    return positive - negative
+
+
+@running_logsumexp.jvp
+def running_logsumexp_jvp(self_tangent, result, self, dim):
+    positive, negative = (
+        pointwise.exp(running_logsumexp(part + self, dim) - result) for part in _logarithms(self_tangent)
+    )
+    return positive - negative
+
+
+@prim(Scan("max"))
+def running_max(self: Tensor, dim: int) -> Tensor:
+    """The largest of all elements along dim up to each one; NaN from the first NaN on."""
+    return _along(self, dim)
+
+
+@prim(Scan("min"))
+def running_min(self: Tensor, dim: int) -> Tensor:
+    """The smallest of all elements along dim up to each one; NaN from the first NaN on."""
+    return _along(self, dim)
+
+
+def _last_index(value: Tensor, extremes: Tensor, dim: int) -> Tensor:
+    """The last place up to each one where the extreme was met."""
+    hit = value == extremes
+    if value.dtype.is_float:
+        hit = hit | pointwise.isnan(value)
+    places = iota(value.shape, dim=dim, dtype=i64)
+    return running_max(pointwise.where(hit, places, 0), dim)
+
+
+@running_max.vjp
+@running_min.vjp
+def running_extreme_vjp(grad, result, self, dim):
+    zeros = full(self.shape, 0, dtype=grad.dtype)
+    return zeros.scatter_add(dim, _last_index(self, result, dim), grad)
+
+
+@running_max.jvp
+@running_min.jvp
+def running_extreme_jvp(self_tangent, result, self, dim):
+    return self_tangent.gather(dim, _last_index(self, result, dim))
+
+
+def _accumulated(scan: OpDef, self: Tensor, dim: int, dtype: DType | None) -> Tensor:
+    """A scan in the type that was asked for; integers and bools accumulate as i64."""
+    dim = dimension(dim, self.ndim)
+    wanted = dtype or (self.dtype if self.dtype.is_inexact else i64)
+    value = self if self.dtype is wanted else pointwise.cast(self, wanted)
+    return scan(value, dim) if self.ndim else alias(value)
+
+
+@composite
+def cumsum(self: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """The sum of all elements along dim up to each one; integers and bools add up as i64."""
+    return _accumulated(running_sum, self, dim, dtype)
+
+
+@composite
+def cumprod(self: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """The product of all elements along dim up to each one; integers and bools multiply as i64."""
+    return _accumulated(running_product, self, dim, dtype)
+
+
+@composite
+def logcumsumexp(self: Tensor, dim: int) -> Tensor:
+    """The logarithm of the cumulative sum of exp(self), without overflow."""
+    return _accumulated(running_logsumexp, self, dim, self.dtype)
+
+
+def _extremes(scan: OpDef, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    dim = dimension(dim, self.ndim)
+    if self.ndim == 0:
+        return alias(self), full((), 0, dtype=i64)
+    values = scan(self, dim)
+    return values, _last_index(self, values, dim)
+
+
+@composite
+def cummax(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The largest of all elements along dim up to each one, and its last index."""
+    return _extremes(running_max, self, dim)
+
+
+@composite
+def cummin(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The smallest of all elements along dim up to each one, and its last index."""
+    return _extremes(running_min, self, dim)

@@ -1,0 +1,166 @@
+"""Tracing: a Python function becomes a graph.
+
+The function runs once on traced tensors. What it captured comes to light when the trace ends: arrays and the
+state of the random generator become hidden parameters, streams of random numbers are numbered from zero, so that
+the same function always gives the same graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .ir.errors import ArgumentError, TraceError
+from .ir.graph import Graph, Op, Value
+from .ir.symbolic import Dim, Symbol, evaluate, substitute
+from .ir.types import DType, TensorType, dtype, i64
+from .ops.define import ArrayConstant, as_array, captured
+from .ops.shapes import UndecidedSize
+from .passes.rewrite import rebuild, remake
+
+SMALLEST = 2  # sizes 0 and 1 broadcast and vanish: they are never symbolic
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """The type of an argument, in place of an array: spec("f32[N, 64]")."""
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+
+
+def spec(text: str) -> ArraySpec:
+    """An argument's type from its text; names stand for symbolic sizes."""
+    match = re.fullmatch(r"\s*(\w+)\s*\[([^\]]*)\]\s*", text)
+    if match is None:
+        raise ArgumentError(f"expected a type such as f32[64, 784], got {text!r}")
+    sizes: list[Dim] = []
+    for part in match.group(2).split(",") if match.group(2).strip() else []:
+        word = part.strip()
+        if word.isdigit():
+            sizes.append(int(word))
+        elif word.isidentifier():
+            sizes.append(Symbol(word, SMALLEST).expr())
+        else:
+            raise ArgumentError(f"{word!r} is no size: expected a number or a name, in {text!r}")
+    return ArraySpec(dtype(match.group(1)), tuple(sizes))
+
+
+@dataclass
+class Traced:
+    """A graph, and the arrays and the seed that its hidden parameters stand for."""
+
+    graph: Graph
+    arrays: list[np.ndarray] = field(default_factory=list)
+    seeded: bool = False
+    result: Any = None  # what the function returned besides values
+
+
+def trace(
+    function: Callable[[list[Value]], Sequence[Value]],
+    types: Sequence[TensorType],
+    names: Sequence[str],
+    name: str,
+    hints: dict[str, int] | None = None,
+) -> tuple[Traced, list[TensorType]]:
+    """Run `function` on parameters of these types.
+
+    Where two symbolic sizes must be told apart to go on, the sizes at hand (`hints`) decide, and the trace
+    starts again with the two made equal. The types that were used in the end are returned too.
+    """
+    types = list(types)
+    while True:
+        token = object()
+        params = [Value(type, name=label, trace=token) for type, label in zip(types, names, strict=True)]
+        try:
+            results = function(params)
+            break
+        except UndecidedSize as question:
+            pinned = _settle(question, hints or {})
+            types = [TensorType(item.dtype, tuple(substitute(dim, pinned) for dim in item.shape)) for item in types]
+    graph = _with_captures(name, params, list(results))
+    return _lift(graph, len(params)), types
+
+
+def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
+    """The symbol to replace, if the two sizes are equal at hand; the error itself otherwise."""
+    try:
+        left, right = evaluate(question.left, hints), evaluate(question.right, hints)
+    except KeyError:
+        raise question from None
+    if left != right:
+        raise question
+    for one, other in ((question.left, question.right), (question.right, question.left)):
+        if not isinstance(one, int) and len(one.terms) == 1 and len(one.terms[0][0]) == 1 and one.terms[0][1] == 1:
+            atom = one.terms[0][0][0]
+            if isinstance(atom, Symbol):
+                return {atom: other}
+    symbol = next(iter(sorted({s.name for size in (question.left, question.right) for s in _symbols(size)})))
+    return {Symbol(symbol): hints[symbol]}
+
+
+def _symbols(size: Dim) -> set[Symbol]:
+    from .ir.symbolic import symbols_of
+
+    return symbols_of(size)
+
+
+def _with_captures(name: str, params: list[Value], results: list[Value]) -> Graph:
+    return Graph.build(name, params, results)
+
+
+def _lift(graph: Graph, given: int) -> Traced:
+    """Captured arrays and the seed become parameters; random streams are numbered in order."""
+    arrays: dict[int, tuple[np.ndarray, Value]] = {}
+    seed: list[Value] = []
+    streams: dict[int, int] = {}
+    special = [op for op in graph.ops if op.name in ("captured", "seed_state") or "stream" in op.arguments]
+    if not special:
+        return Traced(graph)
+    for op in special:
+        if isinstance(op.arguments.get("stream"), int):
+            streams.setdefault(op.arguments["stream"], len(streams))
+
+    def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
+        if op.name == "captured":
+            holder = arguments["array"]
+            assert isinstance(holder, ArrayConstant)
+            if id(holder.array) not in arrays:
+                value = Value(op.results[0].type, name=f"captured{len(arrays)}")
+                arrays[id(holder.array)] = (holder.array, value)
+            return arrays[id(holder.array)][1]
+        if op.name == "seed_state":
+            if not seed:
+                seed.append(Value(TensorType(i64, (2,)), name="seed"))
+            return seed[0]
+        number = arguments.get("stream")
+        if isinstance(number, int) and number in streams and streams[number] != number and not _renumbered(op):
+            new = remake(op, arguments | {"stream": streams[number]})
+            done.add(new[0].op.serial if isinstance(new, tuple) else new.op.serial)
+            return new
+        return None
+
+    done: set[int] = set()
+
+    def _renumbered(op: Op) -> bool:
+        return op.serial in done
+
+    lifted = rebuild(graph, visit)
+    hidden = [value for _, value in arrays.values()]
+    params = (*graph.params[:given], *hidden, *seed)
+    return Traced(
+        Graph.build(graph.name, params, lifted.results), [array for array, _ in arrays.values()], bool(seed)
+    )
+
+
+def as_value(leaf: Any) -> Value:
+    """A result leaf of a traced function as a value."""
+    if isinstance(leaf, Value):
+        return leaf
+    if isinstance(leaf, np.ndarray) or hasattr(leaf, "__array__"):
+        return captured(as_array(leaf, "the result"))
+    raise TraceError(f"a traced function returned a {type(leaf).__name__}: expected tensors, numbers or None")

@@ -1,0 +1,278 @@
+"""grad, value_and_grad, vjp and jvp: derivatives of Python functions, as Python functions.
+
+Each works on traced tensors, inside `jit` or inside each other, and there it is plain graph construction: the
+differentiated leaves become values of their own, the function runs on them, and passes/autodiff walks what it
+made. On arrays the same function goes through `jit`, once for each function and argument types: a second call
+does not trace again, so, as with `jit`, what the function reads from outside counts as constant.
+
+Arguments and results may be nested in tuples, lists, dicts and whatever else optree knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
+from typing import Any
+
+import optree
+
+from .ir.errors import ArgumentError, DerivativeError, DTypeError, ShapeError
+from .ir.graph import Value, current_location
+from .ir.types import TensorType, scalar_dtype
+from .ops.define import REGISTRY, as_array, captured, constant
+from .passes.autodiff.jvp import jvp as push_forward
+from .passes.autodiff.vjp import vjp as pull_back
+from .passes.autodiff.vjp import zeros
+
+Function = Callable[..., Any]
+
+
+def grad(function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """The gradient of a scalar function with respect to the arguments `argnums`.
+
+    With an int the gradient looks like that argument, with a sequence it is a tuple of them. With `has_aux`
+    the function returns (scalar, anything) and its gradient (gradient, anything).
+    """
+    return _transformed(_traced_grad, function, _positions(argnums), has_aux)
+
+
+def value_and_grad(function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """As `grad`, returning (value, gradient), or ((value, anything), gradient) with `has_aux`."""
+    return _transformed(_traced_value_and_grad, function, _positions(argnums), has_aux)
+
+
+def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
+    """function(*primals), and the function from a cotangent of that result to the primals' gradients."""
+    if _any_traced(primals):
+        return _linearized(function, primals)
+    result = _compiled(_traced_call, function)(*primals)
+
+    def gradients(cotangent: Any) -> tuple:
+        if _any_traced(cotangent):
+            return _linearized(function, primals)[1](cotangent)
+        return _compiled(_traced_vjp, function)(primals, cotangent)
+
+    return result, gradients
+
+
+def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """function(*primals), and its change along the tangents."""
+    primals, tangents = tuple(primals), tuple(tangents)
+    if _any_traced((primals, tangents)):
+        return _traced_jvp(function)(primals, tangents)
+    return _compiled(_traced_jvp, function)(primals, tangents)
+
+
+def _transformed(make: Function, function: Function, *options: Any) -> Function:
+    """The function that `make(function, *options)` traces, on traced tensors and on arrays."""
+    traced = make(function, *options)
+
+    @wraps(function)
+    def transformed(*args: Any, **kwargs: Any) -> Any:
+        if _any_traced((args, kwargs)):
+            return traced(*args, **kwargs)
+        return _compiled(make, function, *options)(*args, **kwargs)
+
+    return transformed
+
+
+@lru_cache(maxsize=256)
+def _compiled(make: Function, function: Function, *options: Any) -> Function:
+    from .jit import jit
+
+    return jit(make(function, *options))
+
+
+def _any_traced(tree: Any) -> bool:
+    return any(isinstance(leaf, Value) for leaf in optree.tree_leaves(tree))
+
+
+def _positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
+    return argnums if isinstance(argnums, int) else tuple(argnums)
+
+
+def _traced_call(function: Function) -> Function:
+    return function
+
+
+def _traced_grad(function: Function, argnums: int | tuple[int, ...], has_aux: bool) -> Function:
+    @wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        _value, gradients, aux = _differentiate(function, argnums, has_aux, args, kwargs)
+        return (gradients, aux) if has_aux else gradients
+
+    return traced
+
+
+def _traced_value_and_grad(function: Function, argnums: int | tuple[int, ...], has_aux: bool) -> Function:
+    @wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        value, gradients, aux = _differentiate(function, argnums, has_aux, args, kwargs)
+        return ((value, aux) if has_aux else value), gradients
+
+    return traced
+
+
+def _traced_vjp(function: Function) -> Function:
+    def traced(primals: tuple, cotangent: Any) -> tuple:
+        return _linearized(function, primals)[1](cotangent)
+
+    traced.__name__ = _name(function)
+    return traced
+
+
+def _traced_jvp(function: Function) -> Function:
+    def traced(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+        name = _name(function)
+        leaves, structure = _independent(primals, lambda path: f"jvp of {name}: primals{path}")
+        directions: list[Any]
+        directions, tangent_structure = optree.tree_flatten(tangents)  # type: ignore[arg-type]
+        if structure != tangent_structure:
+            raise ArgumentError(
+                f"jvp of {name}: the tangents are nested as {tangent_structure}, expected {structure}",
+                current_location(),
+            )
+        seeds = [
+            _seed(direction, leaf.type, f"jvp of {name}: tangent {position}")
+            for position, (direction, leaf) in enumerate(zip(directions, leaves, strict=True))
+        ]
+        outputs, output_structure = optree.tree_flatten(function(*optree.tree_unflatten(structure, leaves)))
+        results = [_value(output, f"jvp of {name}: the result") for output in outputs]
+        changes = push_forward(results, leaves, seeds)
+        filled = [
+            zeros(result.type) if change is None else change
+            for result, change in zip(results, changes, strict=True)
+        ]
+        return optree.tree_unflatten(output_structure, results), optree.tree_unflatten(
+            output_structure, filled
+        )
+
+    traced.__name__ = _name(function)
+    return traced
+
+
+def _differentiate(
+    function: Function, argnums: int | tuple[int, ...], has_aux: bool, args: tuple, kwargs: dict[str, Any]
+) -> tuple[Value, Any, Any]:
+    """The value of a scalar function, its gradients nested as the arguments, and what else it returns."""
+    name = _name(function)
+    wanted = (argnums,) if isinstance(argnums, int) else argnums
+    for position in wanted:
+        if not isinstance(position, int) or not -len(args) <= position < len(args):
+            raise ArgumentError(
+                f"grad of {name}: argnums has {position!r}, the call has {len(args)} positional arguments",
+                current_location(),
+            )
+    chosen = tuple(args[position] for position in wanted)
+    leaves, structure = _independent(chosen, lambda path: f"grad of {name}: argument {wanted[path[0]]}")
+    replaced = list(args)
+    for position, argument in zip(wanted, optree.tree_unflatten(structure, leaves), strict=True):
+        replaced[position] = argument
+    returned = function(*replaced, **kwargs)
+    aux = None
+    if has_aux:
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise ArgumentError(
+                f"grad of {name}: with has_aux the function must return (scalar, anything), "
+                f"got {type(returned).__name__}",
+                current_location(),
+            )
+        returned, aux = returned
+    value = _scalar_result(returned, name)
+    gradients = pull_back([value], [constant(1, value.dtype)], leaves)
+    filled = [
+        zeros(leaf.type) if gradient is None else gradient
+        for leaf, gradient in zip(leaves, gradients, strict=True)
+    ]
+    nested = optree.tree_unflatten(structure, filled)
+    return value, nested[0] if isinstance(argnums, int) else nested, aux
+
+
+def _scalar_result(returned: Any, name: str) -> Value:
+    if isinstance(returned, (tuple, list, dict)) or returned is None:
+        raise DerivativeError(
+            f"grad of {name}: the function must return one scalar, got {type(returned).__name__}. "
+            "Use has_aux=True if it returns (scalar, anything), or smelt.vjp for several results",
+            current_location(),
+        )
+    value = _value(returned, f"grad of {name}: the result")
+    if value.ndim:
+        raise DerivativeError(
+            f"grad of {name}: the result is {value.type}, expected a scalar. Sum or average it first, "
+            "or use smelt.vjp, which takes a cotangent",
+            current_location(),
+        )
+    if not value.dtype.is_float:
+        raise DerivativeError(
+            f"grad of {name}: the result is {value.type}, expected a float", current_location()
+        )
+    return value
+
+
+def _linearized(function: Function, primals: tuple) -> tuple[Any, Function]:
+    """`vjp` on traced tensors."""
+    name = _name(function)
+    leaves, structure = _independent(primals, lambda path: f"vjp of {name}: argument {path[0]}")
+    outputs, output_structure = optree.tree_flatten(function(*optree.tree_unflatten(structure, leaves)))
+    results = [_value(output, f"vjp of {name}: the result") for output in outputs]
+
+    def gradients(cotangent: Any) -> tuple:
+        given, given_structure = optree.tree_flatten(cotangent)
+        if given_structure != output_structure:
+            raise ArgumentError(
+                f"vjp of {name}: the cotangent is nested as {given_structure}, expected {output_structure} "
+                "as the result",
+                current_location(),
+            )
+        seeds = [
+            _seed(item, result.type, f"vjp of {name}: cotangent {position}")
+            for position, (item, result) in enumerate(zip(given, results, strict=True))
+        ]
+        found = pull_back(results, seeds, leaves)
+        filled = [
+            zeros(leaf.type) if item is None else item for leaf, item in zip(leaves, found, strict=True)
+        ]
+        return tuple(optree.tree_unflatten(structure, filled))  # type: ignore[arg-type]
+
+    return optree.tree_unflatten(output_structure, results), gradients
+
+
+def _independent(tree: Any, describe: Callable[[tuple], str]) -> tuple[list[Value], Any]:
+    """The leaves as values that nothing else uses, so that derivatives by different callers cannot mix."""
+    paths, leaves, structure = optree.tree_flatten_with_path(tree)
+    values: list[Value] = []
+    for path, leaf in zip(paths, leaves, strict=True):
+        value = _value(leaf, describe(path))
+        if not value.dtype.is_inexact:
+            raise DerivativeError(
+                f"{describe(path)} is {value.type}: only floats and complex numbers have derivatives. "
+                "Cast it, or leave it out of the differentiated arguments",
+                current_location(),
+            )
+        values.append(REGISTRY["alias"](value))
+    return values, structure
+
+
+def _value(leaf: Any, what: str) -> Value:
+    """A leaf as a value: numbers and arrays become constants."""
+    if isinstance(leaf, Value):
+        return leaf
+    if isinstance(leaf, (bool, int, float, complex)):
+        return constant(leaf, scalar_dtype(leaf))
+    return captured(as_array(leaf, what))
+
+
+def _seed(leaf: Any, type: TensorType, what: str) -> Value:
+    """A tangent or cotangent of a value of `type`."""
+    value = _value(leaf, what)
+    if value.shape != type.shape:
+        raise ShapeError(
+            f"{what} has shape {list(value.shape)}, expected {list(type.shape)}", current_location()
+        )
+    if value.dtype.is_complex and not type.dtype.is_complex:
+        raise DTypeError(f"{what} is {value.dtype}, expected {type.dtype}", current_location())
+    return value if value.dtype is type.dtype else REGISTRY["cast"](value, type.dtype)
+
+
+def _name(function: Function) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,276 @@
+"""Expansions of scalar ops on complex operands, in terms of their parts."""
+
+from __future__ import annotations
+
+import math
+
+from .term import Term, select
+
+
+def parts(z: Term) -> tuple[Term, Term]:
+    return z.op("real"), z.op("imag")
+
+
+def make(real: Term, imag: Term) -> Term:
+    return real.op("complex", imag)
+
+
+def add(z: Term, w: Term) -> Term:
+    (a, b), (c, d) = parts(z), parts(w)
+    return make(a + c, b + d)
+
+
+def sub(z: Term, w: Term) -> Term:
+    (a, b), (c, d) = parts(z), parts(w)
+    return make(a - c, b - d)
+
+
+def mul(z: Term, w: Term) -> Term:
+    (a, b), (c, d) = parts(z), parts(w)
+    return make(a * c - b * d, a * d + b * c)
+
+
+def div(z: Term, w: Term) -> Term:
+    """Scaled by the larger part of the divisor, so that its square neither overflows nor vanishes."""
+    (a, b), (c, d) = parts(z), parts(w)
+    scale = abs(c).op("maximum", abs(d))
+    # Zero and infinity keep their meaning unscaled.
+    scale = select((scale > 0) & (scale < math.inf), scale, 1)
+    c, d = c / scale, d / scale
+    size = c * c + d * d
+    return make((a * c + b * d) / size / scale, (b * c - a * d) / size / scale)
+
+
+def reciprocal(z: Term) -> Term:
+    return div(make(z.op("real") * 0 + 1, z.op("real") * 0), z)
+
+
+def neg(z: Term) -> Term:
+    a, b = parts(z)
+    return make(-a, -b)
+
+
+def conj(z: Term) -> Term:
+    a, b = parts(z)
+    return make(a, -b)
+
+
+def absolute(z: Term) -> Term:
+    a, b = parts(z)
+    return a.op("hypot", b)
+
+
+def angle(z: Term) -> Term:
+    a, b = parts(z)
+    return b.op("atan2", a)
+
+
+def eq(z: Term, w: Term) -> Term:
+    (a, b), (c, d) = parts(z), parts(w)
+    return a.equals(c) & b.equals(d)
+
+
+def ne(z: Term, w: Term) -> Term:
+    (a, b), (c, d) = parts(z), parts(w)
+    return a.differs(c) | b.differs(d)
+
+
+def where(condition: Term, z: Term, w: Term) -> Term:
+    (a, b), (c, d) = parts(z), parts(w)
+    return make(select(condition, a, c), select(condition, b, d))
+
+
+def isnan(z: Term) -> Term:
+    a, b = parts(z)
+    return a.op("isnan") | b.op("isnan")
+
+
+def isinf(z: Term) -> Term:
+    a, b = parts(z)
+    return a.op("isinf") | b.op("isinf")
+
+
+def isfinite(z: Term) -> Term:
+    a, b = parts(z)
+    return a.op("isfinite") & b.op("isfinite")
+
+
+def exp(z: Term) -> Term:
+    """exp(a) (cos b + i sin b)."""
+    a, b = parts(z)
+    size = a.op("exp")
+    # A real operand stays real: 0 times an infinite size would be nan.
+    return make(size * b.op("cos"), select(b.equals(0), b, size * b.op("sin")))
+
+
+def exp2(z: Term) -> Term:
+    a, b = parts(z)
+    return exp(make(a * math.log(2), b * math.log(2)))
+
+
+def expm1(z: Term) -> Term:
+    """expm1(a) cos b - 2 sin(b / 2) ** 2 + i exp(a) sin b: no cancellation near 0."""
+    a, b = parts(z)
+    half = (b * 0.5).op("sin")
+    return make(a.op("expm1") * b.op("cos") - 2 * half * half, a.op("exp") * b.op("sin"))
+
+
+def log_size(a: Term, b: Term) -> Term:
+    """log |a + i b|, precise also where the size is near 1."""
+    large, small = abs(a).op("maximum", abs(b)), abs(a).op("minimum", abs(b))
+    near = ((large - 1) * (large + 1) + small * small).op("log1p") * 0.5
+    return select((large > 0.5) & (large < 2), near, a.op("hypot", b).op("log"))
+
+
+def log(z: Term) -> Term:
+    """log |z| + i angle(z)."""
+    a, b = parts(z)
+    return make(log_size(a, b), b.op("atan2", a))
+
+
+def log2(z: Term) -> Term:
+    a, b = parts(log(z))
+    return make(a * (1 / math.log(2)), b * (1 / math.log(2)))
+
+
+def log10(z: Term) -> Term:
+    a, b = parts(log(z))
+    return make(a * (1 / math.log(10)), b * (1 / math.log(10)))
+
+
+def log1p(z: Term) -> Term:
+    """log |1 + z| from a (a + 2) + b b, which does not cancel near 0."""
+    a, b = parts(z)
+    one = a + 1
+    near = (a * (a + 2) + b * b).op("log1p") * 0.5
+    close = (abs(a) < 0.5) & (abs(b) < 0.5)
+    return make(select(close, near, log_size(one, b)), b.op("atan2", one))
+
+
+def sqrt(z: Term) -> Term:
+    """The root of the larger part first; the other part follows from the product of the two."""
+    a, b = parts(z)
+    size = a.op("hypot", b)
+    root = ((size * 0.5) + abs(a) * 0.5).op("sqrt")
+    other = select(root.equals(0), 0, abs(b) / (2 * select(root.equals(0), 1, root)))
+    forward = a >= 0
+    real = select(forward, root, other)
+    imag = select(forward, other, root)
+    # An infinite imaginary part is an infinite root, whatever the real part is.
+    infinite = b.op("isinf")
+    real, imag = select(infinite, math.inf, real), select(infinite, math.inf, imag)
+    return make(real, imag.op("copysign", b))
+
+
+def rsqrt(z: Term) -> Term:
+    return reciprocal(sqrt(z))
+
+
+def power(z: Term, w: Term) -> Term:
+    """exp(w log z); 0 ** w is 0, and z ** 0 is 1."""
+    a, b = parts(z)
+    c, d = parts(w)
+    size = log_size(a, b)
+    turn = b.op("atan2", a)
+    zero = a.equals(0) & b.equals(0)
+    result_real, result_imag = parts(exp(make(c * size - d * turn, c * turn + d * size)))
+    real = select(zero, 0, result_real)
+    imag = select(zero, 0, result_imag)
+    plain = c.equals(0) & d.equals(0)
+    return make(select(plain, 1, real), select(plain, 0, imag))
+
+
+def sin(z: Term) -> Term:
+    """sin a cosh b + i cos a sinh b."""
+    a, b = parts(z)
+    return make(a.op("sin") * b.op("cosh"), a.op("cos") * b.op("sinh"))
+
+
+def cos(z: Term) -> Term:
+    """cos a cosh b - i sin a sinh b."""
+    a, b = parts(z)
+    return make(a.op("cos") * b.op("cosh"), -(a.op("sin") * b.op("sinh")))
+
+
+def sinh(z: Term) -> Term:
+    """sinh a cos b + i cosh a sin b."""
+    a, b = parts(z)
+    return make(a.op("sinh") * b.op("cos"), a.op("cosh") * b.op("sin"))
+
+
+def cosh(z: Term) -> Term:
+    """cosh a cos b + i sinh a sin b."""
+    a, b = parts(z)
+    return make(a.op("cosh") * b.op("cos"), a.op("sinh") * b.op("sin"))
+
+
+def tanh(z: Term) -> Term:
+    """(sinh a cosh a + i sin b cos b) / (sinh(a) ** 2 + cos(b) ** 2); beyond 20 it is 1 to the last digit."""
+    a, b = parts(z)
+    near = a.op("maximum", -20.0).op("minimum", 20.0)
+    grow, turn = near.op("sinh"), b.op("cos")
+    size = grow * grow + turn * turn
+    real = grow * near.op("cosh") / size
+    imag = b.op("sin") * turn / size
+    far = abs(a) > 20
+    return make(select(far, a.constant(1).op("copysign", a), real), select(far, imag * 0, imag))
+
+
+def tan(z: Term) -> Term:
+    """-i tanh(i z)."""
+    a, b = parts(z)
+    real, imag = parts(tanh(make(-b, a)))
+    return make(imag, -real)
+
+
+def sigmoid(z: Term) -> Term:
+    """(1 + tanh(z / 2)) / 2."""
+    a, b = parts(z)
+    real, imag = parts(tanh(make(a * 0.5, b * 0.5)))
+    return make(real * 0.5 + 0.5, imag * 0.5)
+
+
+def asin(z: Term) -> Term:
+    """atan2(a, re(sqrt(1 - z) sqrt(1 + z))) + i asinh(im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
+    a, b = parts(z)
+    lower, upper = sqrt(make(1 - a, -b)), sqrt(make(1 + a, b))
+    (c, d), (e, f) = parts(lower), parts(upper)
+    return make(a.op("atan2", c * e - d * f), (c * f - d * e).op("asinh"))
+
+
+def acos(z: Term) -> Term:
+    """2 atan2(re sqrt(1 - z), re sqrt(1 + z)) + i asinh(im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
+    a, b = parts(z)
+    lower, upper = sqrt(make(1 - a, -b)), sqrt(make(1 + a, b))
+    (c, d), (e, f) = parts(lower), parts(upper)
+    return make(2 * c.op("atan2", e), (e * d - f * c).op("asinh"))
+
+
+def asinh(z: Term) -> Term:
+    """-i asin(i z)."""
+    a, b = parts(z)
+    real, imag = parts(asin(make(-b, a)))
+    return make(imag, -real)
+
+
+def acosh(z: Term) -> Term:
+    """asinh(re(conj(sqrt(z - 1)) sqrt(z + 1))) + 2 i atan2(im sqrt(z - 1), re sqrt(z + 1))."""
+    a, b = parts(z)
+    lower, upper = sqrt(make(a - 1, b)), sqrt(make(a + 1, b))
+    (c, d), (e, f) = parts(lower), parts(upper)
+    return make((c * e + d * f).op("asinh"), 2 * d.op("atan2", e))
+
+
+def atanh(z: Term) -> Term:
+    """log1p(4 a / ((1 - a) ** 2 + b b)) / 4 + i atan2(2 b, (1 - a)(1 + a) - b b) / 2."""
+    a, b = parts(z)
+    distance = (1 - a) * (1 - a) + b * b
+    real = (4 * a / distance).op("log1p") * 0.25
+    return make(real, (2 * b).op("atan2", (1 - a) * (1 + a) - b * b) * 0.5)
+
+
+def atan(z: Term) -> Term:
+    """-i atanh(i z)."""
+    a, b = parts(z)
+    real, imag = parts(atanh(make(-b, a)))
+    return make(imag, -real)

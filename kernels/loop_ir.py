@@ -1,0 +1,221 @@
+"""The loop IR: one kernel is a tree of loops over scalars.
+
+The whole grammar:
+
+    Kernel     buffers, then statements
+    Loop       serial | parallel | vector, over one variable; may reduce (accumulators) or carry a value along
+    Concurrent several parallel loops that do not depend on each other, in one parallel region
+    Let        a scalar op of kernels/scalar.py on registers and literals
+    Index      an index expression as an i64 register
+    Load       one element of a buffer (zero where the guard is false)
+    Store      one element of a buffer (skipped where the guard is false; may combine with what is there)
+    Check      a data-dependent index: in range or an error is reported; gives a guard
+    Alloc      scratch that lives for one iteration of the enclosing parallel loop
+    Gemm       a matrix product on sub-matrices of buffers
+
+Registers are assigned once and live until the end of the loop body that assigns them. Buffers are dense and
+row-major; an index is one expression a dimension. A scheduling decision is visible here: it is a loop's kind
+and width, a split loop, a scratch buffer, never a flag somewhere else.
+
+A `vector` loop of width w runs w iterations at a time; iterations must not depend on each other except
+through its accumulators. A `parallel` loop hands out runs of `width` iterations to threads. Accumulators
+combine in an order that depends on the loop's bounds and width alone, so the number of threads never shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Union
+
+from ..ir.graph import Location
+from ..ir.symbolic import Dim, Symbol
+from ..ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A scalar value: a name such as %3 and its type. f16 and bf16 occur in buffers only, never here."""
+
+    name: str
+    dtype: DType
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: bool | int | float | complex
+    dtype: DType
+
+    def __hash__(self) -> int:
+        # 0.0 and -0.0, True and 1 are different literals.
+        return hash((repr(self.value), self.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and repr(self.value) == repr(other.value) and self.dtype is other.dtype
+
+
+Operand = Union[Register, Literal]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A dense row-major array. role: in, out, temp (made and used by this kernel), or scratch (an Alloc's)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    result: Register
+    op: str  # a scalar op; "cast" converts to the result's type
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    result: Register
+    expression: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    result: Register
+    buffer: Buffer
+    index: tuple[Dim, ...]
+    guard: Operand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: Buffer
+    index: tuple[Dim, ...]
+    value: Operand
+    guard: Operand | None = None
+    combine: str | None = None  # a combiner of kernels/scalar.py
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`position` is the index as a register that index expressions may name; `guard` says that it is in range."""
+
+    position: Register
+    guard: Register
+    value: Operand
+    size: Dim
+    wrap: bool
+    site: int  # which of Kernel.sites to blame
+
+    @property
+    def symbol(self) -> Symbol:
+        return Symbol(self.position.name, 0, self.size - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """results = the combiner over all iterations' values."""
+
+    results: tuple[Register, ...]
+    combiner: str
+    values: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """A value passed from one iteration to the next: `current` in the body, `after` for the next, `result` at the end."""
+
+    result: Register
+    current: Register
+    start: Operand
+    after: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    kind: str  # serial | parallel | vector
+    variable: Symbol
+    start: Dim
+    stop: Dim
+    body: tuple[Statement, ...]
+    width: int = 1
+    accumulators: tuple[Accumulator, ...] = ()
+    carries: tuple[Carry, ...] = ()
+
+    @property
+    def extent(self) -> Dim:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrent:
+    branches: tuple[Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Part of a buffer seen as a matrix: element (r, c) lies at offset + r * row_stride + c * column_stride."""
+
+    buffer: Buffer
+    offset: Dim
+    row_stride: Dim
+    column_stride: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """output = left @ right, with `rows` x `depth` times `depth` x `columns`; the output's columns are adjacent."""
+
+    output: Matrix
+    left: Matrix
+    right: Matrix
+    rows: Dim
+    columns: Dim
+    depth: Dim
+
+
+Statement = Union[Let, Index, Load, Store, Check, Alloc, Loop, Concurrent, Gemm]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What to blame when a Check fails."""
+
+    op: str
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    name: str
+    buffers: tuple[Buffer, ...]
+    body: tuple[Statement, ...]
+    sites: tuple[Site, ...] = ()
+
+    def __str__(self) -> str:
+        from .loop_text import print_kernel
+
+        return print_kernel(self)
+
+
+def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """All statements, outer before inner."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from walk(statement.body)
+        elif isinstance(statement, Concurrent):
+            yield from walk(statement.branches)
+
+
+def with_body(loop: Loop, body: Sequence[Statement]) -> Loop:
+    return replace(loop, body=tuple(body))

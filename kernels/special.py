@@ -1,0 +1,334 @@
+"""erf, the gamma function and their relatives as straight-line expansions.
+
+All but the f32 erf, which gelu needs to be quick, compute in f64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..ir.types import f64
+from .term import Term, fma, in_double, polynomial, select, two_product
+from .vecmath import exp, log
+
+# (erf(x) / x - 2 / sqrt(pi)) / x ** 2 in x * x, for |x| <= 1
+ERF_F32 = (
+    -0.37612631916999817,
+    0.11283630132675171,
+    -0.026855485513806343,
+    0.005191294476389885,
+    -0.0008035052451305091,
+    7.933175220387056e-05,
+)
+TWO_OVER_ROOT_PI_F32 = (1.128379225730896, -5.863538342219759e-08)
+# -log(erfc(x)) / x for 1 <= x <= 3.95, beyond which erf is 1
+ERF_TAIL_F32 = (
+    1.1285006999969482,
+    0.635914146900177,
+    0.10456529259681702,
+    -0.021736346185207367,
+    0.0021621398627758026,
+    0.00034261250402778387,
+    -0.00016752579540479928,
+    2.604398650873918e-05,
+    -1.5568787148367846e-06,
+)
+# erf(x) / x in x * x, for |x| <= 1, less the leading 2 / sqrt(pi)
+ERF_F64 = (
+    -0.3761263890318375,
+    0.11283791670954885,
+    -0.02686617064507787,
+    0.0052239776248283985,
+    -0.0008548326981424048,
+    0.00012055331132913291,
+    -1.4925595771418414e-05,
+    1.6461008469235697e-06,
+    -1.635039616600527e-07,
+    1.4660328539833942e-08,
+    -1.137495570359615e-09,
+    5.96068628347296e-11,
+)
+TWO_OVER_ROOT_PI = (1.1283791670955126, 1.533545961316588e-17)
+# erfc(x) * exp(x * x) * (1 + 2 x) in t = (x - 4) / (x + 4), for 0.45 <= x <= 28
+ERFCX = (
+    1.2329951186255526,
+    -0.1396211168405625,
+    0.015379652102618775,
+    0.06809705425469158,
+    -0.10103906603623822,
+    0.0937328349984003,
+    -0.06633036581397474,
+    0.037167515536372396,
+    -0.0161977340338935,
+    0.005031969991773709,
+    -0.0007577734783034894,
+    -0.00019925680033179975,
+    0.000150622616534292,
+    -2.4398689336560807e-05,
+    -1.1225038542163976e-05,
+    5.708008751630289e-06,
+    3.0002282943706164e-07,
+    -8.217172943239797e-07,
+    6.663522012925285e-08,
+    1.0505011039549727e-07,
+    -1.2085908095733198e-08,
+    -1.0273414307749028e-08,
+)
+
+
+def erf_near(x: Term) -> Term:
+    """erf for |x| <= 1 in f64."""
+    square = x * x
+    high, low = TWO_OVER_ROOT_PI
+    return fma(x, high, x * fma(square, polynomial(square, ERF_F64), low))
+
+
+def erfc_far(x: Term) -> Term:
+    """erfc for x >= 0.45 in f64: exp of the square in two parts, times a slowly changing factor."""
+    x = select(x > 28.0, 28.0, x)
+    square, lost = two_product(x, x)
+    factor = polynomial((x - 4) / (x + 4), ERFCX) / fma(x, 2.0, 1.0)
+    # The factor first: the exponential alone may be denormal.
+    return exp(-square) * fma(factor, -lost, factor)
+
+
+def erf(x: Term) -> Term:
+    size = abs(x)
+    if x.dtype is f64:
+        far = (1 - erfc_far(size)).op("copysign", x)
+        return select(size < 1.0, erf_near(x), far)
+    square = x * x
+    high, low = TWO_OVER_ROOT_PI_F32
+    near = fma(x, high, x * fma(square, polynomial(square, ERF_F32), low))
+    size = select(size > 4.0, 4.0, size)
+    far = 1 - exp(-size * polynomial(size, ERF_TAIL_F32))
+    return select(size < 1.0, near, far.op("copysign", x))
+
+
+@in_double
+def erfc(x: Term) -> Term:
+    far = erfc_far(abs(x))
+    return select(x > 0.5, far, select(x < -1.0, 2 - far, 1 - erf_near(x)))
+
+
+# erfinv(x) / x in x * x, for |x| <= 1/2
+ERFINV = (
+    0.886226925452758,
+    0.23201366653466,
+    0.12755617530419958,
+    0.08655212938148653,
+    0.06495961044845228,
+    0.05173150940349069,
+    0.0428321434098648,
+    0.03652817803084424,
+    0.03110290702133863,
+    0.03183019222378272,
+    0.007552016565633511,
+    0.07562521099412066,
+    -0.07915316114929002,
+    0.11506944647382845,
+)
+# erfinv(x) / s in (s - 1) / (s + 1) with s = sqrt(-log(1 - x)), for x >= 1/2
+ERFINV_TAIL = (
+    0.6367161372381959,
+    0.6826029178396743,
+    -0.20251528423707507,
+    -0.2576546413104308,
+    0.12872132821669574,
+    0.11253442585677725,
+    -0.1140354355571486,
+    -0.044404335285248446,
+    0.08179002243806523,
+    0.03905397657167128,
+    -0.13868724847561636,
+    0.10812618100322252,
+    -0.03199949835371032,
+)
+
+
+def erfinv(x: Term) -> Term:
+    wide = x.cast(f64)
+    size = abs(wide)
+    near = wide * polynomial(wide * wide, ERFINV)
+    rest = 1 - size
+    root = (-log(select(rest > 0, rest, 1.0))).op("sqrt")
+    far = root * polynomial((root - 1) / (root + 1), ERFINV_TAIL)
+    if x.dtype is f64:
+        # One Newton step towards erfc(far) = rest.
+        far = far + (erfc_far(far) - rest) * exp(far * far) * (1 / TWO_OVER_ROOT_PI[0])
+    far = select(size.equals(1), math.inf, far).op("copysign", wide)
+    result = select(size <= 0.5, near, far)
+    return select(size <= 1.0, result, math.nan).cast(x.dtype)
+
+
+# The gamma function
+
+# lgamma(2 + z) / z for |z| <= 1/2
+LGAMMA = (
+    0.42278433509846713,
+    0.32246703342411326,
+    -0.0673523010531956,
+    0.020580808427777195,
+    -0.007385551028938786,
+    0.002890510331212649,
+    -0.0011927539008921681,
+    0.0005096695109266288,
+    -0.00022315497916977606,
+    9.945773335862882e-05,
+    -4.4923712664847434e-05,
+    2.0505138426006966e-05,
+    -9.456360532365695e-06,
+    4.3866530108045876e-06,
+    -1.9741295150699606e-06,
+    9.15598564215655e-07,
+    -5.813128503455735e-07,
+    2.829332808751588e-07,
+)
+# sin(pi x) / x and cos(pi x) in x * x, for |x| <= 1/2
+SINPI = (
+    3.141592653589793,
+    -5.167712780049969,
+    2.5501640398773002,
+    -0.5992645293189429,
+    0.0821458865730686,
+    -0.007370430505570413,
+    0.0004662998142975545,
+    -2.190349179143555e-05,
+    7.697767686720406e-07,
+)
+COSPI = (
+    1.0,
+    -4.934802200544676,
+    4.058712126416497,
+    -1.335262768843438,
+    0.2353306301293525,
+    -0.02580688873513895,
+    0.0019295562621412018,
+    -0.0001045665241638018,
+    4.149531361999703e-06,
+)
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def to_nearest_integer(x: Term) -> Term:
+    """x less the nearest integer; 0 for whole numbers."""
+    return x - x.op("round")
+
+
+def sine_of_pi(offset: Term) -> Term:
+    """sin(pi offset) for |offset| <= 1/2."""
+    return offset * polynomial(offset * offset, SINPI)
+
+
+@in_double
+def lgamma(x: Term) -> Term:
+    """log |Gamma|: a polynomial about 2, reached by steps of 1 from up to 8; Stirling's series beyond.
+
+    Negative operands are reflected: Gamma(x) Gamma(-x) = -pi / (x sin(pi x)).
+    """
+    size = abs(x)
+    large = size > 7.5
+    # z = size + steps - 2 in [-1/2, 1/2], and the product of the factors on the way.
+    low, lower = size < 1.5, size < 0.5
+    z = size - select(low, select(lower, x.constant(0.0), 1.0), 2.0)
+    product = select(low, select(lower, size * (size + 1), size), 1.0)
+    for _ in range(5):
+        above = z > 0.5
+        product = select(above, product * (z + 1), product)
+        z = select(above, z - 1, z)
+    steps = log(select(large, size, product))
+    near = fma(z, polynomial(z, LGAMMA), select(low, -steps, steps))
+    inverse = 1 / size
+    series = stirling(inverse, [number / (2 * k * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)])
+    far = fma(size - 0.5, steps - 1, inverse * series + (HALF_LOG_TWO_PI - 0.5))
+    result = select(large, far, near)
+    reflected = math.log(math.pi) - log(abs(size * sine_of_pi(to_nearest_integer(size)))) - result
+    result = select(x < 0, reflected, result)
+    # Zero and the negative whole numbers are poles.
+    pole = (x <= 0) & x.op("round").equals(x)
+    return select(pole | size.equals(math.inf), math.inf, result)
+
+
+def stirling(inverse: Term, coefficients: Sequence[float]) -> Term:
+    """Sum of coefficients[k] * inverse ** (2 k)."""
+    return polynomial(inverse * inverse, coefficients)
+
+
+SHIFT = 8
+
+
+@in_double
+def digamma(x: Term) -> Term:
+    """The asymptotic series from 8 on, the recurrence below it, reflection for negative operands."""
+    negative = x < 0
+    positive = select(negative, 1 - x, x)
+    small = positive < SHIFT
+    # The sum of 1 / (x + k) as the derivative of the product of the x + k over the product.
+    product, slope = positive, positive.constant(1.0)
+    for step in range(1, SHIFT):
+        factor = positive + float(step)
+        slope = fma(slope, factor, product)
+        product = product * factor
+    far = select(small, positive + float(SHIFT), positive)
+    inverse = 1 / far
+    series = stirling(inverse, [number / (2 * k) for k, number in enumerate(BERNOULLI, 1)])
+    result = log(far) - fma(inverse * inverse, series, 0.5 * inverse)
+    result = select(small, result - slope / product, result)
+    offset = to_nearest_integer(x)
+    cotangent = polynomial(offset * offset, COSPI) / sine_of_pi(offset)
+    result = select(negative, fma(cotangent, -math.pi, result), result)
+    result = select(negative & x.op("round").equals(x), math.nan, result)
+    return select(
+        x.equals(0), (-x.constant(math.inf)).op("copysign", -x), select(x.equals(math.inf), x, result)
+    )
+
+
+def derivative_of_digamma(x: Term, order: int) -> Term:
+    """Up to its sign, for x > 0: order! times the sum over k of 1 / (x + k) ** (order + 1)."""
+    small = x < SHIFT
+    total = x.constant(0.0)
+    for step in reversed(range(SHIFT)):
+        inverse = 1 / (x + float(step))
+        square = inverse * inverse
+        total = total + (square if order == 1 else square * inverse)
+    far = select(small, x + float(SHIFT), x)
+    inverse = 1 / far
+    square = inverse * inverse
+    if order == 1:
+        # 1/x + 1/(2 x^2) + sum of B_2k / x^(2k + 1)
+        series = inverse * fma(stirling(inverse, BERNOULLI), square, fma(inverse, 0.5, 1.0))
+        return select(small, total + series, series)
+    # 1/x^2 + 1/x^3 + sum of (2k + 1) B_2k / x^(2k + 2)
+    terms = [number * (2 * k + 1) for k, number in enumerate(BERNOULLI, 1)]
+    series = square * fma(stirling(inverse, terms), square, inverse + 1)
+    return select(small, 2 * total + series, series)
+
+
+@in_double
+def trigamma(x: Term) -> Term:
+    """Reflected for negative operands: trigamma(x) + trigamma(1 - x) = (pi / sin(pi x)) ** 2."""
+    low = x < 0.5
+    result = derivative_of_digamma(select(low, 1 - x, x), 1)
+    ratio = math.pi / sine_of_pi(to_nearest_integer(x))
+    result = select(low, ratio * ratio - result, result)
+    return select(x.equals(math.inf), 0.0, result)
+
+
+@in_double
+def tetragamma(x: Term) -> Term:
+    """Reflected for negative operands: its mirror image less 2 pi ** 3 cos(pi x) / sin(pi x) ** 3."""
+    low = x < 0.5
+    result = -derivative_of_digamma(select(low, 1 - x, x), 2)
+    offset = to_nearest_integer(x)
+    sine = sine_of_pi(offset)
+    bend = 2 * math.pi**3 * polynomial(offset * offset, COSPI) / (sine * sine * sine)
+    result = select(low, result - bend, result)
+    return select(x.equals(math.inf), 0.0, result)
+
+
+def logaddexp(a: Term, b: Term) -> Term:
+    """log(exp(a) + exp(b)); the same infinity twice has no difference, but it has a sum."""
+    apart = select(a.equals(b), 0.0, a - b)
+    return a.op("maximum", b) + (-abs(apart)).op("exp").op("log1p")

@@ -1,0 +1,116 @@
+"""cse, dce and fold: nothing is computed twice, in vain, or at run time if the answer is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.errors import SmeltError
+from ..ir.graph import Graph, Op, Value
+from ..ir.types import DType, TensorType
+from ..kernels.scalar import SCALARS
+from ..ops.define import REGISTRY, Scalar, constant, scalar_value
+from ..ops.kinds import Elementwise
+from .manager import graph_pass
+from .rewrite import live_ops, rebuild, remake, splat_number
+
+COMMUTATIVE = frozenset(
+    ("add", "mul", "maximum", "minimum", "fmax", "fmin", "eq", "ne")
+    + ("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot")
+)
+
+
+@graph_pass("cse")
+def cse(graph: Graph) -> Graph:
+    """Same op, same operands, same attributes: one value. Random ops are left alone."""
+    seen: dict[tuple, tuple[Value, ...]] = {}
+
+    def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
+        if "stream" in arguments:
+            return None
+        key = (op.defn.name, *map(argument_key, arguments.values()))
+        if op.defn.name in COMMUTATIVE:
+            key = (op.defn.name, *sorted(key[1:3]), *key[3:])
+        known = seen.get(key)
+        if known is None:
+            # An op whose operands changed is made here, not by the walker: the table must have the new one.
+            seen[key] = op.results if arguments is op.arguments else remake(op, arguments)
+            return None if seen[key] is op.results else seen[key]
+        return None if known[0].op is op else known
+
+    return rebuild(graph, visit)
+
+
+def argument_key(argument: Any) -> Any:
+    """What makes two arguments the same. Values are compared as objects: `==` on them builds an op."""
+    if isinstance(argument, Value):
+        return id(argument)
+    if isinstance(argument, tuple):
+        return ("tuple", *map(argument_key, argument))
+    if isinstance(argument, (bool, float, complex)):
+        # True == 1 == 1.0 and -0.0 == 0.0 for a dict, but not for an op; nan is nan.
+        return repr(argument)
+    if isinstance(argument, int):
+        return ("int", argument)
+    return argument
+
+
+@graph_pass("dce")
+def dce(graph: Graph) -> Graph:
+    """Ops that no result needs are dropped."""
+    kept = live_ops(graph.ops, graph.results)
+    return graph if len(kept) == len(graph.ops) else Graph(graph.name, graph.params, kept, graph.results)
+
+
+@graph_pass("fold")
+def fold(graph: Graph) -> Graph:
+    """Elementwise ops on numbers become numbers, computed by NumPy in the compute type of the op."""
+    return rebuild(graph, folded)
+
+
+def folded(op: Op, arguments: dict[str, Any]) -> Value | None:
+    """The constant that an elementwise op on constants is, or None."""
+    if not isinstance(op.defn.kind, Elementwise):
+        return None
+    values = [arguments[parameter.name] for parameter in op.defn.tensors]
+    numbers = [splat_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return None
+    type = op.results[0].type
+    number = computed(op.defn.kind.scalar, [value.dtype for value in values], numbers, type)
+    return None if number is None else splat(number, type)
+
+
+def splat(number: Scalar, type: TensorType) -> Value:
+    """A tensor of one number."""
+    if not type.shape:
+        return constant(number, type.dtype)
+    return REGISTRY["full"](type.shape, scalar_value(number, type.dtype), dtype=type.dtype)
+
+
+def computed(scalar: str, dtypes: list[DType], numbers: list[Any], type: TensorType) -> Scalar | None:
+    """One scalar op on numbers, or None where NumPy has no answer that fits the type."""
+    try:
+        with np.errstate(all="ignore"):
+            if scalar == "cast":
+                return converted(numbers[0], type)
+            operands = [
+                np.asarray(number, dtype.compute.numpy) for number, dtype in zip(numbers, dtypes, strict=True)
+            ]
+            result = np.asarray(SCALARS[scalar].numpy(*operands))
+    except (SmeltError, ValueError, TypeError, OverflowError):
+        return None
+    return converted(result.item(), type)
+
+
+def converted(number: Any, type: TensorType) -> Any:
+    """A number as an element of the type; None if the conversion is one that hardware decides."""
+    dtype = type.dtype
+    if isinstance(number, complex) and dtype.kind in "iuf":
+        number = number.real
+    if dtype.is_integer and isinstance(number, float):
+        half = 2 ** (dtype.bits - 1)
+        low, high = (0, 2 * half) if dtype.kind == "u" else (-half, half)
+        return int(number) if low - 1 < number < high else None
+    return number

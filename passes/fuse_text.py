@@ -1,0 +1,43 @@
+"""The text of a fused graph: the graph's own lines, gathered by kernel, with the refusals below."""
+
+from __future__ import annotations
+
+from ..ir.printer import Printer
+from .fuse import Fused, Group
+
+
+def print_fused(fused: Fused) -> str:
+    printer = Printer(fused.graph)
+    lines = [printer.header().replace("graph @", "fused @", 1)]
+    shown = {op for groups in fused.launches for group in groups for op in group.ops}
+    free = [op for op in fused.graph.ops if op not in shown and op.name != "constant"]
+    if free:
+        lines.append("  // views and index arithmetic: worked out where they are read")
+        lines.extend(printer.op_line(op) for op in free)
+    for number, groups in enumerate(fused.launches):
+        together = "" if len(groups) == 1 else f" // {len(groups)} independent loop nests in one parallel region"
+        lines.append(f"  kernel {number} {{{together}")
+        for group in groups:
+            lines.append(f"    // {_about(fused, group)}")
+            lines.extend("  " + line for op in group.ops for line in printer.op_line(op).split("\n"))
+        lines.append("  }")
+    lines.extend([printer.return_line(), "}"])
+    lines.extend(f"// not fused: {refusal}" for refusal in fused.refusals)
+    return "\n".join(lines)
+
+
+def _about(fused: Fused, group: Group) -> str:
+    structure = group.structure
+    if structure is None:
+        return f"{group.label}: a kernel of its own kind"
+
+    def extents(axes: frozenset[int]) -> str:
+        return " x ".join(str(fused.axes.extent[axis]) for axis in sorted(axes)) or "1"
+
+    if structure.inner:
+        text = f"rows {extents(structure.outer)}, each over {extents(structure.inner)}"
+    else:
+        text = f"pointwise over {extents(structure.outer)}"
+    if structure.secondary:
+        text += f"; across rows: {', '.join(sorted(op.name for op in structure.secondary))}"
+    return text

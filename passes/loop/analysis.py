@@ -1,0 +1,85 @@
+"""What loop passes ask of a loop tree: where an access lies, what a body costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, symbols_of
+from ...kernels.loop_ir import (
+    Alloc,
+    Buffer,
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Let,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    walk,
+)
+from ...kernels.scalar import SCALARS
+
+LARGE = 4096  # what a symbolic extent counts for
+
+
+def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
+    """The linear place of an access, in elements."""
+    total: Dim = 0
+    for position, stride in zip(index, contiguous_strides(buffer.shape), strict=True):
+        total = total + position * stride
+    return total
+
+
+def stride(access: Load | Store, variable: Symbol) -> Dim | None:
+    """How far apart neighbouring iterations touch memory; None if that varies."""
+    place = offset(access.buffer, access.index)
+    return place.coefficient(variable) if isinstance(place, Expr) else 0
+
+
+def count(extent: Dim) -> int:
+    return extent if isinstance(extent, int) else LARGE
+
+
+def cost(statements: Sequence[Statement]) -> int:
+    """Work in additions, roughly."""
+    total = 0
+    for statement in statements:
+        if isinstance(statement, Let):
+            row = SCALARS.get(statement.op)
+            total += row.cost if row is not None else 1
+        elif isinstance(statement, (Load, Store, Index)):
+            total += 1
+        elif isinstance(statement, Check):
+            total += 3
+        elif isinstance(statement, Loop):
+            total += count(statement.extent) * (cost(statement.body) + len(statement.accumulators))
+        elif isinstance(statement, Concurrent):
+            total += cost(statement.branches)
+        elif isinstance(statement, Gemm):
+            total += count(statement.rows) * count(statement.columns) * count(statement.depth) // 8
+        else:
+            assert isinstance(statement, Alloc)
+    return total
+
+
+def independent(loop: Loop) -> bool:
+    """Whether no two iterations store to one place or read what another stores. Accumulators are not asked about."""
+    if loop.carries:
+        return False
+    stored: dict[str, set[Dim]] = {}
+    chosen: set[Symbol] = set()  # indices that data chose inside of the loop
+    for statement in walk(loop.body):
+        if isinstance(statement, Check):
+            chosen.add(statement.symbol)
+        elif isinstance(statement, Store) and statement.buffer.role != "scratch":
+            place = offset(statement.buffer, statement.index)
+            if stride(statement, loop.variable) in (0, None) or chosen & symbols_of(place):
+                return False
+            stored.setdefault(statement.buffer.name, set()).add(place)
+    for statement in walk(loop.body):
+        if isinstance(statement, Load) and statement.buffer.name in stored:
+            if not {offset(statement.buffer, statement.index)} <= stored[statement.buffer.name]:
+                return False
+    return True

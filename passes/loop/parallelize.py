@@ -1,0 +1,84 @@
+"""Which loops are shared out to threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count as counter
+
+from ...ir.symbolic import Dim, Symbol, ceil_divide, minimum
+from ...kernels.loop_ir import Concurrent, Kernel, Loop, Statement
+from ..manager import loop_pass
+from .analysis import cost, count, independent
+from .substitute import substitute_statement
+
+WORTH = 1 << 18  # work for which waking another thread pays
+TILE = 1 << 16  # work of one run of iterations
+FEW = 16  # iterations too few to share out evenly
+
+
+@loop_pass("parallelize")
+def parallelize(kernel: Kernel) -> Kernel:
+    """Turn outermost loops with enough work into parallel loops.
+
+        serial %i in 0..4096 { ... }      ->  parallel<8> %i in 0..4096 { ... }
+        vector<32> %i in 0..N { ... }     ->  parallel %t in 0..ceil(N/T) { vector<32> %i in t*T..min(N, t*T+T) { ... } }
+
+    A short outermost loop around another one is first merged with it. Sizes alone decide, never the number of threads.
+    """
+    fresh = counter()
+    total = cost(kernel.body)
+    return replace(kernel, body=tuple(_statement(item, fresh, total) for item in kernel.body))
+
+
+def _statement(statement: Statement, fresh: counter, total: int) -> Statement:
+    if isinstance(statement, Concurrent):
+        return Concurrent(tuple(_loop(branch, fresh, total) for branch in statement.branches))
+    return _loop(statement, fresh, cost([statement])) if isinstance(statement, Loop) else statement
+
+
+def _loop(loop: Loop, fresh: counter, total: int) -> Loop:
+    if loop.accumulators or total < WORTH or not independent(loop):
+        return loop
+    loop = _merge(loop, fresh)
+    if loop.kind == "vector":
+        return _split(loop, fresh)
+    if loop.extent == 1:
+        return loop
+    each = max(1, cost(loop.body))
+    return replace(loop, kind="parallel", width=max(1, min(TILE // each, count(loop.extent) // FEW or 1)))
+
+
+def _merge(loop: Loop, fresh: counter) -> Loop:
+    """A perfect nest whose outer loop is short becomes one loop."""
+    while (
+        isinstance(loop.extent, int)
+        and loop.extent < FEW
+        and loop.kind == "serial"
+        and len(loop.body) == 1
+        and isinstance(loop.body[0], Loop)
+        and loop.body[0].kind == "serial"
+        and loop.start == 0
+        and loop.body[0].start == 0
+        and not loop.body[0].accumulators
+        and independent(loop.body[0])
+    ):
+        inner = loop.body[0]
+        total = loop.extent * inner.extent
+        merged = Symbol(f"%m{next(fresh)}", 0, total - 1)
+        places: dict[Symbol, Dim] = {
+            loop.variable: merged.expr() // inner.extent,
+            inner.variable: merged.expr() % inner.extent,
+        }
+        body = tuple(substitute_statement(item, places) for item in inner.body)
+        loop = Loop("serial", merged, 0, total, body)
+    return loop
+
+
+def _split(loop: Loop, fresh: counter) -> Loop:
+    """Runs of a vector loop, a multiple of its width long."""
+    each = max(1, cost(loop.body))
+    run = max(TILE // each // loop.width, 1) * loop.width
+    tile = Symbol(f"%t{next(fresh)}", 0, ceil_divide(loop.extent, run) - 1)
+    start = tile.expr() * run
+    inner = replace(loop, start=start, stop=minimum(start + run, loop.stop))
+    return Loop("parallel", tile, 0, ceil_divide(loop.extent, run), (inner,))

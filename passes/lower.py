@@ -1,0 +1,484 @@
+"""Lowering: a fused group becomes loop IR. One function per kind of op, never per op.
+
+The heart is `Lowering.element(value, index)`: a register with the element of a value at an index. What the
+group makes is computed, what is inline is worked out on the spot, all else is loaded. Every register is put
+into the outermost loop body where its operands exist, so what does not vary in a loop is computed before it.
+
+The loop tree of a group of loops is built in tree.py; ops that have a kernel of their own kind are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ir.graph import Op, Value
+from ..ir.symbolic import (
+    Dim,
+    Expr,
+    Symbol,
+    ceil_divide,
+    contiguous_strides,
+    minimum,
+    substitute,
+    symbols_of,
+)
+from ..ir.types import DType, bool_, f32, i64
+from ..kernels.loop_ir import (
+    Accumulator,
+    Buffer,
+    Carry,
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Matrix,
+    Operand,
+    Register,
+    Site,
+    Statement,
+    Store,
+)
+from ..kernels.scalar import COMBINERS
+from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
+from .fuse import Fused, Group
+from .tree import Tree, flatten_index, static
+
+VARIABLES = "ijklmnpqrstuvwabcdefgh"
+BLAS = ("f32", "f64", "c64", "c128")
+
+
+def strided_view(
+    value: Value, inline: Callable[[Op], bool]
+) -> tuple[Value, Dim, tuple[Dim, ...]] | None:
+    """A view as (the value that has the memory, offset, stride of each dim), if it is one."""
+    symbols = [Symbol(f"%d{dim}", 0, size - 1) for dim, size in enumerate(value.shape)]
+    index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
+    while value.op is not None and inline(value.op):
+        if not isinstance(value.op.defn.kind, View):
+            return None
+        index = tuple(value.op.defn.kind.index(index, value.op.arguments))
+        (value,) = value.op.operands
+    offset: Dim = 0
+    for position, stride in zip(index, contiguous_strides(value.shape), strict=True):
+        offset = offset + position * stride
+    strides: list[Dim] = []
+    for symbol in symbols:
+        factor = offset.coefficient(symbol) if isinstance(offset, Expr) else 0
+        if factor is None:
+            return None
+        strides.append(factor)
+    return value, substitute(offset, dict.fromkeys(symbols, 0)), tuple(strides)
+
+
+class Scope:
+    """The body of a loop while it is being written."""
+
+    def __init__(self, variable: Symbol | None, start: Dim = 0, stop: Dim = 0):
+        self.variable = variable
+        self.start = start
+        self.stop = stop
+        self.statements: list[Statement] = []
+        self.memo: dict[tuple[Value, tuple[Dim, ...]], Operand] = {}
+
+
+class Lowering:
+    """Writes one kernel. Implements kinds.ElementBuilder for the ops that say how one element is made."""
+
+    def __init__(self, fused: Fused, name: str):
+        self.fused = fused
+        self.name = name
+        self.buffers: dict[str, Buffer] = {}
+        self.sites: list[Site] = []
+        self.registers = 0
+        self.temporaries = 0
+        self.variables = 0
+        self.scopes: list[Scope] = [Scope(None)]
+        self.depth: dict[str, int] = {}  # of registers and loop variables
+        self.floor = 0  # no register is placed above this scope
+        self.members: set[Op] = set()
+        self.saved: dict[Value, tuple[Buffer, tuple[int, ...]]] = {}  # the memory, and which dims index it
+        self.current: Op | None = None
+
+    # Registers, loops, buffers.
+
+    def register(self, dtype: DType, depth: int) -> Register:
+        result = Register(f"%{self.registers}", dtype)
+        self.registers += 1
+        self.depth[result.name] = depth
+        return result
+
+    def depth_of(self, *items: Any) -> int:
+        """The innermost scope that some of these need."""
+        deepest = self.floor
+        for item in items:
+            if isinstance(item, Register):
+                deepest = max(deepest, self.depth[item.name])
+            elif isinstance(item, Expr):
+                for symbol in symbols_of(item):
+                    deepest = max(deepest, self.depth.get(symbol.name, 0))
+        return deepest
+
+    def add(self, depth: int, statement: Statement) -> None:
+        self.scopes[depth].statements.append(statement)
+
+    def new_variable(self, extent: Dim) -> Symbol:
+        letter = VARIABLES[self.variables % len(VARIABLES)]
+        turn = self.variables // len(VARIABLES)
+        self.variables += 1
+        return Symbol(f"%{letter}{turn or ''}", 0, extent - 1)
+
+    def open(self, variable: Symbol, start: Dim, stop: Dim) -> None:
+        self.scopes.append(Scope(variable, start, stop))
+        self.depth[variable.name] = len(self.scopes) - 1
+
+    def close(
+        self, accumulators: Sequence[tuple[str, tuple[Operand, ...]]] = (), carries: Sequence[Carry] = ()
+    ) -> list[tuple[Register, ...]]:
+        """End the innermost loop; gives the results of its accumulators."""
+        scope = self.scopes.pop()
+        assert scope.variable is not None
+        items: list[Accumulator] = []
+        for combiner, values in accumulators:
+            results = tuple(self.register(value.dtype, len(self.scopes) - 1) for value in values)
+            items.append(Accumulator(results, combiner, values))
+        loop = Loop(
+            "serial", scope.variable, scope.start, scope.stop, tuple(scope.statements), 1, tuple(items), tuple(carries)
+        )
+        self.scopes[-1].statements.append(loop)
+        return [item.results for item in items]
+
+    def buffer(self, value: Value, role: str = "in") -> Buffer:
+        """The memory of a materialised value; an alias is its source's memory in another shape."""
+        stored = value
+        while stored in self.fused.aliases:
+            stored = self.fused.aliases[stored]
+        name = f"%{self.fused.names[stored]}"
+        known = self.buffers.get(name)
+        if known is None:
+            known = Buffer(name, stored.dtype, stored.shape, role)
+            self.buffers[name] = known
+        return known if value is stored else Buffer(name, stored.dtype, value.shape, known.role)
+
+    def temporary(self, dtype: DType, shape: Sequence[Dim]) -> Buffer:
+        buffer = Buffer(f"%{self.name}.partial{self.temporaries}", dtype, tuple(shape), "temp")
+        self.temporaries += 1
+        self.buffers[buffer.name] = buffer
+        return buffer
+
+    # Elements.
+
+    def element(self, value: Value, index: Sequence[Dim]) -> Operand:
+        """The element of a value at an index, in a register."""
+        key = (value, tuple(index))
+        for scope in reversed(self.scopes):
+            if key in scope.memo:
+                return scope.memo[key]
+        result = self._element(value, key[1])
+        self.scopes[self.depth_of(result)].memo[key] = result
+        return result
+
+    def _element(self, value: Value, index: tuple[Dim, ...]) -> Operand:
+        op = value.op
+        saved = self.saved.get(value)
+        if saved is not None:
+            memory, dims = saved
+            return self._load(memory, tuple(index[dim] for dim in dims))
+        if op is None or not (op in self.members or op in self.fused.inline):
+            return self.load(value, index)
+        kind = op.defn.kind
+        if isinstance(kind, Elementwise):
+            operands = []
+            for operand in op.operands:
+                lead = len(index) - operand.ndim
+                place = tuple(0 if size == 1 else index[lead + dim] for dim, size in enumerate(operand.shape))
+                operands.append(self.element(operand, place))
+            return self._elementwise(op, kind, operands)
+        if isinstance(kind, View):
+            (operand,) = op.operands
+            return self.element(operand, tuple(kind.index(index, op.arguments)))
+        if isinstance(kind, Reduce):
+            return self._trivial_reduction(op, kind, index)
+        if isinstance(kind, Element):
+            previous, self.current = self.current, op
+            try:
+                return kind.element(self, index, op.arguments)
+            finally:
+                self.current = previous
+        raise AssertionError(f"{op.name} cannot be computed one element at a time")
+
+    def _elementwise(self, op: Op, kind: Elementwise, operands: list[Operand]) -> Operand:
+        target = op.results[0].dtype
+        if kind.scalar == "cast":
+            return self._round(self.cast(operands[0], target), target, op.operands[0].dtype)
+        return self.let(kind.scalar, target.compute, operands)
+
+    def _round(self, operand: Operand, target: DType, source: DType) -> Operand:
+        """Casting to f16 or bf16 rounds, though the register stays f32."""
+        if target.compute is target or target is source:
+            return operand
+        return self.let(f"round_{target.name}", f32, [operand])
+
+    def _trivial_reduction(self, op: Op, kind: Reduce, index: tuple[Dim, ...]) -> Operand:
+        """A reduction over dims of size 1 only."""
+        value: Value = op.arguments["self"]
+        assert all(value.shape[dim] == 1 for dim in op.arguments["dim"]), f"{op.name} was not reduced before its use"
+        if kind.result == "i64":
+            return Literal(0, i64)
+        places = iter(index)
+        whole = []
+        for dim in range(value.ndim):
+            if dim in op.arguments["dim"]:
+                if op.arguments["keepdim"]:
+                    next(places)
+                whole.append(0)
+            else:
+                whole.append(next(places))
+        return self.element(value, tuple(whole))
+
+    def let(self, name: str, dtype: DType, operands: Sequence[Operand]) -> Register:
+        depth = self.depth_of(*operands)
+        result = self.register(dtype, depth)
+        self.add(depth, Let(result, name, tuple(operands)))
+        return result
+
+    # kinds.ElementBuilder
+
+    def load(self, value: Value, index: Sequence[Dim], guard: Any = None) -> Operand:
+        op = value.op
+        if op is not None and (op in self.members or op in self.fused.inline):
+            element = self.element(value, index)
+            if guard is None:
+                return element
+            return self.let("where", element.dtype, [guard, element, Literal(_zero(element.dtype), element.dtype)])
+        return self._load(self.buffer(value), tuple(index), guard)
+
+    def store(self, value: Value, place: tuple[Dim, ...], item: Operand) -> None:
+        """Store an element of an output in the innermost loop."""
+        buffer, index = flatten_index(self.buffer(value), place)
+        self.add(len(self.scopes) - 1, Store(buffer, index, item))
+
+    def _load(self, buffer: Buffer, index: tuple[Dim, ...], guard: Operand | None = None) -> Register:
+        buffer, index = flatten_index(buffer, index)
+        depth = self.depth_of(*index, guard)
+        result = self.register(buffer.dtype.compute, depth)
+        self.add(depth, Load(result, buffer, index, guard))
+        return result
+
+    def constant(self, value: Any, dtype: DType) -> Literal:
+        return Literal(value, dtype.compute)
+
+    def scalar(self, name: str, *operands: Any) -> Operand:
+        from ..kernels.scalar import SCALARS
+
+        row = SCALARS[name]
+        kind = operands[-1].dtype
+        dtype = bool_ if row.result == "bool" else kind.real if row.result == "real" else kind
+        return self.let(name, dtype, operands)
+
+    def cast(self, operand: Any, dtype: DType) -> Operand:
+        target = dtype.compute
+        if operand.dtype is target:
+            return operand
+        return self.let("cast", target, [operand])
+
+    def bitcast(self, operand: Any, dtype: DType) -> Operand:
+        return self.let("bitcast", dtype, [operand])
+
+    def op(self, name: str, *operands: Any) -> Operand:
+        return self.scalar(name, *operands)
+
+    def index(self, expression: Dim) -> Operand:
+        if isinstance(expression, int):
+            return Literal(expression, i64)
+        depth = self.depth_of(expression)
+        result = self.register(i64, depth)
+        self.add(depth, Index(result, expression))
+        return result
+
+    def inside(self, expression: Dim, low: Dim, high: Dim) -> Operand:
+        place = self.index(expression)
+        return self.let(
+            "logical_and",
+            bool_,
+            [self.let("ge", bool_, [place, self.index(low)]), self.let("lt", bool_, [place, self.index(high)])],
+        )
+
+    def dynamic(self, value: Any, size: Dim, wrap: bool) -> tuple[Dim, Operand]:
+        assert self.current is not None
+        site = Site(self.current.name, self.current.loc)
+        if site not in self.sites:
+            self.sites.append(site)
+        depth = self.depth_of(value, size)
+        position, guard = self.register(i64, depth), self.register(bool_, depth)
+        check = Check(position, guard, self.cast(value, i64), size, wrap, self.sites.index(site))
+        self.add(depth, check)
+        return check.symbol.expr(), guard
+
+    # Groups.
+
+    def lower(self, group: Group) -> list[Statement]:
+        """The statements of one group."""
+        self.members = set(group.ops)
+        self.saved = {}
+        self.variables = 0
+        self.scopes = [Scope(None)]
+        for value in group.outputs:
+            self.buffer(value, "out")
+        kind = group.ops[0].defn.kind
+        if isinstance(kind, Contract):
+            self._contract(group.ops[0])
+        elif isinstance(kind, Scan):
+            self._scan(group.ops[0], kind)
+        elif isinstance(kind, Scatter):
+            self._scatter(group.ops[0], kind)
+        else:
+            Tree(self, group).build()
+        return self.scopes[0].statements
+
+    def _contract(self, op: Op) -> None:
+        left, right = op.arguments["self"], op.arguments["mat2"]
+        output = op.results[0]
+        batch, rows, columns = output.shape
+        depth = left.shape[2]
+        out = self.buffer(output, "out")
+        self.members = set()
+        empty = any(size == 0 for size in (batch, rows, columns, depth))
+        if output.dtype.name in BLAS and not empty:
+            views = [strided_view(value, lambda item: item in self.fused.inline) for value in (left, right)]
+            assert views[0] is not None and views[1] is not None
+            tile = gemm_rows(batch, rows, columns, depth)
+            tiles = ceil_divide(rows, tile)
+            step = self.new_variable(batch * tiles)
+            self.floor = 1
+            self.open(step, 0, batch * tiles)
+            at, part = step.expr() // tiles, step.expr() % tiles
+            first = part * tile
+            matrices = []
+            for (base, offset, strides), row in zip(views, (first, 0), strict=True):  # type: ignore[misc]
+                start = offset + at * strides[0] + row * strides[1]
+                matrices.append(Matrix(self.buffer(base), start, strides[1], strides[2]))
+            target = Matrix(out, (at * rows + first) * columns, columns, 1)
+            self.scopes[-1].statements.append(
+                Gemm(target, matrices[0], matrices[1], minimum(tile, rows - first), columns, depth)
+            )
+            self.close()
+        else:
+            variables = [self.new_variable(size) for size in (batch, rows, columns)]
+            for variable, size in zip(variables, output.shape, strict=True):
+                self.open(variable, 0, size)
+            self.floor = 1
+            b, i, j = (variable.expr() for variable in variables)
+            inner = self.new_variable(depth)
+            self.open(inner, 0, depth)
+            k = inner.expr()
+            term = self.let("mul", output.dtype.compute, [self.element(left, (b, i, k)), self.element(right, (b, k, j))])
+            ((total,),) = self.close([("add", (term,))])
+            self.add(len(self.scopes) - 1, Store(out, (b, i, j), total))
+            for _ in variables:
+                self.close()
+        self.floor = 0
+
+    def _scan(self, op: Op, kind: Scan) -> None:
+        value: Value = op.arguments["self"]
+        output = op.results[0]
+        self.members = set()
+        dim = op.arguments["dim"]
+        variables = [self.new_variable(size) for size in value.shape]
+        index = tuple(variable.expr() for variable in variables)
+        for position, variable in enumerate(variables):
+            if position != dim:
+                self.open(variable, 0, value.shape[position])
+        self.floor = min(1, len(self.scopes) - 1)
+        self.open(variables[dim], 0, value.shape[dim])
+        self.floor = 1
+        combiner = COMBINERS[kind.combiner]
+        inside = len(self.scopes) - 1
+        item = self.element(value, index)
+        starts = combiner.identity(item.dtype)
+        current = self.register(item.dtype, inside)
+        (after,) = combiner.combine(self, (current,), (item,))
+        self.add(inside, Store(self.buffer(output), index, after))
+        result = self.register(item.dtype, inside - 1)
+        self.close((), [Carry(result, current, Literal(starts[0], item.dtype), after)])
+        for position in range(value.ndim):
+            if position != dim:
+                self.close()
+        self.floor = 0
+
+    def _scatter(self, op: Op, kind: Scatter) -> None:
+        value: Value = op.arguments["self"]
+        output = op.results[0]
+        out = self.buffer(output)
+        self.members = set()
+        variables = [self.new_variable(size) for size in value.shape]
+        index = tuple(variable.expr() for variable in variables)
+        self.floor = min(1, value.ndim)
+        for variable, size in zip(variables, value.shape, strict=True):
+            self.open(variable, 0, size)
+        self.add(len(self.scopes) - 1, Store(out, index, self.element(value, index)))
+        for _ in variables:
+            self.close()
+        shape = kind.updates(op.arguments)
+        variables = [self.new_variable(size) for size in shape]
+        self.floor = min(1, len(shape))
+        for variable, size in zip(variables, shape, strict=True):
+            self.open(variable, 0, size)
+        self.current = op
+        place, guard, item = kind.place(self, tuple(variable.expr() for variable in variables), op.arguments)
+        self.current = None
+        combine = kind.combine(op.arguments)
+        self.add(len(self.scopes) - 1, Store(out, tuple(place), item, guard, combine))
+        for _ in variables:
+            self.close()
+        self.floor = 0
+
+
+def gemm_rows(batch: Dim, rows: Dim, columns: Dim, depth: Dim) -> Dim:
+    """Rows of one tile of a matrix product: fixed by the shape alone, so that the bits do not depend on threads."""
+    if isinstance(rows, Expr):
+        return 256
+    work = rows * static(columns) * static(depth)
+    tiles = max(1, min(rows // 32, work // (1 << 21), 16))
+    return -(-rows // tiles)
+
+
+def _zero(dtype: DType) -> Any:
+    return False if dtype.kind == "b" else 0 if dtype.kind in "iu" else 0.0 if dtype.kind == "f" else 0j
+
+
+def kernel_name(groups: Sequence[Group], number: int) -> str:
+    """A name that says what is inside: the ops that stand out."""
+    names: list[str] = []
+    for group in groups:
+        for op in group.ops:
+            if isinstance(op.defn.kind, (View, Generate)) or op.name in ("cast",):
+                continue
+            if op.name not in names:
+                names.append(op.name)
+    if len(names) > 4:
+        weight = {name: SCALE.get(name, 0) for name in names}
+        names = sorted(sorted(names, key=lambda name: -weight[name])[:4], key=names.index)
+    return "_".join([f"k{number}", *names]) if names else f"k{number}_copy"
+
+
+SCALE = dict.fromkeys(("sum", "amax", "amin", "prod", "argmax", "argmin", "bmm", "cumsum", "any", "all"), 2) | dict.fromkeys(("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "pow", "index_select", "gather", "cat"), 1)
+
+
+def lower(fused: Fused) -> list[Kernel]:
+    """Loop IR for every kernel of a fused graph, all loops serial."""
+    kernels: list[Kernel] = []
+    for number, groups in enumerate(fused.launches):
+        lowering = Lowering(fused, kernel_name(groups, number))
+        bodies = [lowering.lower(group) for group in groups]
+        if len(bodies) > 1:
+            body: list[Statement] = [Concurrent(tuple(item for part in bodies for item in part))]  # type: ignore[arg-type]
+        else:
+            body = bodies[0]
+        kernels.append(Kernel(lowering.name, tuple(lowering.buffers.values()), tuple(body), tuple(lowering.sites)))
+    return kernels

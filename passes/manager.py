@@ -1,0 +1,198 @@
+"""Passes by name, and pipelines of them.
+
+    @graph_pass("cse")
+    def cse(graph: Graph) -> Graph:
+        '''Same op, same operands, same attributes: one value.'''
+
+A graph pass maps a graph to a graph; the manager also applies it to the graphs inside of a graph, such as the
+branches of a cond. A loop pass maps a kernel to a kernel. The keyword parameters of a pass are its options,
+spelled `fuse{max_ops=64}` where a pipeline is written as text.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.errors import ArgumentError, VerifyError, suggest
+from ..ir.graph import Graph, Op, Value
+from ..ir.parser import Reader
+from ..ir.verify import STAGES, verify_graph
+from .rewrite import rebuild, remake
+
+PASSES: dict[str, Pass] = {}
+
+# How to check the result of a pass, by the pass's kind: (program, stage).
+VERIFIERS: dict[str, Callable[[Any, str | None], None]] = {
+    # The last graph pass hands over a plan of kernels.
+    "graph": lambda program, stage: verify_graph(program, stage) if isinstance(program, Graph) else None,
+}
+
+NOUNS = {"graph": "graphs", "loop": "kernels"}
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named function over programs. After it, only the ops of `stage` are legal."""
+
+    name: str
+    kind: str
+    function: Callable[..., Any]
+    doc: str
+    options: dict[str, inspect.Parameter]
+    stage: str | None = None
+
+    def __call__(self, program: Any, **options: Any) -> Any:
+        if isinstance(program, Graph):
+            program = map_nested(program, lambda graph: self(graph, **options))
+        return self.function(program, **options)
+
+
+def map_nested(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """The graph with the graphs among its ops' attributes changed."""
+    if not any(isinstance(item, Graph) for op in graph.ops for item in op.arguments.values()):
+        return graph
+    done: set[Graph] = set()
+
+    def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
+        # What is made here is visited again, so the results of `change` are left alone.
+        old = {key: item for key, item in arguments.items() if isinstance(item, Graph) and item not in done}
+        new = {key: change(item) for key, item in old.items()}
+        done.update(new.values())
+        return remake(op, arguments | new) if any(new[key] is not old[key] for key in old) else None
+
+    return rebuild(graph, visit)
+
+
+def graph_pass(name: str, stage: str | None = None) -> Callable[[Callable[..., Graph]], Callable[..., Graph]]:
+    """Register a function of a graph that returns a graph."""
+    return lambda function: _register(name, "graph", function, stage)
+
+
+def loop_pass(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of a kernel that returns a kernel."""
+    return lambda function: _register(name, "loop", function, None)
+
+
+def _register(name: str, kind: str, function: Callable[..., Any], stage: str | None) -> Callable[..., Any]:
+    if name in PASSES:
+        other = PASSES[name].function.__module__
+        raise ValueError(f"pass {name} is defined twice: {other} and {function.__module__}")
+    doc = inspect.getdoc(function)
+    if not doc:
+        raise ValueError(f"pass {name} has no docstring")
+    if stage is not None and stage not in STAGES:
+        raise ValueError(f"pass {name}: unknown stage {stage!r}{suggest(stage, STAGES)}")
+    options = dict(list(inspect.signature(function).parameters.items())[1:])
+    PASSES[name] = Pass(name, kind, function, doc, options, stage)
+    return function
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass and its options."""
+
+    target: Pass
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{self.target.name}{{{shown}}}" if shown else self.target.name
+
+
+class Pipeline:
+    """Passes in order."""
+
+    def __init__(self, names: Sequence[str | Step]):
+        steps: list[Step] = []
+        for name in names:
+            steps.extend([name] if isinstance(name, Step) else parse_steps(name))
+        self.steps = tuple(steps)
+        for before, after in zip(self.steps, self.steps[1:]):
+            if before.target.kind == "loop" and after.target.kind == "graph":
+                raise ArgumentError(
+                    f"{after.target.name} works on {NOUNS['graph']} and cannot follow {before.target.name}, "
+                    f"which works on {NOUNS['loop']}"
+                )
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.steps))
+
+    def run(
+        self,
+        program: Any,
+        *,
+        verify_each: bool = False,
+        on_stage: Callable[[str, Any], None] | None = None,
+        timings: dict[str, float] | None = None,
+    ) -> Any:
+        """The program after all passes; `on_stage(name, program)` sees each, seconds add up in `timings`."""
+        stage: str | None = None
+        for step in self.steps:
+            target = step.target
+            start = time.perf_counter()
+            program = target(program, **step.options)
+            if timings is not None:
+                timings[target.name] = timings.get(target.name, 0.0) + time.perf_counter() - start
+            stage = target.stage or stage
+            if verify_each and target.kind in VERIFIERS:
+                try:
+                    VERIFIERS[target.kind](program, stage)
+                except VerifyError as error:
+                    error.message = f"after {step}: {error.message}"
+                    raise
+            if on_stage is not None:
+                on_stage(target.name, program)
+        return program
+
+
+def parse_pipeline(text: str) -> Pipeline:
+    """A pipeline from its text: "decompose,cse,fuse{max_ops=64}"."""
+    return Pipeline(parse_steps(text))
+
+
+def parse_steps(text: str) -> list[Step]:
+    reader = Reader(text, "<pipeline>")
+    steps: list[Step] = []
+    while reader.token.kind != "end":
+        steps.append(_step(reader))
+        if not reader.accept(",") and reader.token.kind != "end":
+            reader.fail("',' or '{'")
+    return steps
+
+
+def _step(reader: Reader) -> Step:
+    token = reader.expect_kind("name", "the name of a pass")
+    if token.text not in PASSES:
+        known = ", ".join(sorted(PASSES))
+        reader.fail_at(
+            token.start, f"unknown pass {token.text!r}{suggest(token.text, PASSES)}; there are {known}"
+        )
+    target = PASSES[token.text]
+    if not reader.accept("{"):
+        return Step(target)
+    options: dict[str, Any] = {}
+    for name, value in reader.separated("}", lambda: _option(reader, target)):
+        options[name] = value
+    return Step(target, options)
+
+
+def _option(reader: Reader, target: Pass) -> tuple[str, Any]:
+    token = reader.expect_kind("name", "the name of an option")
+    if token.text not in target.options:
+        known = f"it has {', '.join(target.options)}" if target.options else "it has none"
+        reader.fail_at(
+            token.start,
+            f"{target.name} has no option {token.text!r}{suggest(token.text, target.options)}; {known}",
+        )
+    reader.expect("=")
+    start = reader.token.start
+    value = reader.attribute()
+    wanted = type(target.options[token.text].default)
+    if wanted in (bool, int, float, str) and not isinstance(value, wanted):
+        if not (wanted is float and isinstance(value, int)):
+            reader.fail_at(start, f"{target.name}: {token.text} takes a {wanted.__name__}, found {value!r}")
+    return token.text, value

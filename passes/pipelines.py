@@ -1,0 +1,9 @@
+"""Which passes run in which order."""
+
+from __future__ import annotations
+
+# Primitives only, nothing done twice: what every target starts from.
+GRAPH = ("decompose", "simplify", "cse", "dce")
+
+# Loops of one kernel: from serial to what the machine runs.
+LOOPS = ("vectorize", "parallelize")

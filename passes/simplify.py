@@ -1,0 +1,421 @@
+"""Rules that make a program smaller and keep what it means, to the bit.
+
+The one exception is PyTorch's too: pow(x, 3) is x * x * x, which rounds twice. The sign of a NaN may change.
+What is not a rule: x + 0.0 is not x, because -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and
+NaNs; sqrt(x) is not pow(x, 0.5) for -0.0 and -inf.
+
+Views move towards the inputs, through elementwise ops whose value has no other reader: there they meet other
+views and cancel, slices save work, and an elementwise op stands next to the op that makes its operand.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..ir.graph import Graph, Op, Value
+from ..ir.types import DType
+from ..ops.define import REGISTRY, constant, scalar_value
+from ..ops.kinds import Contract, Elementwise, Reduce, View
+from .cleanup import folded, splat
+from .manager import graph_pass
+from .rewrite import Rules, rebuild, remake, splat_number
+
+# Views that read each element at most once: moving them duplicates no work.
+MOVABLE = frozenset(("permute", "reshape", "slice", "flip", "diagonal"))
+# How far a view moves in one step. The next visit takes it further.
+DEPTH = 64
+# Combiners whose result for one element is that element.
+PLAIN_COMBINERS = frozenset(("add", "mul", "max", "min", "any", "all"))
+ROUNDS = 6
+
+rules = Rules()
+
+
+@graph_pass("simplify")
+def simplify(graph: Graph) -> Graph:
+    """Identities removed, numbers folded, casts and views merged, views moved towards the inputs."""
+    for _round in range(ROUNDS):
+        before = graph
+        graph = move_views(rebuild(graph, simplified))
+        if graph is before:
+            break
+    return graph
+
+
+def simplified(op: Op, arguments: dict[str, Any]) -> Value | None:
+    """What an op becomes by the rules of its kind, then by those of its name."""
+    kind = op.defn.kind
+    if isinstance(kind, Elementwise):
+        result = folded(op, arguments)
+    elif isinstance(kind, View):
+        number = splat_number(arguments["self"])
+        result = None if number is None else splat(number, op.results[0].type)
+    elif isinstance(kind, Reduce):
+        result = trivial_reduction(op, arguments)
+    else:
+        result = None
+    return rules.apply(op, arguments) if result is None else result
+
+
+# Arithmetic ------------------------------------------------------------------------------------------------
+
+
+@rules.rule("mul(%x, 1)", "mul(1, %x)", "true_divide(%x, 1)")
+def times_one(x):
+    # (a + bi)(1 + 0i) has NaNs where a or b is infinite.
+    return None if x.dtype.is_complex else x
+
+
+@rules.rule("mul(%x, -1)", "mul(-1, %x)", "true_divide(%x, -1)")
+def times_minus_one(x):
+    return REGISTRY["neg"](x) if x.dtype.is_float or x.dtype.is_integer else None
+
+
+@rules.rule("mul(%x, 0)", "mul(0, %x)")
+def integer_times_zero(x, op):
+    return None if x.dtype.is_inexact else splat(0, op.results[0].type)
+
+
+@rules.rule("add(%x, 0)", "add(0, %x)")
+def plus_zero(x):
+    return x if not x.dtype.is_inexact or never_negative(x) else None
+
+
+@rules.rule("add(%x, -0.0)", "add(-0.0, %x)", "sub(%x, 0)")
+def plus_minus_zero(x):
+    return None if x.dtype.is_complex else x
+
+
+@rules.rule("add(%x, neg(%y))")
+def plus_negative(x, y):
+    return REGISTRY["sub"](x, y)
+
+
+@rules.rule("add(neg(%x), %y)")
+def negative_plus(x, y):
+    return REGISTRY["sub"](y, x)
+
+
+@rules.rule("sub(%x, neg(%y))")
+def minus_negative(x, y):
+    return REGISTRY["add"](x, y)
+
+
+@rules.rule("neg(neg(%x))", "bitwise_not(bitwise_not(%x))", "conj(conj(%x))")
+def involution(x):
+    return x
+
+
+@rules.rule("logical_not(logical_not(%x))")
+def double_negation(x):
+    return x if x.dtype.kind == "b" else None
+
+
+@rules.rule("maximum(%x, %x)", "minimum(%x, %x)", "bitwise_and(%x, %x)", "bitwise_or(%x, %x)")
+def idempotent(x):
+    return x
+
+
+@rules.rule("abs(neg(%x))", "abs(abs(%x))")
+def absolute_drops_sign(x):
+    return REGISTRY["abs"](x)
+
+
+@rules.rule("logical_and(%x, true)", "logical_and(true, %x)")
+@rules.rule("logical_or(%x, false)", "logical_or(false, %x)")
+def neutral_logic(x):
+    return x if x.dtype.kind == "b" else None
+
+
+@rules.rule("true_divide(%x, #c)")
+def divide_by_power_of_two(x, c, op):
+    dtype = op.results[0].dtype
+    if not dtype.is_float or c == 0 or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
+        return None
+    inverse = 1 / c
+    # Exact only if the reciprocal is, and neither it nor the quotient differ in range from the division.
+    if not math.isfinite(inverse) or scalar_value(inverse, dtype) != inverse:
+        return None
+    return REGISTRY["mul"](x, constant(inverse, dtype))
+
+
+@rules.rule("pow(%x, 0)")
+def power_zero(op):
+    return splat(1, op.results[0].type)
+
+
+@rules.rule("pow(%x, 1)")
+def power_one(x):
+    return x
+
+
+@rules.rule("pow(%x, 2)")
+def power_two(x):
+    return REGISTRY["mul"](x, x)
+
+
+@rules.rule("pow(%x, 3)")
+def power_three(x):
+    return None if x.dtype.is_complex else REGISTRY["mul"](REGISTRY["mul"](x, x), x)
+
+
+@rules.rule("pow(%x, -1)")
+def power_minus_one(x):
+    return REGISTRY["reciprocal"](x) if x.dtype.is_float else None
+
+
+@rules.rule("pow(%x, 0.5)")
+def power_half(x):
+    return REGISTRY["sqrt"](x) if x.dtype.is_float and never_negative(x) else None
+
+
+def never_negative(value: Value, depth: int = 4) -> bool:
+    """Whether no element is below zero, -inf or -0.0, as far as the ops that make it tell."""
+    number = splat_number(value)
+    if number is not None:
+        return not isinstance(number, complex) and math.copysign(1, number) > 0
+    op = value.op
+    if op is None or depth == 0:
+        return False
+    if op.name in ("exp", "exp2", "abs", "sigmoid"):
+        return True
+    if op.name == "mul" and op.operands[0] is op.operands[1]:
+        return True
+    if op.name in ("add", "mul", "true_divide", "sum", "amax", "amin", *MOVABLE, "expand"):
+        return all(never_negative(operand, depth - 1) for operand in op.operands)
+    return False
+
+
+@rules.rule("where(true, %x, %y)")
+def where_true(x):
+    return x
+
+
+@rules.rule("where(false, %x, %y)")
+def where_false(y):
+    return y
+
+
+@rules.rule("where(%c, %x, %x)")
+def where_same(x):
+    return x
+
+
+@rules.rule("where(logical_not(%c), %x, %y)")
+def where_not(c, x, y):
+    return REGISTRY["where"](c, y, x) if c.dtype.kind == "b" else None
+
+
+# Casts -----------------------------------------------------------------------------------------------------
+
+
+@rules.rule("cast(%x) {dtype = %dtype}")
+def cast_to_same(x, dtype):
+    return x if x.dtype is dtype else None
+
+
+@rules.rule("cast(cast(%x)) {dtype = %dtype}")
+def cast_of_cast(x, dtype, op):
+    between = op.operands[0].dtype
+    return REGISTRY["cast"](x, dtype) if holds_all(x.dtype, between) else None
+
+
+# The bits of an integer's magnitude, and those that a float type has for it.
+_MAGNITUDE = {"bool": 1, "u8": 8, "i8": 7, "i16": 15, "i32": 31, "i64": 63}
+_SIGNIFICAND = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53, "c64": 24, "c128": 53}
+
+
+def holds_all(narrow: DType, wide: DType) -> bool:
+    """Whether every value of one type is a value of the other."""
+    if narrow is wide:
+        return True
+    if narrow.name in _MAGNITUDE:
+        if wide.name in _SIGNIFICAND:
+            # 2**15 is beyond the range of no float type; 2**16 is beyond f16.
+            return _MAGNITUDE[narrow.name] <= _SIGNIFICAND[wide.name]
+        signed = narrow.kind == "i" and wide.kind != "i"
+        return not signed and _MAGNITUDE[narrow.name] <= _MAGNITUDE[wide.name]
+    if wide.name in _MAGNITUDE or (narrow.is_complex and not wide.is_complex):
+        return False
+    return wide.real.bits > narrow.real.bits or wide.real is narrow.real
+
+
+# Views -----------------------------------------------------------------------------------------------------
+
+
+@rules.rule("alias(%x)")
+def alias_is_itself(x):
+    return x
+
+
+@rules.rule("permute(%x) {dims = %dims}")
+def permute_nothing(x, dims):
+    return x if dims == tuple(range(len(dims))) else None
+
+
+@rules.rule("permute(permute(%x) {dims = %inner}) {dims = %outer}")
+def permute_twice(x, inner, outer):
+    return REGISTRY["permute"](x, tuple(inner[dim] for dim in outer))
+
+
+@rules.rule("reshape(%x) {shape = %shape}", "expand(%x) {size = %shape}")
+def same_shape(x, shape):
+    return x if x.shape == shape else None
+
+
+@rules.rule("reshape(reshape(%x)) {shape = %shape}")
+def reshape_twice(x, shape):
+    return REGISTRY["reshape"](x, shape)
+
+
+@rules.rule("expand(expand(%x)) {size = %size}")
+def expand_twice(x, size):
+    return REGISTRY["expand"](x, size)
+
+
+@rules.rule("slice(%x) {dim = %dim, start = 0, end = %end, step = 1}")
+def slice_all(x, dim, end):
+    return x if x.shape[dim] == end else None
+
+
+@rules.rule(
+    "slice(slice(%x) {dim = %dim, start = %first, step = %stride})"
+    "{dim = %dim, start = %start, end = %end, step = %step}"
+)
+def slice_twice(x, dim, first, stride, start, end, step):
+    if not all(isinstance(item, int) for item in (first, start, end)):
+        return None
+    count = -(-(end - start) // step)
+    begin, jump = first + start * stride, stride * step
+    stop = begin + (count - 1) * jump + 1 if count else begin
+    return REGISTRY["slice"](x, dim, begin, stop, jump)
+
+
+@rules.rule("slice(permute(%x) {dims = %dims}) {dim = %dim, start = %start, end = %end, step = %step}")
+def slice_before_permute(x, dims, dim, start, end, step):
+    # One order of the two, so that permutes meet permutes and slices meet slices.
+    return REGISTRY["permute"](REGISTRY["slice"](x, dims[dim], start, end, step), dims)
+
+
+@rules.rule("flip(permute(%x) {dims = %dims}) {dims = %flipped}")
+def flip_before_permute(x, dims, flipped):
+    return REGISTRY["permute"](REGISTRY["flip"](x, tuple(dims[dim] for dim in flipped)), dims)
+
+
+@rules.rule("flip(%x) {dims = %dims}")
+def flip_nothing(x, dims):
+    return x if all(x.shape[dim] == 1 for dim in dims) else None
+
+
+@rules.rule("flip(flip(%x) {dims = %inner}) {dims = %outer}")
+def flip_twice(x, inner, outer):
+    return REGISTRY["flip"](x, tuple(sorted(set(inner) ^ set(outer))))
+
+
+@rules.rule("cat(%tensors)")
+def cat_one(tensors):
+    return tensors[0] if len(tensors) == 1 else None
+
+
+@rules.rule("constant_pad_nd(%x) {pad = %pad}")
+def pad_nothing(x, pad):
+    return x if all(size == 0 for size in pad) else None
+
+
+def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
+    """A reduction over no dimensions, or over ones of size 1, is its operand.
+
+    A sum starts at 0.0, so the sum of one -0.0 is 0.0."""
+    value, result = arguments["self"], op.results[0]
+    kind: Reduce = op.defn.kind  # type: ignore[assignment]
+    if kind.combiner not in PLAIN_COMBINERS or value.dtype is not result.dtype:
+        return None
+    if not all(value.shape[dim] == 1 for dim in arguments["dim"]):
+        return None
+    if value.shape != result.shape:
+        value = REGISTRY["reshape"](value, result.shape)
+    if kind.combiner == "add" and value.dtype.is_inexact:
+        return REGISTRY["add"](value, constant(0.0, value.dtype))
+    return value
+
+
+def move_views(graph: Graph) -> Graph:
+    """view(elementwise(a, b)) becomes elementwise(view(a), view(b)) if nothing else reads what is viewed.
+
+    A value counts as having one reader if the value that it replaces had one."""
+    single = {value for value, users in graph.uses().items() if len(users) == 1}
+    single.difference_update(graph.results)
+
+    def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
+        if arguments is not op.arguments:
+            for old, new in zip(op.operands, operands_of(arguments), strict=True):
+                if old in single:
+                    single.add(new)
+        if op.defn.name not in MOVABLE:
+            return None
+        source = arguments["self"]
+        if not movable(source, single):
+            return None
+        if op.defn.name == "reshape" and not reshapes_well(source, single, DEPTH):
+            return None
+        return moved(op, arguments, source, single, {}, DEPTH)
+
+    return rebuild(graph, visit)
+
+
+def operands_of(arguments: dict[str, Any]) -> list[Value]:
+    """The values among arguments, in the order of Op.operands."""
+    found: list[Value] = []
+    for argument in arguments.values():
+        if isinstance(argument, Value):
+            found.append(argument)
+        elif isinstance(argument, tuple):
+            found.extend(item for item in argument if isinstance(item, Value))
+    return found
+
+
+def movable(value: Value, single: set[Value]) -> bool:
+    """Whether a view of this value can be taken of its operands instead."""
+    op = value.op
+    if op is None or not value.shape or value not in single or not isinstance(op.defn.kind, Elementwise):
+        return False
+    return all(operand.shape == value.shape or not operand.shape for operand in op.operands)
+
+
+def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
+    """Whether a reshape ends at values that have their own memory or are reshapes already.
+
+    Anywhere else it would keep the ops on both sides of it from sharing a kernel."""
+    op = value.op
+    if not value.shape or op is None or op.name == "reshape" or isinstance(op.defn.kind, Contract):
+        return True
+    if depth == 0 or not movable(value, single):
+        return False
+    return all(reshapes_well(operand, single, depth - 1) for operand in op.operands)
+
+
+def moved(
+    view: Op,
+    arguments: dict[str, Any],
+    value: Value,
+    single: set[Value],
+    known: dict[Value, Value],
+    depth: int,
+) -> Value:
+    """The view of a value, taken as near to the inputs as possible."""
+    if value in known:
+        return known[value]
+    if not value.shape:
+        result = value
+    elif depth and movable(value, single):
+        op: Op = value.op  # type: ignore[assignment]
+        inner = {
+            name: moved(view, arguments, item, single, known, depth - 1) if isinstance(item, Value) else item
+            for name, item in op.arguments.items()
+        }
+        (result,) = remake(op, inner)
+    else:
+        (result,) = remake(view, arguments | {"self": value})
+    known[value] = result
+    return result

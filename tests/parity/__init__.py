@@ -1,0 +1,1 @@
+"""Parity with PyTorch, from the op registry: samples are data (samples_*.py), the runner does the rest."""

@@ -1,0 +1,13 @@
+"""What is known to differ from PyTorch, each with its reason. A gap that no longer fails is an error."""
+
+from __future__ import annotations
+
+# "op/mode/backend/sample-dtype": reason. The sample may be a pattern; op, mode and back end may not.
+KNOWN_GAPS: dict[str, str] = {}
+
+# Ops that a program never calls by itself, so that there is nothing to sample.
+INTERNAL: dict[str, str] = {
+    "extent": "a symbolic size as a tensor: there is none in a sample (test_symbolic.py)",
+    "seed_state": "stands for a hidden parameter of the traced function (test_random_ops.py)",
+    "captured": "holds an array until tracing ends and makes it a parameter (test_jit.py)",
+}

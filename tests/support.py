@@ -1,0 +1,88 @@
+"""What the tests share: evaluate a function on one of the back ends, and go between NumPy and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import smelt
+import torch
+from smelt.ir.graph import Graph, Value, replace_values
+from smelt.ir.types import TensorType, dtype
+
+BACKENDS = ("interp", "cpu")
+
+TORCH_DTYPES = {
+    "bool": torch.bool,
+    "u8": torch.uint8,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "c64": torch.complex64,
+    "c128": torch.complex128,
+}
+
+
+def flatten(results: Any) -> list[Any]:
+    """A result, or several, as a list."""
+    return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
+def trace(function: Callable[..., Any], arrays: Sequence[np.ndarray], name: str = "test") -> Graph:
+    """The graph of a function over arrays of these types."""
+    params = [Value(TensorType(dtype(a.dtype), a.shape), name=f"x{i}") for i, a in enumerate(arrays)]
+    return Graph.build(name, params, flatten(function(*params)))
+
+
+def evaluate(function: Callable[..., Any], arrays: Sequence[np.ndarray], backend: str) -> list[np.ndarray]:
+    """The results of a function over traced tensors, on one back end."""
+    if backend == "interp":
+        return interpret(trace(function, arrays), arrays)
+    if backend == "cpu":
+        return [np.asarray(result) for result in flatten(smelt.jit(function)(*arrays))]
+    raise ValueError(f"no back end {backend!r}; there are {', '.join(BACKENDS)}")
+
+
+def compiled(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of a graph, compiled for the CPU."""
+    return evaluate(lambda *params: replay(graph, params), arrays, "cpu")
+
+
+def replay(graph: Graph, params: Sequence[Value]) -> list[Value]:
+    """The results of a graph on other parameters."""
+    known: dict[Value, Value] = dict(zip(graph.params, params, strict=True))
+    for op in graph.ops:
+        arguments = {name: replace_values(item, known) for name, item in op.arguments.items()}
+        known.update(zip(op.results, flatten(op.defn.apply(arguments)), strict=True))
+    return [known[result] for result in graph.results]
+
+
+def interpret(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The reference interpreter."""
+    from smelt.backend.interp.graph import interpret as run
+
+    with np.errstate(all="ignore"):
+        return [np.asarray(result) for result in run(graph, list(arrays))]
+
+
+def to_torch(array: np.ndarray) -> torch.Tensor:
+    """A torch tensor with the same elements. NumPy has no bf16 of its own, so those travel as bits."""
+    array = np.array(array, copy=True, order="C")
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def from_torch(tensor: torch.Tensor) -> np.ndarray:
+    """An array with the same elements."""
+    if tensor.dtype is torch.bfloat16:
+        return tensor.detach().contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    # Forced: a lazily conjugated or lazily zero tensor is made first.
+    return tensor.detach().contiguous().numpy(force=True)

@@ -1,0 +1,232 @@
+"""The `smelt` command from outside: output, exit codes, and what it says about mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+MODULE = """
+import smelt
+from smelt.ops import exp, relu, softmax
+
+def layer(x, w):
+    return relu(x @ w)
+
+layer.example_args = ["f32[N, 8]", "f32[8, 4]"]
+
+@smelt.jit
+def compiled(x):
+    return softmax(x, -1)
+
+def scaled(x, factor):
+    return exp(x) * factor
+
+def wrong(x):
+    return x @ x
+
+number = 3
+"""
+
+GRAPH = """
+graph @twice(%x: f32[N, 3]) where N >= 1 {
+  %0 = exp(%x) : f32[N, 3]
+  %1 = exp(%x) : f32[N, 3]
+  %2 = add(%0, %1) : f32[N, 3]
+  return %2
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model.py").write_text(MODULE)
+    (tmp_path / "twice.ir").write_text(GRAPH)
+    (tmp_path / "broken.py").write_text("import smelt\nvalue = 1 / 0\n")
+    np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3) / 8)
+    np.save(tmp_path / "wide.npy", np.zeros((2, 5), np.float32))
+    return tmp_path
+
+
+def smelt(
+    folder: Path, *words: str, code: int = 0, text: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    shown = subprocess.run(
+        [sys.executable, "-m", "smelt.tools.main", *words],
+        cwd=folder,
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == code, (
+        f"exit code {shown.returncode}\n{shown.stdout[-2000:]}\n{shown.stderr[-4000:]}"
+    )
+    assert "\x1b" not in shown.stdout + shown.stderr
+    if code:
+        assert shown.stderr.startswith("error: ")
+        assert "Traceback" not in shown.stderr or "broken.py" in shown.stderr
+    return shown
+
+
+STAGE_MARKS = {
+    "graph": "relu(",
+    "decompose": "bmm(",
+    "simplify": "graph @layer",
+    "fuse": "layer",
+    "loops": "kernel @",
+    "llvm": "define ",
+    "asm": "ret",
+}
+
+
+@pytest.mark.parametrize("stage", STAGE_MARKS)
+def test_dump_prints_each_stage(folder: Path, stage: str) -> None:
+    assert STAGE_MARKS[stage] in smelt(folder, "dump", "model.py:layer", "--stage", stage).stdout
+
+
+def test_dump_all_stages_in_order(folder: Path) -> None:
+    text = smelt(folder, "dump", "model.py:layer", "--stage", "all").stdout
+    places = [text.index(f"// ----- {stage}\n") for stage in STAGE_MARKS]
+    assert places == sorted(places)
+
+
+def test_dump_keeps_open_sizes(folder: Path) -> None:
+    text = smelt(folder, "dump", "model.py:layer", "--args", "f32[M, 8]", "f32[8, 4]").stdout
+    assert "f32[M, 4]" in text
+
+
+def test_dump_names_the_line(folder: Path) -> None:
+    assert "// model.py:6" in smelt(folder, "dump", "model.py:layer").stdout
+
+
+def test_dump_takes_what_jit_returns_and_literals(folder: Path) -> None:
+    assert "softmax(" in smelt(folder, "dump", "model.py:compiled", "--args", "f32[4, 4]").stdout
+    assert "2.5" in smelt(folder, "dump", "model.py:scaled", "--args", "f32[4]", "2.5").stdout
+
+
+def test_dump_of_a_gradient(folder: Path) -> None:
+    forward = smelt(folder, "dump", "model.py:layer").stdout
+    backward = smelt(folder, "dump", "model.py:layer", "--grad").stdout
+    assert len(backward.splitlines()) > len(forward.splitlines())
+    returned = backward[backward.index("return") :].splitlines()[0]
+    assert returned.count("%") == 2
+
+
+def test_dump_reads_back(folder: Path) -> None:
+    text = smelt(folder, "dump", "model.py:layer").stdout
+    assert smelt(folder, "opt", "-", text=text).stdout == text
+
+
+def test_explain(folder: Path) -> None:
+    assert "kernel" in smelt(folder, "explain", "model.py:layer").stdout
+    assert json.loads(smelt(folder, "explain", "model.py:layer", "--json").stdout)["kernels"]
+
+
+def test_opt_runs_passes(folder: Path) -> None:
+    text = smelt(folder, "opt", "twice.ir", "-p", "cse", "--verify-each").stdout
+    assert text.count("exp(") == 1
+    assert smelt(folder, "opt", "-", "-p", "cse", text=GRAPH).stdout.count("exp(") == 1
+
+
+def test_opt_prints_between_and_timings(folder: Path) -> None:
+    shown = smelt(folder, "opt", "twice.ir", "-p", "decompose,cse", "--print-between", "--timings")
+    assert shown.stdout.count("graph @twice") == 2
+    assert "cse" in shown.stderr and "cse" in smelt(folder, "opt", "--list").stdout
+
+
+@pytest.mark.parametrize("interpret", [(), ("--interpret",)], ids=["compiled", "interpreted"])
+def test_run(folder: Path, interpret: tuple[str, ...]) -> None:
+    smelt(folder, "run", "twice.ir", "--inputs", "x.npy", "--output", "out.npz", *interpret)
+    with np.load(folder / "out.npz") as results:
+        np.testing.assert_allclose(results["arr_0"], 2 * np.exp(np.load(folder / "x.npy")), rtol=1e-6)
+    assert "f32[2, 3]" in smelt(folder, "run", "twice.ir", "--inputs", "x.npy", *interpret).stdout
+
+
+def test_ops(folder: Path) -> None:
+    lines = smelt(folder, "ops").stdout.splitlines()
+    assert any(line.split()[:2] == ["exp", "elementwise"] for line in lines)
+    assert smelt(folder, "ops", "exp*").stdout.splitlines()[1].startswith("exp")
+    (entry,) = [
+        item for item in json.loads(smelt(folder, "ops", "--json", "relu").stdout) if item["name"] == "relu"
+    ]
+    assert entry["kind"] == "composite" and entry["vjp"] and entry["jvp"] and entry["doc"]
+
+
+def test_doctor(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    text = smelt(folder, "doctor").stdout
+    assert "llvmlite" in text and "threads" in text
+    assert json.loads(smelt(folder, "doctor", "--json").stdout)["problems"] == []
+    assert sorted(folder.iterdir()) == before
+
+
+def test_demo(folder: Path) -> None:
+    text = smelt(folder, "demo", "--steps", "30").stdout
+    assert "the same within" in text and "accuracy" in text and "kernel @" in text
+
+
+MISTAKES = {
+    "no-command": ([], 2, ""),
+    "misspelt-command": (["dmup"], 2, "did you mean 'dump'"),
+    "misspelt-option": (["ops", "--jsno"], 2, "did you mean '--json'"),
+    "misspelt-stage": (["dump", "model.py:layer", "--stage", "lops"], 2, "did you mean 'loops'"),
+    "missing-argument": (["dump"], 2, "function"),
+    "not-a-function-name": (["dump", "model.py"], 2, "module.py:function"),
+    "no-types": (["dump", "model.py:wrong"], 2, "--args"),
+    "misspelt-file": (["dump", "modle.py:layer"], 1, "did you mean 'model.py'"),
+    "misspelt-function": (["dump", "model.py:layr"], 1, "did you mean 'layer'"),
+    "not-a-function": (["dump", "model.py:number", "--args", "f32[4]"], 1, "expected a function"),
+    "misspelt-type": (["dump", "model.py:layer", "--args", "flaot32[4]"], 1, "float32"),
+    "neither-type-nor-literal": (["dump", "model.py:layer", "--args", "hello"], 1, "expected a type"),
+    "broken-module": (["dump", "broken.py:layer"], 1, "ZeroDivisionError"),
+    "wrong-shapes": (["dump", "model.py:wrong", "--args", "f32[2, 3]"], 1, "model.py:18"),
+    "misspelt-pass": (["opt", "twice.ir", "-p", "csee"], 1, "did you mean 'cse'"),
+    "no-graph-file": (["opt", "missing.ir"], 1, "missing.ir"),
+    "too-few-inputs": (["run", "twice.ir"], 1, "%x: f32[N, 3]"),
+    "wrong-input": (["run", "twice.ir", "--inputs", "wide.npy"], 1, "expected f32[N, 3]"),
+    "not-an-array": (["run", "twice.ir", "--inputs", "model.py"], 1, "not a .npy file"),
+    "misspelt-op": (["ops", "sofmax"], 1, "did you mean 'softmax'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(folder: Path, name: str) -> None:
+    words, code, expected = MISTAKES[name]
+    if not words:
+        shown = subprocess.run([sys.executable, "-m", "smelt.tools.main"], capture_output=True, text=True)
+        assert shown.returncode == code and "doctor" in shown.stdout
+        return
+    assert expected in smelt(folder, *words, code=code).stderr
+
+
+def test_parse_errors_point_at_the_place(folder: Path) -> None:
+    text = GRAPH.replace("add(%0, %1)", "add(%0, %7)")
+    assert "<stdin>:5" in smelt(folder, "opt", "-", code=1, text=text).stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_colour_on_a_terminal_unless_asked_not_to() -> None:
+    assert "\x1b[" in on_terminal({})
+    assert "\x1b[" not in on_terminal({"NO_COLOR": "1"})
+
+
+def on_terminal(extra: dict[str, str]) -> str:
+    """What `smelt ops` writes to a terminal."""
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "smelt.tools.main", "ops", "exp"]
+    with subprocess.Popen(command, stdout=theirs, env={**environment, "TERM": "xterm", **extra}):
+        os.close(theirs)
+        parts = []
+        try:
+            while part := os.read(ours, 4096):
+                parts.append(part)
+        except OSError:  # Linux ends a pseudo-terminal this way
+            pass
+    os.close(ours)
+    return b"".join(parts).decode()

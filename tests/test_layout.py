@@ -1,0 +1,143 @@
+"""The shape of the code base: which way imports point, who may import what, what is packaged."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {
+    "frontend": "smelt",
+    "kernels": "smelt.kernels",
+    "passes": "smelt.passes",
+    "backend": "smelt.backend",
+}
+FOLDERS["tools"] = "smelt.tools"
+
+# A module may import those of its own layer and of the layers before it.
+LAYERS = (
+    ("smelt.ir", "smelt.ops", "smelt.tensor"),
+    ("smelt.kernels",),
+    ("smelt.passes",),
+    ("smelt.backend",),
+    ("smelt",),
+    ("smelt.tools",),
+)
+
+# Who may import a heavy dependency: a module, or a package and all in it.
+FENCES = {
+    "sympy": "smelt.ir.symbolic",
+    "llvmlite": "smelt.backend.cpu",
+    "scipy": "smelt.backend.cpu",
+    "numba": "smelt.backend.cuda",
+    "torch": "smelt.torch",
+}
+
+
+def module_name(path: Path) -> str:
+    folder, *rest = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join([FOLDERS[folder], *(part for part in rest if part != "__init__")])
+
+
+def source_files() -> dict[str, Path]:
+    return {module_name(path): path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))}
+
+
+MODULES = source_files()
+
+
+def imports(name: str) -> Iterator[tuple[str, int]]:
+    """Every module that a module imports at run time, also inside functions, with the line."""
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            pending.extend(node.orelse)
+            continue
+        pending.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                parents = parents[: len(parents) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            for alias in node.names:
+                # `from . import ops` names a module, `from .ops import exp` something inside of one.
+                inner = f"{base}.{alias.name}"
+                yield (inner if inner in MODULES else base, node.lineno)
+
+
+def inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def layer(name: str) -> int:
+    """The layer whose entry fits a module best."""
+    fitting = [
+        (len(entry), position)
+        for position, layer in enumerate(LAYERS)
+        for entry in layer
+        if inside(name, entry)
+    ]
+    return max(fitting)[1]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_one_way(name: str) -> None:
+    wrong = [
+        f"{MODULES[name].relative_to(ROOT)}:{line} imports {target}"
+        for target, line in imports(name)
+        if inside(target, "smelt") and layer(target) > layer(name)
+    ]
+    assert not wrong, "an import against the arrows of docs/architecture.md: " + "; ".join(wrong)
+
+
+@pytest.mark.parametrize("dependency", FENCES)
+def test_fences(dependency: str) -> None:
+    wrong = [
+        f"{MODULES[name].relative_to(ROOT)}:{line}"
+        for name in MODULES
+        if not inside(name, FENCES[dependency])
+        for target, line in imports(name)
+        if inside(target, dependency)
+    ]
+    assert not wrong, f"only {FENCES[dependency]} may import {dependency}: {', '.join(wrong)}"
+
+
+def test_package_list_equals_the_folders() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    found = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+    assert set(settings["packages"]) == found
+    folders = {name: MODULES[name].parent.relative_to(ROOT).as_posix() for name in found}
+    assert settings["package-dir"] == folders
+    lonely = {path.parent for path in MODULES.values() if not (path.parent / "__init__.py").exists()}
+    assert not lonely, "folders without __init__.py are not packaged"
+
+
+def test_import_is_light() -> None:
+    """`import smelt` is paid by every program that uses it: what is heavy loads when it is used."""
+    script = f"import smelt, sys; print(*(name for name in {sorted(FENCES)} if name in sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == []
+
+
+def test_no_environment_switches() -> None:
+    """Options travel down as CompileOptions; only the terminal follows its own conventions."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for name, path in MODULES.items()
+        if name != "smelt.tools.terminal"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+    ]
+    assert not wrong

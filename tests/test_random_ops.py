@@ -1,0 +1,85 @@
+"""The random ops: distributions, streams, seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from smelt.ops.define import REGISTRY
+from support import evaluate
+
+COUNT = 40000
+SEED = np.array([42, 0], np.int64)
+
+
+def op(name: str) -> Callable[..., Any]:
+    return REGISTRY[name]
+
+
+def drawn(function: Callable[[Any], Any], seed: np.ndarray = SEED) -> np.ndarray:
+    return evaluate(function, [seed], "interp")[0]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_rand_is_uniform(dtype: str) -> None:
+    numbers = drawn(lambda seed: op("rand")((COUNT,), dtype=dtype, seed=seed, stream=1)).astype(np.float64)
+    assert numbers.min() >= 0 and numbers.max() < 1
+    counts, _ = np.histogram(numbers, 16, (0, 1))
+    # Pearson's statistic of sixteen bins: beyond 60 once in a million seeds if they are equally likely.
+    assert ((counts - COUNT / 16) ** 2 / (COUNT / 16)).sum() < 60
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_randn_is_normal(dtype: str) -> None:
+    numbers = drawn(lambda seed: op("randn")((COUNT,), dtype=dtype, seed=seed, stream=1)).astype(np.float64)
+    assert np.isfinite(numbers).all()
+    assert abs(numbers.mean()) < 0.03 and abs(numbers.std() - 1) < 0.03
+    assert abs((numbers**3).mean()) < 0.1 and abs((numbers**4).mean() - 3) < 0.25
+    assert abs((np.abs(numbers) < 1).mean() - 0.6827) < 0.015
+
+
+def test_randint_covers_its_range() -> None:
+    numbers = drawn(lambda seed: op("randint")(-3, 4, (COUNT,), seed=seed, stream=1))
+    assert numbers.dtype == np.int64
+    counts = np.bincount(numbers + 3, minlength=7)
+    assert len(counts) == 7 and (np.abs(counts - COUNT / 7) < 6 * np.sqrt(COUNT / 7)).all()
+
+
+def test_dropout_keeps_the_mean() -> None:
+    ones = np.ones(COUNT, np.float32)
+    (kept,) = evaluate(lambda x, seed: op("dropout")(x, 0.25, seed=seed, stream=1), [ones, SEED], "interp")
+    assert set(np.unique(kept)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs((kept == 0).mean() - 0.25) < 0.02
+
+
+def test_same_seed_same_numbers() -> None:
+    first, second = (drawn(lambda seed: op("rand")((50,), seed=seed, stream=2)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_seed_offset_and_stream_change_the_numbers() -> None:
+    base = drawn(lambda seed: op("rand")((50,), seed=seed, stream=2))
+    others = [
+        drawn(lambda seed: op("rand")((50,), seed=seed, stream=3)),
+        drawn(lambda seed: op("rand")((50,), seed=seed, stream=2), np.array([43, 0], np.int64)),
+        drawn(lambda seed: op("rand")((50,), seed=seed, stream=2), np.array([42, 1], np.int64)),
+    ]
+    for other in others:
+        assert (base != other).mean() > 0.95
+
+
+def test_two_ops_never_share_a_stream() -> None:
+    first, second = evaluate(
+        lambda seed: (op("rand")((50,), seed=seed), op("rand")((50,), seed=seed)), [SEED], "interp"
+    )
+    assert (first != second).mean() > 0.95
+    correlation = np.corrcoef(first, second)[0, 1]
+    assert abs(correlation) < 0.6
+
+
+def test_shape_does_not_change_the_sequence() -> None:
+    flat = drawn(lambda seed: op("rand")((12,), seed=seed, stream=4))
+    shaped = drawn(lambda seed: op("rand")((3, 4), seed=seed, stream=4))
+    np.testing.assert_array_equal(flat.reshape(3, 4), shaped)

@@ -1,0 +1,79 @@
+"""`smelt ops`: every op, its kind and what derivatives it has."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from ..ir.errors import suggest
+from ..ops.define import REGISTRY, OpDef
+from .terminal import FINE, UserError, heading, table
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("pattern", nargs="?", help="part of a name, or a pattern such as 'log*'")
+    parser.add_argument("--json", action="store_true", help="the same for programs, with signatures")
+
+
+def run(options: Namespace) -> int:
+    from .. import ops  # noqa: F401  (fills the registry)
+
+    found = [REGISTRY[name] for name in sorted(REGISTRY) if matches(name, options.pattern)]
+    if not found:
+        raise UserError(f"no op matches {options.pattern!r}{suggest(options.pattern, REGISTRY)}")
+    if options.json:
+        print(json.dumps([describe(op) for op in found], indent=2))
+        return FINE
+    rows = [("name", "kind", "vjp", "jvp", "")]
+    rows += [(op.name, kind_of(op), reverse_rule(op), forward_rule(op), op.doc) for op in found]
+    first, *rest = table(rows, indent="").split("\n")
+    print(heading(first))
+    print("\n".join(rest))
+    return FINE
+
+
+def matches(name: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    return fnmatch.fnmatchcase(name, pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*")
+
+
+def kind_of(op: OpDef) -> str:
+    return op.kind.name.lower() if op.kind is not None else "composite"
+
+
+def reverse_rule(op: OpDef) -> str:
+    """rule: written by hand, body: through the body of a composite."""
+    if not op.differentiable:
+        return "-"
+    if op.vjp_rule is not None:
+        return "rule"
+    return "body" if op.is_composite else "-"
+
+
+def forward_rule(op: OpDef) -> str:
+    """As reverse_rule; linear: the op applied to tangents, auto: from the reverse rule."""
+    if not op.differentiable:
+        return "-"
+    if op.jvp_rule is not None:
+        return "rule"
+    if op.is_composite:
+        return "body"
+    if op.kind is not None and op.kind.linear:
+        return "linear"
+    # An elementwise Jacobian is diagonal: the forward rule is the reverse one with the tangent as gradient.
+    return "auto" if op.vjp_rule is not None and kind_of(op) == "elementwise" else "-"
+
+
+def describe(op: OpDef) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "kind": kind_of(op),
+        "family": op.module,
+        "vjp": reverse_rule(op) != "-",
+        "jvp": forward_rule(op) != "-",
+        "signature": op.signature(),
+        "doc": op.doc,
+    }

@@ -1,0 +1,63 @@
+"""`smelt opt`: passes over a program in a file, the graph after them on standard output."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from .program import read_graph
+from .terminal import FINE, UsageError, highlight, paint, progress, table, time_text
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", help="a file of IR text; - for standard input")
+    parser.add_argument(
+        "-p",
+        "--passes",
+        default="",
+        metavar="PASSES",
+        help="names separated by commas, with options in braces: decompose,cse,fuse{max_ops=64}",
+    )
+    parser.add_argument("--verify-each", action="store_true", help="verify the program after every pass")
+    parser.add_argument("--print-between", action="store_true", help="print the program after every pass")
+    parser.add_argument("--timings", action="store_true", help="how long each pass took, on standard error")
+    parser.add_argument("--no-locations", action="store_true", help="leave out the source lines")
+    parser.add_argument("--list", action="store_true", help="list the passes")
+
+
+def run(options: Namespace) -> int:
+    from ..ir.printer import print_graph
+    from ..passes.manager import parse_pipeline
+
+    if options.list:
+        print(list_passes())
+        return FINE
+    if options.file is None:
+        raise UsageError("name a file of IR text, or - for standard input")
+    pipeline = parse_pipeline(options.passes)
+    graph = read_graph(options.file)
+    timings: dict[str, float] | None = {} if options.timings else None
+
+    def show(stage: str, thing: object) -> None:
+        if options.print_between:
+            print(paint(f"// ----- {stage}", "bold"))
+            print(highlight(str(thing).rstrip("\n")), end="\n\n")
+
+    with progress(f"running passes over {options.file}"):
+        graph = pipeline.run(graph, verify_each=options.verify_each, on_stage=show, timings=timings)
+    if not options.print_between:
+        print(highlight(print_graph(graph, locations=not options.no_locations).rstrip("\n")))
+    if timings is not None:
+        rows = [(name, time_text(seconds)) for name, seconds in timings.items()]
+        print(table(rows, right=(1,)), file=sys.stderr)
+    return FINE
+
+
+def list_passes() -> str:
+    """Every pass that works on graphs, with the first line of its docstring."""
+    from ..passes.manager import PASSES
+
+    return table(
+        [(name, PASSES[name].doc.split("\n")[0]) for name in sorted(PASSES) if PASSES[name].kind == "graph"],
+        indent="",
+    )

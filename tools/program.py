@@ -1,0 +1,185 @@
+"""Programs named on the command line: `module.py:function` with `--args`, or a file of IR text."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from ..ir.errors import suggest
+from ..ir.graph import Graph
+from ..ir.types import dtype
+from .terminal import UsageError, UserError
+
+# What tells an array from a plain Python argument: a type name and its sizes in brackets.
+_ARRAY = re.compile(r"\s*\w+\s*\[.*\]\s*$")
+
+
+def configure_function(parser: ArgumentParser) -> None:
+    """The arguments by which a subcommand takes a function and the types of its arguments."""
+    parser.add_argument("function", help="module.py:function (or package.module:function)")
+    parser.add_argument(
+        "--args",
+        nargs="*",
+        metavar="TYPE",
+        help='types of the arguments, such as "f32[64, 784]"; a name for a size ("f32[N, 64]") leaves it '
+        "open; a Python literal is passed as it is. Default: the function's example_args",
+    )
+    parser.add_argument("--grad", action="store_true", help="its gradient by all float arguments instead")
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The function that `module.py:function` names."""
+    place, colon, attribute = name.rpartition(":")
+    if not colon or not place or not attribute:
+        raise UsageError(f"expected module.py:function, got {name!r}")
+    module = _load_module(place)
+    function: Any = module
+    for part in attribute.split("."):
+        if not hasattr(function, part):
+            known = [
+                key for key, value in vars(function).items() if callable(value) and not key.startswith("_")
+            ]
+            raise UserError(f"{place} has no function {attribute!r}{suggest(part, known)}")
+        function = getattr(function, part)
+    if not callable(function):
+        raise UserError(f"{attribute} in {place} is a {type(function).__name__}, expected a function")
+    return function
+
+
+def _load_module(place: str) -> ModuleType:
+    if not place.endswith(".py"):
+        sys.path.insert(0, os.getcwd())
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"{error}: expected a file such as model.py, or a module that can be imported"
+            ) from None
+    path = os.path.abspath(place)
+    if not os.path.isfile(path):
+        folder = os.path.dirname(path)
+        nearby = os.listdir(folder) if os.path.isdir(folder) else []
+        raise UserError(f"no file {place}{suggest(os.path.basename(place), nearby)}")
+    # A module finds its neighbours as it would if Python ran it.
+    sys.path.insert(0, os.path.dirname(path))
+    spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{place} could not be loaded\n{_user_traceback(error, path)}") from None
+    return module
+
+
+def _user_traceback(error: Exception, path: str) -> str:
+    """The traceback from the user's file on, without the frames of the import machinery."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename != path:
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame)).rstrip()
+
+
+def trace_function(name: str, types: Sequence[str] | None, gradient: bool = False) -> Graph:
+    """The graph of a function on arguments of the given types."""
+    import smelt
+
+    given = load_function(name)
+    # What jit returned is traced anew: the command line has its own idea of static arguments.
+    function = getattr(given, "__wrapped__", given)
+    arguments = _arguments(given, name, types)
+    static = tuple(index for index, value in enumerate(arguments) if not _arrays_in(value))
+    if gradient:
+        function = _gradient(function, arguments, name)
+    graph: Graph = smelt.jit(function, static_argnums=static).trace(*arguments)
+    return graph
+
+
+def _arrays_in(argument: Any) -> list[Any]:
+    """The arrays and array types in an argument, which may be a tree of them."""
+    import optree
+    import smelt
+
+    leaves = optree.tree_leaves(argument)
+    return [leaf for leaf in leaves if isinstance(leaf, smelt.ArraySpec) or hasattr(leaf, "__array__")]
+
+
+def _arguments(function: Callable[..., Any], name: str, types: Sequence[str] | None) -> list[Any]:
+    if types is not None:
+        return [_argument(text) for text in types]
+    examples = getattr(function, "example_args", None)
+    if examples is None:
+        raise UsageError(
+            f'the types of the arguments of {name} are not known: give them with --args "f32[64, 784]" ..., '
+            "or set example_args on the function"
+        )
+    import optree
+
+    return [optree.tree_map(_example, example) for example in examples]
+
+
+def _argument(text: str) -> Any:
+    """An array type as a spec, anything else as a Python literal."""
+    if _ARRAY.match(text):
+        return _example(text)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise UserError(
+            f'argument {text!r}: expected a type such as "f32[64, 784]", or a Python literal'
+        ) from None
+
+
+def _example(value: Any) -> Any:
+    import smelt
+
+    return smelt.spec(value) if isinstance(value, str) and _ARRAY.match(value) else value
+
+
+def _gradient(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> Callable[..., Any]:
+    """The gradient of the sum of all results, by all arguments that are floats."""
+    import optree
+    import smelt
+
+    floats = []
+    for index, argument in enumerate(arguments):
+        kinds = [dtype(array.dtype).is_inexact for array in _arrays_in(argument)]
+        if kinds and all(kinds):
+            floats.append(index)
+    if not floats:
+        raise UserError(f"{name} has no float argument to differentiate by")
+
+    @functools.wraps(function)
+    def total(*values: Any) -> Any:
+        results = [result for result in optree.tree_leaves(function(*values)) if result.dtype.is_inexact]
+        return sum(result.sum() for result in results)
+
+    total.__name__ = f"{function.__name__}_grad"
+    return smelt.grad(total, argnums=tuple(floats))
+
+
+def read_graph(path: str) -> Graph:
+    """The graph in a file; `-` is standard input."""
+    from ..ir.parser import parse_graph
+
+    if path == "-":
+        return parse_graph(sys.stdin.read(), "<stdin>")
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not a text file") from None
+    return parse_graph(text, path)

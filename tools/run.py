@@ -1,0 +1,102 @@
+"""`smelt run`: a program in a file on arrays from .npy files."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..ir.graph import Graph
+from ..ir.types import DType, dtype
+from .program import read_graph
+from .terminal import FINE, UserError, paint, progress
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("file", help="a file of IR text; - for standard input")
+    parser.add_argument(
+        "--inputs", nargs="*", default=[], metavar="FILE", help="one .npy file for each parameter"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="write the results to an .npz file (or one to a .npy file)"
+    )
+    parser.add_argument("--interpret", action="store_true", help="with the NumPy reference interpreter")
+
+
+def run(options: Namespace) -> int:
+    graph = read_graph(options.file)
+    arrays = [_read_array(path) for path in options.inputs]
+    arrays = check_inputs(graph, arrays, options.inputs)
+    with progress(f"running {options.file}"):
+        results = evaluate(graph, arrays, options.interpret)
+    if options.output:
+        write_results(options.output, results)
+    else:
+        for position, result in enumerate(results):
+            print(paint(f"result {position}: {dtype(result.dtype)}{list(result.shape)}", "bold"))
+            print(np.array2string(result, threshold=64))
+    return FINE
+
+
+def evaluate(graph: Graph, arrays: Sequence[np.ndarray], interpreted: bool) -> list[np.ndarray]:
+    if interpreted:
+        from ..backend.interp.graph import interpret
+
+        return list(interpret(graph, arrays))
+    from ..backend.compile import compile_graph
+
+    return list(compile_graph(graph)(arrays))
+
+
+def _read_array(path: str) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not a .npy file ({error})") from None
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"{path}: has several arrays, expected a .npy file with one")
+    return array
+
+
+def check_inputs(graph: Graph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
+    """The arrays, if they fit the parameters."""
+    wanted = ", ".join(f"%{param.name}: {param.type}" for param in graph.params)
+    if len(arrays) != len(graph.params):
+        raise UserError(f"{len(arrays)} inputs given, @{graph.name} takes {len(graph.params)}: {wanted}")
+    checked = []
+    for param, array, name in zip(graph.params, arrays, names, strict=True):
+        array = _restored(array, param.dtype)
+        fits = array.ndim == param.ndim and all(
+            not isinstance(size, int) or size == given for size, given in zip(param.shape, array.shape)
+        )
+        if array.dtype != param.dtype.numpy or not fits:
+            raise UserError(
+                f"{name} is {array.dtype}{list(array.shape)}, expected {param.type} for %{param.name}"
+            )
+        checked.append(array)
+    return checked
+
+
+def _restored(array: np.ndarray, wanted: DType) -> np.ndarray:
+    """bf16 has no type of its own in a .npy file: NumPy reads it back as raw bytes."""
+    if array.dtype.kind == "V" and array.dtype.itemsize == wanted.bytes:
+        return array.view(wanted.numpy)
+    return array
+
+
+def write_results(path: str, results: Sequence[np.ndarray]) -> None:
+    if path.endswith(".npy") and len(results) != 1:
+        raise UserError(
+            f"{path} can hold one array, the program has {len(results)} results: name an .npz file"
+        )
+    try:
+        if path.endswith(".npy"):
+            np.save(path, results[0])
+        else:
+            with open(path, "wb") as file:
+                np.savez(file, *results)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
