@@ -19,6 +19,7 @@ import optree
 from .ir.errors import ArgumentError, DerivativeError, DTypeError, ShapeError
 from .ir.graph import Value, current_location
 from .ir.types import TensorType, scalar_dtype
+from .jit import jit
 from .ops.define import REGISTRY, as_array, captured, constant
 from .passes.autodiff.jvp import jvp as push_forward
 from .passes.autodiff.vjp import vjp as pull_back
@@ -78,8 +79,6 @@ def _transformed(make: Function, function: Function, *options: Any) -> Function:
 
 @lru_cache(maxsize=256)
 def _compiled(make: Function, function: Function, *options: Any) -> Function:
-    from .jit import jit
-
     return jit(make(function, *options))
 
 
@@ -140,12 +139,9 @@ def _traced_jvp(function: Function) -> Function:
         results = [_value(output, f"jvp of {name}: the result") for output in outputs]
         changes = push_forward(results, leaves, seeds)
         filled = [
-            zeros(result.type) if change is None else change
-            for result, change in zip(results, changes, strict=True)
+            zeros(result.type) if change is None else change for result, change in zip(results, changes, strict=True)
         ]
-        return optree.tree_unflatten(output_structure, results), optree.tree_unflatten(
-            output_structure, filled
-        )
+        return optree.tree_unflatten(output_structure, results), optree.tree_unflatten(output_structure, filled)
 
     traced.__name__ = _name(function)
     return traced
@@ -181,8 +177,7 @@ def _differentiate(
     value = _scalar_result(returned, name)
     gradients = pull_back([value], [constant(1, value.dtype)], leaves)
     filled = [
-        zeros(leaf.type) if gradient is None else gradient
-        for leaf, gradient in zip(leaves, gradients, strict=True)
+        zeros(leaf.type) if gradient is None else gradient for leaf, gradient in zip(leaves, gradients, strict=True)
     ]
     nested = optree.tree_unflatten(structure, filled)
     return value, nested[0] if isinstance(argnums, int) else nested, aux
@@ -203,9 +198,7 @@ def _scalar_result(returned: Any, name: str) -> Value:
             current_location(),
         )
     if not value.dtype.is_float:
-        raise DerivativeError(
-            f"grad of {name}: the result is {value.type}, expected a float", current_location()
-        )
+        raise DerivativeError(f"grad of {name}: the result is {value.type}, expected a float", current_location())
     return value
 
 
@@ -229,9 +222,7 @@ def _linearized(function: Function, primals: tuple) -> tuple[Any, Function]:
             for position, (item, result) in enumerate(zip(given, results, strict=True))
         ]
         found = pull_back(results, seeds, leaves)
-        filled = [
-            zeros(leaf.type) if item is None else item for leaf, item in zip(leaves, found, strict=True)
-        ]
+        filled = [zeros(leaf.type) if item is None else item for leaf, item in zip(leaves, found, strict=True)]
         return tuple(optree.tree_unflatten(structure, filled))  # type: ignore[arg-type]
 
     return optree.tree_unflatten(output_structure, results), gradients
@@ -266,9 +257,7 @@ def _seed(leaf: Any, type: TensorType, what: str) -> Value:
     """A tangent or cotangent of a value of `type`."""
     value = _value(leaf, what)
     if value.shape != type.shape:
-        raise ShapeError(
-            f"{what} has shape {list(value.shape)}, expected {list(type.shape)}", current_location()
-        )
+        raise ShapeError(f"{what} has shape {list(value.shape)}, expected {list(type.shape)}", current_location())
     if value.dtype.is_complex and not type.dtype.is_complex:
         raise DTypeError(f"{what} is {value.dtype}, expected {type.dtype}", current_location())
     return value if value.dtype is type.dtype else REGISTRY["cast"](value, type.dtype)

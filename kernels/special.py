@@ -96,14 +96,13 @@ def erfc_far(x: Term) -> Term:
 def erf(x: Term) -> Term:
     size = abs(x)
     if x.dtype is f64:
-        far = (1 - erfc_far(size)).op("copysign", x)
-        return select(size < 1.0, erf_near(x), far)
+        return select(size < 1.0, erf_near(x), 1 - erfc_far(size)).op("copysign", x)
     square = x * x
     high, low = TWO_OVER_ROOT_PI_F32
     near = fma(x, high, x * fma(square, polynomial(square, ERF_F32), low))
     size = select(size > 4.0, 4.0, size)
     far = 1 - exp(-size * polynomial(size, ERF_TAIL_F32))
-    return select(size < 1.0, near, far.op("copysign", x))
+    return select(size < 1.0, near, far).op("copysign", x)
 
 
 @in_double
@@ -256,12 +255,12 @@ def stirling(inverse: Term, coefficients: Sequence[float]) -> Term:
     return polynomial(inverse * inverse, coefficients)
 
 
-SHIFT = 8
+SHIFT = 12
 
 
 @in_double
 def digamma(x: Term) -> Term:
-    """The asymptotic series from 8 on, the recurrence below it, reflection for negative operands."""
+    """The asymptotic series from 12 on, the recurrence below it, reflection for negative operands."""
     negative = x < 0
     positive = select(negative, 1 - x, x)
     small = positive < SHIFT

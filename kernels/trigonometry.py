@@ -155,21 +155,17 @@ def sine_and_cosine(x: Term) -> tuple[Term, Term, Term]:
     if x.dtype is f32:
         quarter, wide = reduce_single(x)
         rest = wide.cast(f32)
+        low = (wide - rest.cast(f64)).cast(f32)
         bits = quarter_bits(quarter.cast(f32))
-        low = None
     else:
         quarter, rest, low = reduce_double(x)
         bits = quarter_bits(quarter)
     square = rest * rest
     cube = rest * square
-    if low is None:
-        sine = fma(cube, polynomial(square, SIN[x.dtype]), rest)
-        cosine = 1 + fma(square * square, polynomial(square, COS[x.dtype]), -0.5 * square)
-        return sine, cosine, bits
     # sin(rest + low) = sin(rest) + low * cos(rest), and the like for the cosine.
     half = 0.5 * square
-    sine = rest + fma(cube, polynomial(square, SIN[x.dtype]), fma(low, 1 - half, 0.0))
     base = 1 - half
+    sine = rest + fma(cube, polynomial(square, SIN[x.dtype]), low * base)
     lost = (1 - base) - half
     cosine = base + (lost + fma(square * square, polynomial(square, COS[x.dtype]), -(rest * low)))
     return sine, cosine, bits
@@ -276,7 +272,7 @@ def asin(x: Term) -> Term:
     root, lost, bent = half_angle(size)
     high, low = HALF_PI
     far = high - (2 * root - (low - 2 * (bent + lost)))
-    return select(size > 0.5, far.op("copysign", x), near)
+    return select(size > 0.5, far, near).op("copysign", x)
 
 
 @in_double

@@ -98,28 +98,33 @@ def shifted_integer(shifted: Term, fmt: Format) -> Term:
     return shifted.bits() - ((magic << fmt.digits) | (1 << (fmt.digits - 1)))
 
 
-def reduce_exponent(x: Term, fmt: Format) -> tuple[Term, Term]:
-    """n and r with x = n * ln(2) + r and |r| <= ln(2) / 2; n is still shifted by `magic`."""
+def reduce_exponent(x: Term, fmt: Format) -> tuple[Term, Term, Term]:
+    """n, r and low with x = n * ln(2) + r + low and |r| <= ln(2) / 2; n is still shifted by `magic`."""
     shifted = fma(x, LOG2E, fmt.magic)
     n = shifted - fmt.magic
     high, low = fmt.ln2
-    return shifted, fma(n, -low, fma(n, -high, x))
+    return shifted, fma(n, -high, x), n * -low
+
+
+def exp_reduced(shifted: Term, r: Term, low: Term, fmt: Format) -> Term:
+    """2 ** n * exp(r + low), with what 1 + r loses put back."""
+    total = 1 + r
+    lost = (r - (total - 1)) + low
+    rest = r + low
+    result = total + fma(rest * rest, polynomial(rest, fmt.exp), lost)
+    return scaled(result, shifted_integer(shifted, fmt), fmt)
 
 
 def exp(x: Term) -> Term:
     fmt = format_of(x)
-    shifted, r = reduce_exponent(limited(x, fmt.lowest, fmt.highest), fmt)
-    result = 1 + fma(r * r, polynomial(r, fmt.exp), r)
-    return scaled(result, shifted_integer(shifted, fmt), fmt)
+    return exp_reduced(*reduce_exponent(limited(x, fmt.lowest, fmt.highest), fmt), fmt)
 
 
 def exp_pair(x: Term, low: Term) -> Term:
     """exp(x + low) for a small low."""
     fmt = format_of(x)
-    shifted, r = reduce_exponent(limited(x, fmt.lowest, fmt.highest), fmt)
-    r = r + low
-    result = 1 + fma(r * r, polynomial(r, fmt.exp), r)
-    return scaled(result, shifted_integer(shifted, fmt), fmt)
+    shifted, r, rest = reduce_exponent(limited(x, fmt.lowest, fmt.highest), fmt)
+    return exp_reduced(shifted, r, rest + low, fmt)
 
 
 def exp2(x: Term) -> Term:
@@ -128,15 +133,15 @@ def exp2(x: Term) -> Term:
     shifted = x + fmt.magic
     fraction = x - (shifted - fmt.magic)
     high, low = fmt.ln2
-    r = fma(fraction, high, fraction * low)
-    result = 1 + fma(r * r, polynomial(r, fmt.exp), r)
-    return scaled(result, shifted_integer(shifted, fmt), fmt)
+    r, lost = two_product(fraction, high)
+    return exp_reduced(shifted, r, fma(fraction, low, lost), fmt)
 
 
 def expm1(x: Term) -> Term:
     """2 ** n * expm1(r) + (2 ** n - 1), at half the size so that n may be the largest exponent."""
     fmt = format_of(x)
-    shifted, r = reduce_exponent(limited(x, -2.0 * fmt.digits, fmt.highest), fmt)
+    shifted, r, low = reduce_exponent(limited(x, -2.0 * fmt.digits, fmt.highest), fmt)
+    r = r + low
     rest = r * r * polynomial(r, fmt.exp)
     scale = power_of_two(shifted_integer(shifted, fmt) - 1, fmt)
     # scale * r + (scale - 1/2) with its rounding error, before the small rest.
@@ -377,7 +382,7 @@ def tanh(x: Term) -> Term:
         square = x * x
         near = fma(x * square, polynomial(square, TANH_F32), x)
         far = 1 - 2 / (exp(2 * size) + 1)
-        return select(size < 0.625, near, far.op("copysign", x))
+        return select(size < 0.625, near, far).op("copysign", x)
     growth = expm1(2 * limited(size, 0.0, 25.0))
     return (growth / (growth + 2)).op("copysign", x)
 
@@ -386,9 +391,12 @@ def sigmoid(x: Term) -> Term:
     """exp(-|x|) never overflows, and is the numerator for negative x."""
     small = exp(-abs(x))
     total, lost = fast_two_sum(small.constant(1.0), small)
-    quotient = select(x < 0, small, 1.0) / total
-    # What the sum lost, put back to first order.
-    return fma(quotient, -lost, quotient)
+    numerator = select(x < 0, small, 1.0)
+    inverse = 1 / total
+    quotient = numerator * inverse
+    # What is left of the numerator, also by what the sum lost.
+    left = fma(-quotient, total, numerator) - quotient * lost
+    return fma(left, inverse, quotient)
 
 
 @in_double
@@ -421,7 +429,7 @@ def asinh(x: Term) -> Term:
 def acosh(x: Term) -> Term:
     over = x - 1
     near = log1p(over + (over * (over + 2)).op("sqrt"))
-    return select(x < 2.0**28, near, log(x) + LN2)
+    return select(x < 1, math.nan, select(x < 2.0**28, near, log(x) + LN2))
 
 
 @in_double

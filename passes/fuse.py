@@ -32,13 +32,14 @@ from typing import Any
 from ..ir.graph import Graph, Op, Value
 from ..ir.symbolic import Dim, Expr, product
 from ..kernels.scalar import SCALARS
-from ..ops.kinds import Contract, Elementwise, Generate, Reduce, Scan, Scatter, View
+from ..ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
 from ..ops.view import unit_reshape
 from .manager import graph_pass
 
 AxisSet = frozenset[int]
 Axes = tuple[int | None, ...]
 
+ANY = -1
 INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
 FULL_REDUCTION_SPLIT = 65536  # a reduction to one number over more elements is split over threads
 
@@ -74,6 +75,7 @@ class Group:
     ops: list[Op]
     touch: dict[Value, Axes] = field(default_factory=dict)
     opaque: dict[Value, str] = field(default_factory=dict)
+    row_reads: dict[Value, tuple[Axes, Op]] = field(default_factory=dict)  # ANY marks a dim that data chooses in
     cells: dict[AxisSet, int] = field(default_factory=dict)  # iteration space -> summed cost
     reduces: list[tuple[Op, AxisSet, AxisSet]] = field(default_factory=list)
     structure: Structure | None = None
@@ -127,7 +129,7 @@ class Axis:
         return axis
 
     def root(self, axes: Axes) -> Axes:
-        return tuple(None if axis is None else self.find(axis) for axis in axes)
+        return tuple(axis if axis is None or axis == ANY else self.find(axis) for axis in axes)
 
     def roots(self, axes: AxisSet) -> AxisSet:
         return frozenset(self.find(axis) for axis in axes)
@@ -188,6 +190,7 @@ class Fuser:
         self.refusals: dict[tuple[str, str, str], Refusal] = {}
         self.inline: set[Op] = set()
         self.aliases: dict[Value, Value] = {}
+        self.returned_aliases: dict[Op, Value] = {}
         self.results = set(graph.results)
         self.uses = graph.uses()
         self.forced = self._forced()
@@ -224,16 +227,24 @@ class Fuser:
             op = value.op
             if op is None:
                 continue
-            if op in self.inline:
-                forced.add(op)
-            elif is_alias(op):
-                # An alias can be returned only if it is the one result that lives in that memory.
-                base = value
-                while base.op is not None and is_alias(base.op):
-                    (base,) = base.op.operands
-                if base.op is None or base in stored or base in self.results:
+            if op.name != "reshape":
+                if op in self.inline:
                     forced.add(op)
-                stored.add(base)
+                continue
+            # A reshape can be returned as it is only if it is the one result that lives in that memory.
+            base = value
+            while base.op is not None and base.op.name == "reshape":
+                (base,) = base.op.operands
+            free = base.op is not None and base not in stored and base not in self.results
+            if is_alias(op):
+                if not free:
+                    forced.add(op)
+            elif free and base.op not in self.inline and not self.uses[value]:
+                self.inline.discard(op)
+                self.returned_aliases[op] = base
+            else:
+                forced.add(op)
+            stored.add(base)
         return forced
 
     def readable_matrix(self, value: Value) -> bool:
@@ -309,11 +320,25 @@ class Fuser:
         elif isinstance(kind, View) and rigid_map(op) is not None:
             step = rigid_map(op)
             self._touch(group, op.operands[0], tuple(None if at is None else axes[at] for at in step), op)  # type: ignore
+        elif isinstance(kind, Gather) and kind.aligned is not None:
+            for name, dims in kind.aligned(op.arguments).items():
+                self._row_read(group, op.arguments[name], tuple(ANY if dim is None else axes[dim] for dim in dims), op)
         else:
             for value in op.operands:
                 base, _ = self.peel(value)
                 group.opaque.setdefault(base, op.name)
         return group
+
+    def _row_read(self, group: Group, value: Value, axes: Axes, op: Op) -> None:
+        """A read at a place that follows the result's axes but for the dims in which data chooses."""
+        if ANY not in axes:
+            self._touch(group, value, axes, op)
+            return
+        base, dims = self.peel(value)
+        if dims is None or base in group.touch or base in group.row_reads:
+            group.opaque.setdefault(base, op.name)
+        else:
+            group.row_reads[base] = (tuple(None if at is None else axes[at] for at in dims), op)
 
     def _touch(self, group: Group, value: Value, axes: Axes, op: Op) -> None:
         base, dims = self.peel(value)
@@ -337,7 +362,7 @@ class Fuser:
 
     def producers(self, group: Group) -> list[Group]:
         found: dict[int, Group] = {}
-        for value in (*group.touch, *group.opaque):
+        for value in (*group.touch, *group.opaque, *group.row_reads):
             producer = self.find(self._stored(value))
             if producer is not None and producer is not group:
                 found[producer.number] = producer
@@ -375,6 +400,10 @@ class Fuser:
         for value, reader in left.opaque.items():
             if self.find(self._stored(value)) is right:
                 return f"{reader} reads it at other places"
+        for reader_group, maker in ((right, left), (left, right)):
+            for value in (*reader_group.touch, *reader_group.row_reads):
+                if value in self.aliases and self.find(self._stored(value)) is maker:
+                    return "it is read in another shape"
         mapping = self._unify(left, right)
         if isinstance(mapping, str):
             return mapping
@@ -396,9 +425,20 @@ class Fuser:
         structure = self._structure(ops, cells, reduces, rename, left, right)
         if isinstance(structure, str):
             return structure
+        for maker, reader_group in ((left, right), (right, left)):
+            for value, (axes, op) in reader_group.row_reads.items():
+                if value in maker.touch and self.find(value) is maker:
+                    chosen = {rename(at) for at, axis in zip(maker.touch[value], axes) if axis == ANY and at is not None}
+                    space = {rename(axis) for axis in reader_group.touch[op.results[0]] if axis is not None}
+                    if not chosen <= structure.inner or space != structure.outer or op in structure.post:
+                        return f"{op.name} reads it at other places"
         for source, target in mapping.items():
             self.axes.parent[source] = target
-        merged = Group(left.number, "loops", ops, {}, {**left.opaque, **right.opaque}, cells, reduces, structure)
+        merged = Group(left.number, "loops", ops, {}, {**left.opaque, **right.opaque}, {}, cells, reduces, structure)
+        for group in (left, right):
+            for value, (axes, op) in group.row_reads.items():
+                if merged.row_reads.setdefault(value, (axes, op))[1] is not op and self.find(value) not in (left, right):
+                    merged.opaque.setdefault(value, op.name)
         for group in (left, right):
             for value, axes in group.touch.items():
                 rooted = self.axes.root(axes)
@@ -411,9 +451,11 @@ class Fuser:
         mapping: dict[int, int] = {}
         taken: set[int] = set()
 
-        def tie(value: Value, must: bool) -> str | None:
+        def tie(ours: Axes, others: Axes, must: bool) -> str | None:
             pairs: list[tuple[int, int]] = []
-            for here, there in zip(self.axes.root(left.touch[value]), self.axes.root(right.touch[value]), strict=True):
+            for here, there in zip(self.axes.root(ours), self.axes.root(others), strict=True):
+                if here == ANY or there == ANY:
+                    continue
                 if here is None or there is None:
                     if here is not there and must:
                         return "one of them reads a broadcast of the other"
@@ -430,11 +472,21 @@ class Fuser:
         made = {value for group in (left, right) for op in group.ops for value in op.results}
         for value in shared:
             if value in made:
-                reason = tie(value, True)
+                reason = tie(left.touch[value], right.touch[value], True)
+                if reason:
+                    return reason
+        for value, (axes, _) in right.row_reads.items():
+            if value in made and value in left.touch:
+                reason = tie(left.touch[value], axes, True)
+                if reason:
+                    return reason
+        for value, (axes, _) in left.row_reads.items():
+            if value in made and value in right.touch:
+                reason = tie(axes, right.touch[value], True)
                 if reason:
                     return reason
         for value in sorted((v for v in shared if v not in made), key=lambda v: -v.ndim):
-            tie(value, False)
+            tie(left.touch[value], right.touch[value], False)
         mine = {self.axes.find(axis) for cell in left.cells for axis in cell} - taken
         theirs = {self.axes.find(axis) for cell in right.cells for axis in cell} - set(mapping)
         for there in sorted(theirs):
@@ -578,8 +630,8 @@ class Fuser:
             if op not in self.forced:
                 if op in self.inline:
                     continue
-                if is_alias(op):
-                    self.aliases[op.results[0]] = op.operands[0]
+                if is_alias(op) or op in self.returned_aliases:
+                    self.aliases[op.results[0]] = self.returned_aliases.get(op, op.operands[0])
                     continue
             group = self.start(op)
             if group.kind == "loops":

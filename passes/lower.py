@@ -104,6 +104,7 @@ class Lowering:
         self.members: set[Op] = set()
         self.saved: dict[Value, tuple[Buffer, tuple[int, ...]]] = {}  # the memory, and which dims index it
         self.current: Op | None = None
+        self.taken = {f"%{name}" for name in fused.names.values()}
 
     # Registers, loops, buffers.
 
@@ -128,10 +129,13 @@ class Lowering:
         self.scopes[depth].statements.append(statement)
 
     def new_variable(self, extent: Dim) -> Symbol:
-        letter = VARIABLES[self.variables % len(VARIABLES)]
-        turn = self.variables // len(VARIABLES)
-        self.variables += 1
-        return Symbol(f"%{letter}{turn or ''}", 0, extent - 1)
+        while True:
+            letter = VARIABLES[self.variables % len(VARIABLES)]
+            turn = self.variables // len(VARIABLES)
+            self.variables += 1
+            name = f"%{letter}{turn or ''}"
+            if name not in self.taken:
+                return Symbol(name, 0, extent - 1)
 
     def open(self, variable: Symbol, start: Dim, stop: Dim) -> None:
         self.scopes.append(Scope(variable, start, stop))

@@ -25,8 +25,7 @@ def run(function: Callable[..., Any], *arguments: Any) -> Any:
     leaves, structure = optree.tree_flatten(arguments)
     arrays = [np.asarray(leaf) for leaf in leaves]
     params = [
-        Value(TensorType(dtype(array.dtype), array.shape), name=f"x{position}")
-        for position, array in enumerate(arrays)
+        Value(TensorType(dtype(array.dtype), array.shape), name=f"x{position}") for position, array in enumerate(arrays)
     ]
     results, result_structure = optree.tree_flatten(function(*optree.tree_unflatten(structure, params)))
     with np.errstate(all="ignore"):
@@ -52,9 +51,7 @@ def tensors(arrays: tuple) -> tuple:
     return tuple(torch.tensor(array) for array in arrays)
 
 
-def finite_difference(
-    function: Callable[..., Any], arrays: tuple, tangents: tuple, step: float = 1e-6
-) -> Any:
+def finite_difference(function: Callable[..., Any], arrays: tuple, tangents: tuple, step: float = 1e-6) -> Any:
     """The change of a function along tangents, by central differences in f64."""
     high, low = (
         run(
@@ -278,6 +275,25 @@ def test_ops_are_located_at_the_line_of_the_forward_op() -> None:
     assert lines == {function.__code__.co_firstlineno + 1}
 
 
+def test_on_arrays() -> None:
+    traces = []
+
+    def loss(params: dict, scale: Any) -> Any:
+        traces.append(1)
+        return (params["w"] * params["w"] * scale).sum()
+
+    params = {"w": random(3)}
+    for factor in (2.0, 3.0):
+        close(grad(loss)(params, np.array(factor))["w"], 2 * factor * params["w"])
+    assert len(traces) == 1, "the second call must not trace again"
+    result, pull = vjp(lambda x: (x.sin(), x.sum()), random(3))
+    close(result[0], np.sin(random(3)))
+    close(pull((np.ones(3), np.array(2.0)))[0], np.cos(random(3)) + 2)
+    value, change = jvp(lambda x, y: x * y, (random(3), random(3, seed=1)), (np.ones(3), np.zeros(3)))
+    close(value, random(3) * random(3, seed=1))
+    close(change, random(3, seed=1))
+
+
 # Every op with a rule of its own, against PyTorch: gradient, forward derivative, gradient of the gradient
 
 MASK = np.array([[True, False, True], [False, False, False], [True, True, True]])
@@ -332,9 +348,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple]] = {
     ),
     "binary_cross_entropy": (
         lambda x: ops.binary_cross_entropy(ops.sigmoid(x), np.full((3, 4), 0.3)),
-        lambda x: functional.binary_cross_entropy(
-            torch.sigmoid(x), torch.full((3, 4), 0.3, dtype=torch.float64)
-        ),
+        lambda x: functional.binary_cross_entropy(torch.sigmoid(x), torch.full((3, 4), 0.3, dtype=torch.float64)),
         (random(3, 4),),
     ),
     "binary_cross_entropy_with_logits": (
@@ -408,8 +422,7 @@ def test_rule(name: str) -> None:
     count = len(arrays)
     _value, change = run(lambda *given: jvp(ours, given[:count], given[count:]), *arrays, *tangents)
     inner = sum(
-        (gradient * torch.tensor(tangent)).sum()
-        for gradient, tangent in zip(expected_gradients, tangents, strict=True)
+        (gradient * torch.tensor(tangent)).sum() for gradient, tangent in zip(expected_gradients, tangents, strict=True)
     )
     close((change * seed).sum(), inner)
 

@@ -54,7 +54,12 @@ def _index_select_element(builder: ElementBuilder, index: Index, arguments: Argu
     return builder.load(value, (*index[:dim], place, *index[dim + 1 :]), guard)
 
 
-@prim(Gather(_index_select_type, _index_select_element))
+def _index_select_aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
+    dim = arguments["dim"]
+    return {"self": tuple(None if at == dim else at for at in range(arguments["self"].ndim)), "index": (dim,)}
+
+
+@prim(Gather(_index_select_type, _index_select_element, _index_select_aligned))
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """The parts of self at the places of index along dim."""
     _check_index(index)
@@ -94,7 +99,12 @@ def _gather_element(builder: ElementBuilder, index: Index, arguments: Arguments)
     return builder.load(value, (*index[:dim], place, *index[dim + 1 :]), guard)
 
 
-@prim(Gather(lambda a: TensorType(a["self"].dtype, a["index"].shape), _gather_element))
+def _gather_aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
+    dims = range(arguments["self"].ndim)
+    return {"self": tuple(None if at == arguments["dim"] else at for at in dims), "index": tuple(dims)}
+
+
+@prim(Gather(lambda a: TensorType(a["self"].dtype, a["index"].shape), _gather_element, _gather_aligned))
 def gather_along(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """gather for tensors of at least one dimension."""
     _check_index(index)

@@ -218,7 +218,8 @@ def diagonal_backward(
     spread = expand(unsqueeze(padded, -1 if offset >= 0 else -2), (*batch, rows, columns))
     matrix = (rows, columns)
     on = (iota(matrix, dim=1, dtype=i64) - iota(matrix, dim=0, dtype=i64)) == offset
-    return movedim(pointwise.where(on, spread, 0), (-2, -1), (one, two))
+    zero = scalar_value(0, spread.dtype)
+    return movedim(pointwise.where(on, spread, zero), (-2, -1), (one, two))
 
 
 @unfold.vjp

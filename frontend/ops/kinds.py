@@ -166,9 +166,22 @@ class Generate(Element):
 
 
 class Gather(Element):
-    """From places that data chooses. Linear in `self`."""
+    """From places that data chooses. Linear in `self`.
+
+    `aligned(arguments)` says, for each operand by name, which result dim each of its dims follows (None: data
+    chooses there). With it a gather can share a kernel with the op that makes its operand, if it reads along rows.
+    """
 
     linear = True
+
+    def __init__(
+        self,
+        type: Callable[[Arguments], TensorType],
+        element: Callable[[ElementBuilder, Index, Arguments], Any],
+        aligned: Callable[[Arguments], dict[str, tuple[int | None, ...]]] | None = None,
+    ):
+        super().__init__(type, element)
+        self.aligned = aligned
 
 
 class Join(Element):
