@@ -17,22 +17,28 @@ STEPS = 30
 
 
 def rates(state, constants):
-    prey, predators = state[0], state[1]
-    birth, hunt, growth, death = (constants[index] for index in range(4))
-    return stack([birth * prey - hunt * prey * predators, growth * prey * predators - death * predators])
+    prey, predators = state
+    birth, hunt, growth, death = constants
+    return birth * prey - hunt * prey * predators, growth * prey * predators - death * predators
+
+
+def moved(state, slope, step):
+    return tuple(part + step * change for part, change in zip(state, slope))
 
 
 def simulate(constants, start):
     """The populations at every tenth step, as one tensor."""
-    state, seen = start, []
+    # One number at a time: a chain of scalar ops is one kernel without loops.
+    constants, state, seen = tuple(constants), tuple(start), []
     for step in range(1, STEPS + 1):
         slope_1 = rates(state, constants)
-        slope_2 = rates(state + STEP / 2 * slope_1, constants)
-        slope_3 = rates(state + STEP / 2 * slope_2, constants)
-        slope_4 = rates(state + STEP * slope_3, constants)
-        state = state + STEP / 6 * (slope_1 + 2 * slope_2 + 2 * slope_3 + slope_4)
+        slope_2 = rates(moved(state, slope_1, STEP / 2), constants)
+        slope_3 = rates(moved(state, slope_2, STEP / 2), constants)
+        slope_4 = rates(moved(state, slope_3, STEP), constants)
+        for slope, share in ((slope_1, 1), (slope_2, 2), (slope_3, 2), (slope_4, 1)):
+            state = moved(state, slope, share * STEP / 6)
         if step % 10 == 0:
-            seen.append(state)
+            seen.extend(state)
     return stack(seen)
 
 

@@ -22,13 +22,15 @@ from .ir.types import (
     i64,
     u8,
 )
-from .jit import CompileOptions, evaluate_op, jit
+from .jit import CompileOptions, evaluate_op, evaluate_value, jit
 from .ops.define import OpDef
 from .random import manual_seed
+from .tensor import set_evaluator
 from .trace import ArraySpec, spec
 from .transforms import grad, jvp, value_and_grad, vjp
 
 OpDef.evaluate = staticmethod(evaluate_op)  # type: ignore[assignment]
+set_evaluator(evaluate_value)
 
 __all__ = [
     "ArraySpec",

@@ -26,6 +26,7 @@ from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
 from .ir.types import TensorType, dtype, scalar_dtype
 from .ops.define import OpDef, as_array
+from .ops.shapes import UndecidedSize
 from .random import next_seed
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 
@@ -112,7 +113,7 @@ class Jitted:
         self.static_argnums |= {names.index(name) for name in self.static_argnames if name in names}
         self.static_argnums = frozenset(number % len(names) for number in self.static_argnums)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         leaves, structure, static = self._flatten(args, kwargs)
         if any(isinstance(leaf, Value) for leaf in leaves):
             # Inside another trace: the function is just part of it.
@@ -172,8 +173,12 @@ class Jitted:
         hints: dict[str, int] = {}
         if self.dynamic and seen:
             patterns, hints = _symbolic(seen, shapes)
-        types = [TensorType(dtype(array.dtype), pattern) for array, pattern in zip(arrays, patterns, strict=True)]
-        traced, structure, fixed, used = self._trace(types, args, kwargs, hints)
+        dtypes = [dtype(array.dtype) for array in arrays]
+        try:
+            traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, patterns)), args, kwargs, hints)
+        except UndecidedSize:
+            # The sizes at hand differ where the program needs them equal, or the other way round: no symbols then.
+            traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, shapes)), args, kwargs, {})
         executable = compile_graph(traced.graph, self.options)
         version = Compiled(tuple(item.shape for item in used), traced, executable, structure, fixed)
         versions.append(version)
@@ -294,6 +299,23 @@ def jit(
         return Jitted(body, numbers, names, dynamic, chosen)
 
     return wrap if function is None else wrap(function)
+
+
+def evaluate_value(value: Value) -> np.ndarray | None:
+    """The array of a value that depends on no parameter, such as ops.zeros((2, 2)); None for all others."""
+    pending, seen = [value], set()
+    while pending:
+        op = pending.pop().op
+        if op is None:
+            return None
+        if op.serial not in seen:
+            seen.add(op.serial)
+            pending.extend(op.operands)
+    traced, _ = trace(lambda params: [value], [], [], "value")
+    arrays = [np.ascontiguousarray(array) for array in traced.arrays]
+    if traced.seeded:
+        arrays.append(next_seed())
+    return compile_graph(traced.graph)(arrays)[0]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -56,29 +56,65 @@ def _method(self: Value, name: str) -> Any:
     raise AttributeError(f"a traced tensor has no {name!r}{suggest(name, REGISTRY)}")
 
 
-def _no_bool(self: Value) -> bool:
-    raise TraceError(
-        "a Python branch on a traced tensor: its values are only known when the compiled code runs. "
-        "Use smelt.ops.where(condition, a, b), or pass what the branch depends on as a static argument",
-        current_location(),
-        f"the condition is {self!r}",
+# How to get the array of a value that depends on no parameter; set by the public face, which knows the back ends.
+_evaluators: list[Callable[[Value], np.ndarray | None]] = []
+
+
+def set_evaluator(evaluate: Callable[[Value], np.ndarray | None]) -> None:
+    _evaluators[:] = [evaluate]
+
+
+def _known(self: Value, question: str) -> np.ndarray:
+    """The array of a value that is known while tracing; for all others an error that says what was asked."""
+    array = _evaluators[0](self) if _evaluators else None
+    if array is None:
+        raise TraceError(question, current_location(), f"the tensor is {self!r}")
+    return array
+
+
+def _bool(self: Value) -> bool:
+    return bool(
+        _known(
+            self,
+            "a Python branch on a traced tensor: its values are only known when the compiled code runs. "
+            "Use smelt.ops.where(condition, a, b), or pass what the branch depends on as a static argument",
+        )
     )
 
 
-def _no_number(self: Value) -> Any:
-    raise TraceError(
-        "a traced tensor cannot become a Python number while tracing; keep computing with the tensor",
-        current_location(),
-        f"the tensor is {self!r}",
-    )
+def _number(self: Value) -> Any:
+    question = "a traced tensor cannot become a Python number while tracing; keep computing with the tensor"
+    return _known(self, question).item()
 
 
-def _no_array(self: Value, *_: Any, **__: Any) -> Any:
-    raise TraceError(
-        "a traced tensor cannot become a NumPy array while tracing; use smelt.ops instead of numpy functions",
-        current_location(),
-        f"the tensor is {self!r}",
-    )
+def _array(self: Value, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    question = "a traced tensor cannot become a NumPy array while tracing; use smelt.ops instead of numpy functions"
+    return _known(self, question).astype(dtype or self.dtype.numpy, copy=False)
+
+
+UFUNCS = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "power": "pow",
+    "float_power": "pow", "absolute": "abs", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
+    "equal": "eq", "not_equal": "ne", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "invert": "bitwise_not", "rint": "round", "mod": "remainder",
+    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "conjugate": "conj",
+}  # fmt: skip
+
+
+def _ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """np.exp(x) and array + x: the op of the same meaning."""
+    name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
+    if method != "__call__" or options or name not in REGISTRY:
+        raise TraceError(
+            f"numpy.{ufunc.__name__} on a traced tensor: use smelt.ops{suggest(name, REGISTRY)}", current_location()
+        )
+    return REGISTRY[name](*inputs)
+
+
+def _array_function(self: Value, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    name = function.__name__
+    hint = f"smelt.ops.{name}" if name in REGISTRY else f"smelt.ops{suggest(name, REGISTRY)}"
+    raise TraceError(f"numpy.{name} on a traced tensor: use {hint}", current_location(), f"the tensor is {args[0]!r}")
 
 
 def _length(self: Value) -> Any:
@@ -148,19 +184,21 @@ def install() -> None:
     """Give `Value` its operators and methods."""
     table: dict[str, Any] = {
         "__getattr__": _method,
-        "__bool__": _no_bool,
-        "__float__": _no_number,
-        "__int__": _no_number,
-        "__complex__": _no_number,
-        "__index__": _no_number,
-        "__array__": _no_array,
+        "__bool__": _bool,
+        "__float__": lambda self: float(_number(self)),
+        "__int__": lambda self: int(_number(self)),
+        "__complex__": lambda self: complex(_number(self)),
+        "__index__": _number,
+        "__array__": _array,
+        "__array_ufunc__": _ufunc,
+        "__array_function__": _array_function,
         "__len__": _length,
         "__iter__": _iterate,
         "__getitem__": _get_item,
         "__hash__": object.__hash__,
-        "item": _no_number,
-        "numpy": _no_array,
-        "tolist": _no_array,
+        "item": _number,
+        "numpy": _array,
+        "tolist": lambda self: _array(self).tolist(),
         "to": _to,
         "astype": _to,
         "T": property(_transposed),

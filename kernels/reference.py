@@ -89,6 +89,12 @@ def trunc_divide(a: Any, b: Any) -> np.ndarray:
     return (quotient + ((rest != 0) & ((a < 0) != (b < 0)) & (b != 0))).astype(a.dtype)
 
 
+def remainder(a: Any, b: Any) -> np.ndarray:
+    """fmod moved to the sign of b; a zero keeps the sign of a."""
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & (np.less(rest, 0) != np.less(b, 0)), rest + b, rest).astype(rest.dtype)
+
+
 def power(a: Any, b: Any) -> np.ndarray:
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype.kind not in "iu":

@@ -10,7 +10,8 @@ registers a bool is an i1, f16 and bf16 are f32, and a complex number is a pair.
 
 An expansion is a function `(b, *operands) -> operand` over a ScalarBuilder. It must be straight-line code:
 it is inlined into vector loops. Where a row has a spelling for the operands' kind, that is used, otherwise
-the expansion; complex operands always take `complex_expansion`. What remains is in BASE.
+the expansion; complex operands always take `complex_expansion`. What remains is in BASE. Inside an expansion
+no fast-math flags apply: it counts on every rounding, on nan and on the sign of zero.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ scalar("raw_remainder", 2, np.fmod, llvm={"i": "srem {t} {a}, {b}", "u": "urem {
 scalar("trunc_divide", 2, reference.trunc_divide, terms=basic.trunc_divide, cost=20)
 scalar("floor_divide", 2, np.floor_divide, terms=basic.floor_divide, cost=30)
 scalar("fmod", 2, np.fmod, llvm={"f": "frem {t} {a}, {b}"}, terms=basic.integer_fmod, cost=25)
-scalar("remainder", 2, np.remainder, terms=basic.remainder, cost=30)
+scalar("remainder", 2, reference.remainder, terms=basic.remainder, cost=30)
 
 # Extremes and comparison
 

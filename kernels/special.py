@@ -308,7 +308,7 @@ def derivative_of_digamma(x: Term, order: int) -> Term:
 @in_double
 def trigamma(x: Term) -> Term:
     """Reflected for negative operands: trigamma(x) + trigamma(1 - x) = (pi / sin(pi x)) ** 2."""
-    low = x < 0.5
+    low = x < 0
     result = derivative_of_digamma(select(low, 1 - x, x), 1)
     ratio = math.pi / sine_of_pi(to_nearest_integer(x))
     result = select(low, ratio * ratio - result, result)
@@ -318,7 +318,7 @@ def trigamma(x: Term) -> Term:
 @in_double
 def tetragamma(x: Term) -> Term:
     """Reflected for negative operands: its mirror image less 2 pi ** 3 cos(pi x) / sin(pi x) ** 3."""
-    low = x < 0.5
+    low = x < 0
     result = -derivative_of_digamma(select(low, 1 - x, x), 2)
     offset = to_nearest_integer(x)
     sine = sine_of_pi(offset)

@@ -26,11 +26,9 @@ def blocks(document: Path, language: str) -> list[str]:
 
 
 def commands(document: Path) -> list[str]:
-    """The `smelt` commands in the shell blocks."""
+    """The commands in the shell blocks that can be tried without installing anything."""
     joined = "\n".join(blocks(document, "sh")).replace("\\\n", " ")
-    return [
-        line for line in joined.splitlines() if "smelt " in f" {line}" and not line.startswith(("#", "pip"))
-    ]
+    return [line for line in joined.splitlines() if line.startswith(("smelt ", "python "))]
 
 
 def run(words: list[str], folder: Path, text: str | None = None) -> None:

@@ -90,8 +90,6 @@ class Value:
     """A tensor in a program. Operators and methods come from the op registry (frontend/tensor.py)."""
 
     __slots__ = ("__weakref__", "index", "name", "op", "trace", "type")
-    # NumPy arrays defer to our reflected operators instead of looping over us.
-    __array_ufunc__ = None
 
     def __init__(self, type: TensorType, op: Op | None = None, index: int = 0, name: str = "", trace: Any = None):
         self.type = type

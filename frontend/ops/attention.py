@@ -30,9 +30,7 @@ def _scale(query: Tensor, scale: float | None) -> float | Tensor:
     return rsqrt(size) if isinstance(size, Tensor) else 1.0 / math.sqrt(size) if size else 1.0
 
 
-def _scores(
-    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None
-) -> Tensor:
+def _scores(query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None) -> Tensor:
     """query @ key^T * scale, and -inf where a key is masked."""
     for name, tensor in (("query", query), ("key", key)):
         if tensor.ndim < 2:
@@ -116,9 +114,7 @@ def _scaled_dot_product_flash_attention_for_cpu(
 
 
 @_scaled_dot_product_flash_attention_for_cpu.vjp
-def _scaled_dot_product_flash_attention_for_cpu_vjp(
-    grads, results, query, key, value, is_causal, attn_mask, scale
-):
+def _scaled_dot_product_flash_attention_for_cpu_vjp(grads, results, query, key, value, is_causal, attn_mask, scale):
     output, logarithm = results
     if grads.known(1) is None and attn_mask is None:
         return *_scaled_dot_product_flash_attention_for_cpu_backward(
@@ -130,9 +126,7 @@ def _scaled_dot_product_flash_attention_for_cpu_vjp(
     return *_operand_gradients(grads[0], query, key, weights, slope, scale), slope
 
 
-def _score_gradient(
-    grad_out, query, key, value, out, logsumexp, is_causal, attn_mask, scale, by_logarithm=None
-):
+def _score_gradient(grad_out, query, key, value, out, logsumexp, is_causal, attn_mask, scale, by_logarithm=None):
     """The attention weights, and the gradient of the scores."""
     weights = exp(_scores(query, key, attn_mask, is_causal, scale) - unsqueeze(logsumexp, -1))
     gradient = widen(grad_out)
@@ -168,7 +162,6 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
     weights, slope = _score_gradient(grad_out, query, key, value, out, logsumexp, is_causal, attn_mask, scale)
     gradients = _operand_gradients(grad_out, query, key, weights, slope, scale)
     by_query, by_key, by_value = (
-        convert(gradient, operand.dtype)
-        for gradient, operand in zip(gradients, (query, key, value), strict=True)
+        convert(gradient, operand.dtype) for gradient, operand in zip(gradients, (query, key, value), strict=True)
     )
     return by_query, by_key, by_value

@@ -205,9 +205,7 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
 
 
 @composite(differentiable=False)
-def logspace(
-    start: Scalar, end: Scalar, steps: int, base: float = 10.0, *, dtype: DType | None = None
-) -> Tensor:
+def logspace(start: Scalar, end: Scalar, steps: int, base: float = 10.0, *, dtype: DType | None = None) -> Tensor:
     """base to the powers of steps numbers evenly from start to end."""
     return (base ** linspace(start, end, steps, dtype=f64)).to(dtype or f32)
 
@@ -223,9 +221,7 @@ def eye(n: Dim, m: Dim | None = None, *, dtype: DType | None = None) -> Tensor:
 def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
     """1 at the class that self names, 0 at all others, along a new last dimension."""
     if num_classes < 1:
-        raise ArgumentError(
-            f"num_classes is {num_classes}: give the number, the shape cannot depend on the data"
-        )
+        raise ArgumentError(f"num_classes is {num_classes}: give the number, the shape cannot depend on the data")
     if not self.dtype.is_integer:
         raise DTypeError(f"self is {self.dtype}, expected an integer type")
     classes = iota((num_classes,), dim=0, dtype=self.dtype)

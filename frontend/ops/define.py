@@ -38,7 +38,7 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Op, Value, current_location
-from ..ir.symbolic import Dim
+from ..ir.symbolic import Dim, Expr, symbols_of
 from ..ir.types import ANY, DType, TensorType, dtype, scalar_dtype
 from .kinds import Kind
 
@@ -127,6 +127,13 @@ class OpDef:
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in, in the order of the signature."""
+        for name in kwargs:
+            if name not in self.by_name:
+                raise ArgumentError(
+                    f"{self.name}: unexpected argument {name!r}{suggest(name, self.by_name)}; "
+                    f"the signature is {self.signature()}",
+                    current_location(),
+                )
         arguments: dict[str, Any] = {}
         given = len(args)
         position = 0
@@ -155,13 +162,6 @@ class OpDef:
             raise ArgumentError(
                 f"{self.name}: {given} arguments given; the signature is {self.signature()}", current_location()
             )
-        for name in kwargs:
-            if name not in self.by_name:
-                raise ArgumentError(
-                    f"{self.name}: unexpected argument {name!r}{suggest(name, self.by_name)}; "
-                    f"the signature is {self.signature()}",
-                    current_location(),
-                )
         return arguments
 
     def apply(self, arguments: dict[str, Any]) -> Any:
@@ -283,7 +283,10 @@ def _concrete(arguments: dict[str, Any]) -> bool:
 
 def _type_key(value: Any) -> Any:
     if isinstance(value, Value):
-        return value.type
+        # The range of a symbolic size decides, too; a symbol alone is just its name.
+        symbols = {symbol for dim in value.shape if isinstance(dim, Expr) for symbol in symbols_of(dim)}
+        ranges = tuple(sorted((symbol.name, symbol.lower, str(symbol.upper)) for symbol in symbols)) if symbols else ()
+        return (value.type, ranges)
     if isinstance(value, tuple):
         return tuple(_type_key(item) for item in value)
     if isinstance(value, (bool, int, float)):

@@ -25,9 +25,7 @@ from .view import expand, reshape, unsqueeze
 
 def _check_index(index: Tensor, what: str = "index") -> None:
     if index.dtype is bool_:
-        raise DTypeError(
-            f"{what} is a bool mask: its result has no fixed shape. Use where or masked_fill instead"
-        )
+        raise DTypeError(f"{what} is a bool mask: its result has no fixed shape. Use where or masked_fill instead")
     if not index.dtype.is_integer:
         raise DTypeError(f"{what} is {index.dtype}, expected an integer type")
 
@@ -87,9 +85,7 @@ def _fits_inside(index: Tensor, value: Tensor, dim: int, what: str) -> None:
             continue
         gap = outer - inner
         if isinstance(gap, int) and gap < 0:
-            raise ShapeError(
-                f"index has size {inner} in dimension {position}, expected at most {outer} (of {what})"
-            )
+            raise ShapeError(f"index has size {inner} in dimension {position}, expected at most {outer} (of {what})")
 
 
 def _gather_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
@@ -140,9 +136,7 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
     if indices.ndim != self.ndim:
         raise ShapeError(f"indices has {indices.ndim} dimensions, expected {self.ndim} (those of self)")
     common = broadcast([(*value.shape[:dim], 1, *value.shape[dim + 1 :]) for value in (self, indices)])
-    value, places = (
-        expand(value, (*common[:dim], value.shape[dim], *common[dim + 1 :])) for value in (self, indices)
-    )
+    value, places = (expand(value, (*common[:dim], value.shape[dim], *common[dim + 1 :])) for value in (self, indices))
     return gather(value, dim, places)
 
 
@@ -255,9 +249,7 @@ def _update_place(builder: ElementBuilder, index: Index, arguments: Arguments) -
         lambda a: "add" if a["accumulate"] else None,
     )
 )
-def index_update(
-    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
-) -> Tensor:
+def index_update(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """self with values, broadcast to the shape of self[indices], written or added at those places."""
     wanted = _index_tensors(self, indices)
     shape = Placement(self, wanted).shape
@@ -265,9 +257,7 @@ def index_update(
     if surplus > 0:
         values = reshape(values, values.shape[surplus:])
     if broadcast([values.shape, shape]) != shape:
-        raise ShapeError(
-            f"values {list(values.shape)} do not broadcast to {list(shape)}, the shape of self[indices]"
-        )
+        raise ShapeError(f"values {list(values.shape)} do not broadcast to {list(shape)}, the shape of self[indices]")
     return {"indices": wanted, "values": _typed(values, self.dtype)}
 
 
@@ -288,9 +278,7 @@ def index_update_jvp(self_tangent, values_tangent, self, indices, values, accumu
 
 
 @composite
-def index_put(
-    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
-) -> Tensor:
+def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """self with values written or added at the places of self[indices]; a bool mask takes one value."""
     given = [item for item in indices if item is not None]
     if len(given) == 1 and given[0].dtype is bool_ and values.type.numel == 1:
@@ -416,9 +404,7 @@ def scatter_combine_jvp(self_tangent, src_tangent, result, self, dim, index, src
     if src_tangent is None:
         return base
     moved = _crop(src_tangent, index.shape) if src.ndim else expand(src_tangent, index.shape)
-    return scatter_combine(
-        base, dim, index, _times(moved, by_source), combine="write" if combine == "write" else "add"
-    )
+    return scatter_combine(base, dim, index, _times(moved, by_source), combine="write" if combine == "write" else "add")
 
 
 def _scattered(self: Tensor, dim: int, index: Tensor, src: Tensor, combine: str) -> Tensor:
@@ -533,8 +519,6 @@ def embedding_dense_backward(
     if padding_idx >= 0:
         rows = pointwise.where(unsqueeze(flat == padding_idx, 1), 0, rows)
     if scale_grad_by_freq:
-        counts = index_add(
-            full((num_weights,), 0, dtype=rows.dtype), 0, flat, full(flat.shape, 1, dtype=rows.dtype)
-        )
+        counts = index_add(full((num_weights,), 0, dtype=rows.dtype), 0, flat, full(flat.shape, 1, dtype=rows.dtype))
         rows = rows / unsqueeze(index_select(counts, 0, flat), 1)
     return index_add(full((num_weights, width), 0, dtype=rows.dtype), 0, flat, rows)

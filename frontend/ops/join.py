@@ -41,9 +41,7 @@ def _cat_type(arguments: Arguments) -> TensorType:
     total = first.shape[dim]
     for position, value in enumerate(others, 1):
         if value.ndim != first.ndim:
-            raise ShapeError(
-                f"tensor {position} has {value.ndim} dimensions, expected {first.ndim} (that of tensor 0)"
-            )
+            raise ShapeError(f"tensor {position} has {value.ndim} dimensions, expected {first.ndim} (that of tensor 0)")
         for axis, (size, wanted) in enumerate(zip(value.shape, first.shape)):
             if axis != dim and not equal(size, wanted):
                 raise ShapeError(f"tensor {position} has size {size} in dimension {axis}, expected {wanted}")
@@ -384,9 +382,7 @@ def _edges(value: Tensor, dim: int, before: Dim, after: Dim, mode: str) -> Tenso
     gap = 1 if mode == "reflect" else 0
     for amount in (before, after):
         if isinstance(size, int) and isinstance(amount, int) and amount > size - gap:
-            raise ShapeError(
-                f"{mode} padding by {amount} needs {amount + gap} elements, dimension {dim} has {size}"
-            )
+            raise ShapeError(f"{mode} padding by {amount} needs {amount + gap} elements, dimension {dim} has {size}")
     if mode == "reflect":
         if before != 0:
             parts.append(flip(slice(value, dim, 1, before + 1), (dim,)))
@@ -406,9 +402,7 @@ def _edges(value: Tensor, dim: int, before: Dim, after: Dim, mode: str) -> Tenso
 def pad(self: Tensor, pad: Sequence[Dim], mode: str = "constant", value: Scalar | None = None) -> Tensor:
     """self padded at its last dimensions (the last first): by a value, or by its own elements, by mode."""
     if mode not in ("constant", "reflect", "replicate", "circular"):
-        raise ArgumentError(
-            f"mode is {mode!r}, accepted are 'constant', 'reflect', 'replicate' and 'circular'"
-        )
+        raise ArgumentError(f"mode is {mode!r}, accepted are 'constant', 'reflect', 'replicate' and 'circular'")
     if mode == "constant":
         return constant_pad_nd(self, pad, 0 if value is None else value)
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
@@ -416,9 +410,7 @@ def pad(self: Tensor, pad: Sequence[Dim], mode: str = "constant", value: Scalar 
     cropped = tuple(size if isinstance(size, int) and size < 0 else 0 for size in pad)
     result = self
     for position in range(0, len(pad), 2):
-        before, after = (
-            0 if crop else size for size, crop in zip(pad[position:], cropped[position : position + 2])
-        )
+        before, after = (0 if crop else size for size, crop in zip(pad[position:], cropped[position : position + 2]))
         if before != 0 or after != 0:
             result = _edges(result, self.ndim - 1 - position // 2, before, after, mode)
     return constant_pad_nd(result, cropped) if any(size != 0 for size in cropped) else alias(result)

@@ -105,9 +105,7 @@ def dot(self: Tensor, tensor: Tensor) -> Tensor:
     _rank(self, 1, 0)
     _rank(tensor, 1, 1)
     if not equal(self.shape[0], tensor.shape[0]):
-        raise ShapeError(
-            f"operand 1 has {tensor.shape[0]} elements, expected {self.shape[0]} (those of operand 0)"
-        )
+        raise ShapeError(f"operand 1 has {tensor.shape[0]} elements, expected {self.shape[0]} (those of operand 0)")
     working = self.dtype.compute
     total = sum(pointwise.cast(self, working) * pointwise.cast(tensor, working))
     return pointwise.cast(total, self.dtype)
@@ -205,9 +203,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composite
-def tensordot(
-    self: Tensor, other: Tensor, dims_self: int | Sequence[int] = 2, dims_other: Dims = None
-) -> Tensor:
+def tensordot(self: Tensor, other: Tensor, dims_self: int | Sequence[int] = 2, dims_other: Dims = None) -> Tensor:
     """The sum of products over dims_self of self and dims_other of other; n is the last and first n."""
     if isinstance(dims_self, int) and dims_other is None:
         pairs = list(zip(range(self.ndim - dims_self, self.ndim), range(dims_self)))
@@ -255,9 +251,7 @@ def _drop(value: Tensor, labels: list, dropped: set) -> Labelled:
         return value, labels
     kept = [label for label in labels if label not in dropped]
     if all(value.shape[dim] == 1 for dim in dims):
-        return reshape(
-            value, tuple(size for place, size in enumerate(value.shape) if place not in dims)
-        ), kept
+        return reshape(value, tuple(size for place, size in enumerate(value.shape) if place not in dims)), kept
     return sum(value, dims, dtype=value.dtype), kept
 
 
@@ -289,9 +283,7 @@ def _join(left: Labelled, right: Labelled, needed: set) -> Labelled:
 
     _alike(a, b)
     one = reshape(_arrange(a, a_labels, batch + rows + inner), (total(batch), total(rows), total(inner)))
-    two = reshape(
-        _arrange(b, b_labels, batch + inner + columns), (total(batch), total(inner), total(columns))
-    )
+    two = reshape(_arrange(b, b_labels, batch + inner + columns), (total(batch), total(inner), total(columns)))
     return reshape(bmm(one, two), tuple(size[label] for label in labels)), labels
 
 
@@ -307,9 +299,7 @@ def _contract(operands: list[Labelled], output: list) -> Tensor:
                 raise ShapeError(f"a label stands for the sizes {known} and {extent}")
     # A size of 1 stretches to what the label has elsewhere: there it is as good as absent.
     operands = [
-        _drop(
-            value, labels, {label for label, extent in zip(labels, value.shape) if extent == 1 != size[label]}
-        )
+        _drop(value, labels, {label for label, extent in zip(labels, value.shape) if extent == 1 != size[label]})
         for value, labels in operands
     ]
     value, labels = operands[0]
@@ -336,9 +326,7 @@ def _parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list], li
         if not (before + after).isalpha() and before + after:
             raise ArgumentError(f"{term!r} in {equation!r}: labels are letters, '...' may occur once")
         if named > rank or (not dots and named != rank):
-            raise ArgumentError(
-                f"{term!r} in {equation!r} names {named} dimensions, but the operand has {rank}"
-            )
+            raise ArgumentError(f"{term!r} in {equation!r} names {named} dimensions, but the operand has {rank}")
         hidden = rank - named if dots else 0
         widest = max(widest, hidden)
         operands.append([*before, *range(-hidden, 0), *after])
@@ -348,9 +336,7 @@ def _parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list], li
         known = {label for labels in operands for label in labels}
         for label in result:
             if label not in known or result.count(label) > 1:
-                raise ArgumentError(
-                    f"the result's label {label!r} in {equation!r} must occur once, and in an operand"
-                )
+                raise ArgumentError(f"the result's label {label!r} in {equation!r} must occur once, and in an operand")
         return operands, result
     every = [label for labels in operands for label in labels if isinstance(label, str)]
     return operands, [*range(-widest, 0), *sorted(label for label in set(every) if every.count(label) == 1)]

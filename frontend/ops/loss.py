@@ -14,7 +14,7 @@ from ..ir.types import DType, float_of, promote
 from .create import iota, number_of
 from .define import Tensor, composite, constant
 from .indexing import gather, index_select
-from .norm import _log_softmax, convert, widen
+from .norm import _log_softmax, _log_softmax_backward_data, convert, total_over, widen
 from .pointwise import (
     abs,
     clamp_min,
@@ -31,7 +31,7 @@ from .pointwise import (
     where,
     xlogy,
 )
-from .reduce import linalg_vector_norm
+from .reduce import amax, linalg_vector_norm
 from .reduce import sum as total
 from .shapes import broadcast
 from .view import detach, expand, reshape, squeeze, unsqueeze
@@ -45,9 +45,7 @@ def _reduction(reduction: Reduction) -> str:
         return reduction
     if isinstance(reduction, int) and not isinstance(reduction, bool) and 0 <= reduction < 3:
         return REDUCTIONS[reduction]
-    raise ArgumentError(
-        f"reduction is {reduction!r}, expected one of {', '.join(map(repr, REDUCTIONS))} (or 0, 1, 2)"
-    )
+    raise ArgumentError(f"reduction is {reduction!r}, expected one of {', '.join(map(repr, REDUCTIONS))} (or 0, 1, 2)")
 
 
 def _reduce(loss: Tensor, reduction: Reduction, dtype: DType) -> Tensor:
@@ -169,9 +167,7 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-target * log(self) - (1 - target) * log(1 - self), each logarithm at least -100."""
     probability, wanted = widen(self), widen(target)
-    loss = (wanted - 1.0) * clamp_min(log1p(-probability), -100.0) - wanted * clamp_min(
-        log(probability), -100.0
-    )
+    loss = (wanted - 1.0) * clamp_min(log1p(-probability), -100.0) - wanted * clamp_min(log(probability), -100.0)
     return _reduce(_weighted(loss, weight), reduction, _common(self, target))
 
 
@@ -311,11 +307,7 @@ def _class_index(self: Tensor, target: Tensor, ignore_index: Dim) -> tuple[Tenso
 
 def _by_class(weight: Tensor, self: Tensor) -> Tensor:
     """The weights of classes so that they broadcast against self."""
-    return (
-        widen(weight)
-        if self.ndim == 1
-        else reshape(widen(weight), (weight.shape[0], *(1,) * (self.ndim - 2)))
-    )
+    return widen(weight) if self.ndim == 1 else reshape(widen(weight), (weight.shape[0], *(1,) * (self.ndim - 2)))
 
 
 def _is_target(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
@@ -365,17 +357,22 @@ def nll_loss_forward_vjp(grads, results, self, target, weight, reduction, ignore
     by_self = nll_loss_backward(gradient, self, target, weight, reduction, ignore_index, results[1])
     if weight is None:
         return by_self, None, None
-    row = -_picked(self, target, ignore_index)
-    how = _reduction(reduction)
-    if how == "mean":
-        row = (row - widen(results[0])) / widen(results[1])
-    row = row * widen(gradient)
-    if grads.known(1) is not None and (how != "none" or self.ndim == 1):
-        row = row + widen(grads[1])
-    hot = _is_target(self, target, ignore_index)
-    rows = tuple(position for position in range(self.ndim) if position != _class_dim(self))
-    by_weight = where(hot, unsqueeze(row, _class_dim(self)), 0.0)
-    return by_self, None, total(by_weight, rows) if rows else by_weight
+    loss = -_picked(self, target, ignore_index)
+    extra = grads.known(1) if _reduction(reduction) != "none" or self.ndim == 1 else None
+    by_weight = _class_weight_gradient(gradient, loss, *results, self, target, reduction, ignore_index, extra)
+    return by_self, None, by_weight
+
+
+def _class_weight_gradient(gradient, loss, result, mass, self, target, reduction, ignore_index, by_mass=None):
+    """What a weighted loss passes to the weights of classes; `loss` is that of each row before weighting."""
+    dim = _class_dim(self)
+    if _reduction(reduction) == "mean":
+        loss = (loss - widen(result)) / widen(mass)
+    row = loss * widen(gradient)
+    if by_mass is not None:
+        row = row + widen(by_mass)
+    by_class = where(_is_target(self, target, ignore_index), unsqueeze(row, dim), 0.0)
+    return total_over(by_class, [position for position in range(self.ndim) if position != dim])
 
 
 @composite
@@ -448,14 +445,18 @@ def cross_entropy(
     """nll_loss of log_softmax(input); target holds class indices, or probabilities in the shape of input."""
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(f"label_smoothing is {label_smoothing}, expected 0 to 1")
-    logarithms = _log_softmax(input, _class_dim(input), False)
     if target.dtype.is_float:
-        return _soft_cross_entropy(logarithms, target, weight, reduction, label_smoothing)
-    loss = nll_loss(logarithms, target, weight, reduction, ignore_index)
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     if label_smoothing == 0.0:
-        return loss
+        weights = _row_weights(input, target, weight, ignore_index)
+        rows = where(ne(target, ignore_index), _class_losses(input, target, ignore_index) * weights, 0.0)
+        if _reduction(reduction) != "mean":
+            return _reduce(rows, reduction, input.dtype)
+        return convert(total(rows) / total(weights), input.dtype)
+    loss = cross_entropy(input, target, weight, reduction, ignore_index)
     dim = _class_dim(input)
-    uniform = widen(logarithms) if weight is None else widen(logarithms) * _by_class(weight, input)
+    logarithms = widen(_log_softmax(input, dim, False))
+    uniform = logarithms if weight is None else logarithms * _by_class(weight, input)
     spread = where(ne(target, ignore_index), -total(uniform, dim), 0.0)
     how = _reduction(reduction)
     if how == "mean":
@@ -466,15 +467,43 @@ def cross_entropy(
     return convert(widen(loss) * (1.0 - label_smoothing) + spread * share, input.dtype)
 
 
+def _class_losses(input: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
+    """-log_softmax(input) at each row's class. The class is looked up in the input, so that a row is one loop."""
+    dim = _class_dim(input)
+    value = widen(input)
+    largest = detach(amax(value, dim, True))
+    mass = total(exp(value - largest), dim, True)
+    picked = unsqueeze(_picked(input, target, ignore_index), dim)
+    return squeeze(log(mass) - (picked - largest), dim)
+
+
+@cross_entropy.vjp
+def cross_entropy_vjp(grad, result, input, target, weight, reduction, ignore_index, label_smoothing):
+    if target.dtype.is_float or label_smoothing != 0.0:
+        return NotImplemented
+    dim = _class_dim(input)
+    logarithms = _log_softmax(input, dim, False)
+    mass = total(_row_weights(input, target, weight, ignore_index))
+    slope = nll_loss_backward(grad, logarithms, target, weight, reduction, ignore_index, mass)
+    by_input = _log_softmax_backward_data(slope, logarithms, dim, input.dtype)
+    if weight is None:
+        return by_input, None, None
+    loss = _class_losses(input, target, ignore_index)
+    return (
+        by_input,
+        None,
+        _class_weight_gradient(grad, loss, result, mass, input, target, reduction, ignore_index),
+    )
+
+
 def _soft_cross_entropy(
-    logarithms: Tensor, target: Tensor, weight: Tensor | None, reduction: Reduction, label_smoothing: float
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: Reduction, label_smoothing: float
 ) -> Tensor:
     """Cross entropy with a probability for each class."""
-    if target.shape != logarithms.shape:
-        raise ShapeError(
-            f"target has shape {list(target.shape)}, expected {list(logarithms.shape)} for probabilities"
-        )
-    dim = _class_dim(logarithms)
+    if target.shape != input.shape:
+        raise ShapeError(f"target has shape {list(target.shape)}, expected {list(input.shape)} for probabilities")
+    dim = _class_dim(input)
+    logarithms = _log_softmax(input, dim, False)
     wanted = widen(target)
     if label_smoothing > 0.0:
         share = label_smoothing / number_of(logarithms.shape[dim], wanted.dtype)
@@ -516,9 +545,7 @@ def soft_margin_loss_vjp(grad, self, target, reduction):
 
 
 @composite
-def soft_margin_loss_backward(
-    grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction
-) -> Tensor:
+def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction) -> Tensor:
     """-target * sigmoid(-target * self) * grad_output."""
     wanted = widen(target)
     slope = -wanted * sigmoid(-wanted * widen(self))
@@ -526,9 +553,7 @@ def soft_margin_loss_backward(
 
 
 @composite
-def hinge_embedding_loss(
-    self: Tensor, target: Tensor, margin: float = 1.0, reduction: Reduction = 1
-) -> Tensor:
+def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float = 1.0, reduction: Reduction = 1) -> Tensor:
     """self where target is 1, max(0, margin - self) where it is -1."""
     distance = widen(self)
     near = where(ne(target, -1), distance, 0.0)
@@ -560,9 +585,7 @@ def cosine_embedding_loss(
 
 
 @composite
-def pairwise_distance(
-    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> Tensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The norm of order p of x1 - x2 + eps along the last dimension."""
     return linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
 

@@ -202,18 +202,12 @@ def _statistics_dtype(input: Tensor, *others: Tensor | None) -> DType:
 # Layer norm and RMS norm
 
 
-def _normalized_dims(
-    input: Tensor, normalized_shape: Sequence[Dim], **parameters: Tensor | None
-) -> tuple[int, ...]:
+def _normalized_dims(input: Tensor, normalized_shape: Sequence[Dim], **parameters: Tensor | None) -> tuple[int, ...]:
     """The last dimensions of the input, checked against normalized_shape."""
     sizes = tuple(normalized_shape)
     rank = len(sizes)
     tail = input.shape[input.ndim - rank :] if rank <= input.ndim else ()
-    if (
-        not rank
-        or len(tail) != rank
-        or not builtins.all(equal(*pair) for pair in zip(tail, sizes, strict=True))
-    ):
+    if not rank or len(tail) != rank or not builtins.all(equal(*pair) for pair in zip(tail, sizes, strict=True)):
         raise ShapeError(f"the last sizes of {list(input.shape)} must be normalized_shape {list(sizes)}")
     for name, value in parameters.items():
         if value is not None and value.shape != sizes:
@@ -259,9 +253,7 @@ def native_layer_norm_vjp(grads, results, input, normalized_shape, weight, bias)
             grads[0], input, normalized_shape, middle, deviation, weight, bias, mask
         )
     dims = range(input.ndim - len(normalized_shape), input.ndim)
-    extra = _statistics_gradient(
-        widen(input), widen(middle), widen(deviation), grads.known(1), grads.known(2), dims
-    )
+    extra = _statistics_gradient(widen(input), widen(middle), widen(deviation), grads.known(1), grads.known(2), dims)
     return _plus(by_input, extra), by_weight, by_bias
 
 
@@ -302,9 +294,7 @@ def _masked_gradients(mask: Sequence[bool], *wanted: tuple[Tensor, Sequence[Dim]
 
 
 @composite
-def rms_norm(
-    input: Tensor, normalized_shape: Size, weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: Size, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """input / sqrt(mean(input * input) + eps) * weight, over the last dimensions."""
     return _fused_rms_norm(input, normalized_shape, weight, eps)[0]
 
@@ -544,9 +534,7 @@ def native_batch_norm(
     return (convert(_affine(standard, weight, bias), input.dtype), *saved)
 
 
-def _standardized_by(
-    input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float
-) -> tuple[Tensor, Tensor]:
+def _standardized_by(input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """input standardized by running statistics, and the inverse deviation."""
     middle = _by_channel(widen(running_mean), input.ndim)
     deviation = rsqrt(_by_channel(widen(running_var), input.ndim) + eps)
@@ -555,9 +543,7 @@ def _standardized_by(
 
 @native_batch_norm.vjp
 def native_batch_norm_vjp(grads, results, input, weight, bias, running_mean, running_var, training, eps):
-    return _batch_norm_gradients(
-        grads, results, input, weight, bias, running_mean, running_var, training, eps
-    )
+    return _batch_norm_gradients(grads, results, input, weight, bias, running_mean, running_var, training, eps)
 
 
 def _batch_norm_gradients(grads, results, input, weight, bias, running_mean, running_var, training, eps):
@@ -625,9 +611,7 @@ def _moved(running: Tensor, batch: Tensor, momentum: float) -> Tensor:
 def _native_batch_norm_legit_functional_vjp(
     grads, results, input, weight, bias, running_mean, running_var, training, momentum, eps
 ):
-    gradients = _batch_norm_gradients(
-        grads, results, input, weight, bias, running_mean, running_var, training, eps
-    )
+    gradients = _batch_norm_gradients(grads, results, input, weight, bias, running_mean, running_var, training, eps)
     kept = 1 - momentum if training else 1.0
     for name, position in (("running_mean", 3), ("running_var", 4)):
         if grads.known(position) is not None:

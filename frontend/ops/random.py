@@ -42,9 +42,7 @@ def _bits_element(builder: ElementBuilder, index: Index, arguments: Arguments) -
     for position, size in zip(index, arguments["size"]):
         place = place * size + position
     key, offset = builder.load(seed, (0,)), builder.load(seed, (1,))
-    return builder.scalar(
-        "philox", key, offset, builder.constant(arguments["stream"], i64), builder.index(place)
-    )
+    return builder.scalar("philox", key, offset, builder.constant(arguments["stream"], i64), builder.index(place))
 
 
 @prim(Generate(lambda a: TensorType(i64, a["size"]), _bits_element), differentiable=False)
@@ -70,9 +68,7 @@ def _check_float(dtype: DType) -> DType:
 
 
 @composite(differentiable=False)
-def rand(
-    size: Size, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS
-) -> Tensor:
+def rand(size: Size, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS) -> Tensor:
     """Evenly distributed from 0 to before 1."""
     wanted = _check_float(dtype or f32)
     return pointwise.cast(
@@ -81,9 +77,7 @@ def rand(
 
 
 @composite(differentiable=False)
-def randn(
-    size: Size, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS
-) -> Tensor:
+def randn(size: Size, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS) -> Tensor:
     """Normally distributed with mean 0 and deviation 1, by the Box-Muller transform."""
     wanted = _check_float(dtype or f32)
     working = wanted.compute
@@ -97,9 +91,7 @@ def randn(
 
 
 @composite(differentiable=False)
-def rand_like(
-    self: Tensor, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS
-) -> Tensor:
+def rand_like(self: Tensor, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS) -> Tensor:
     """rand in the shape and type of self."""
     return rand(self.shape, dtype=dtype or self.dtype, seed=seed, stream=stream)
 
@@ -137,9 +129,7 @@ def randint(
 
 
 @composite
-def bernoulli(
-    self: Tensor, p: Scalar | None = None, *, seed: Tensor | None = None, stream: int = STREAMS
-) -> Tensor:
+def bernoulli(self: Tensor, p: Scalar | None = None, *, seed: Tensor | None = None, stream: int = STREAMS) -> Tensor:
     """1 with probability self (or p), else 0."""
     working = self.dtype.compute if self.dtype.is_float else f32
     drawn = rand(self.shape, dtype=working, seed=seed, stream=stream)
@@ -179,9 +169,7 @@ def normal(
     """Normally distributed with mean and std, of size or of the shape that these have together."""
     given = [item for item in (mean, std) if isinstance(item, Tensor)]
     shape = broadcast([item.shape for item in given]) if given else size
-    return (
-        randn(shape, dtype=dtype or (given[0].dtype if given else f32), seed=seed, stream=stream) * std + mean
-    )
+    return randn(shape, dtype=dtype or (given[0].dtype if given else f32), seed=seed, stream=stream) * std + mean
 
 
 @composite

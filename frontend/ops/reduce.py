@@ -337,9 +337,7 @@ def extreme_dim_jvp(self_tangent, results, dim, keepdim):
 
 
 @composite
-def max(
-    self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False
-) -> Tensor | tuple[Tensor, Tensor]:
+def max(self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """The largest element; along dim, with its index; of two tensors, the larger at each place."""
     if dim is None:
         return amax(self)
@@ -347,9 +345,7 @@ def max(
 
 
 @composite
-def min(
-    self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False
-) -> Tensor | tuple[Tensor, Tensor]:
+def min(self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False) -> Tensor | tuple[Tensor, Tensor]:
     """The smallest element; along dim, with its index; of two tensors, the smaller at each place."""
     if dim is None:
         return amin(self)

@@ -97,8 +97,7 @@ def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
 def running_logsumexp_vjp(grad, result, self, dim):
     # exp(self - result) may over- or underflow where the sum does not, so the sum is taken in logarithms.
     positive, negative = (
-        pointwise.exp(flip(running_logsumexp(flip(part - result, dim), dim), dim) + self)
-        for part in _logarithms(grad)
+        pointwise.exp(flip(running_logsumexp(flip(part - result, dim), dim), dim) + self) for part in _logarithms(grad)
     )
     return positive - negative
 

@@ -101,9 +101,7 @@ def expand(self: Tensor, size: Size) -> Tensor:
 @expand.vjp
 def expand_vjp(grad, self, size):
     added = len(size) - self.ndim
-    repeated = [
-        position for position in range(self.ndim) if self.shape[position] == 1 and size[position + added] != 1
-    ]
+    repeated = [position for position in range(self.ndim) if self.shape[position] == 1 and size[position + added] != 1]
     if repeated:
         grad = grad.sum(tuple(position + added for position in repeated), True)
     return grad.sum(tuple(range(added))) if added else grad
@@ -120,9 +118,7 @@ def _slice_index(index: Index, arguments: Arguments) -> Index:
 
 
 @prim(View(_slice_shape, _slice_index))
-def slice(
-    self: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
-) -> Tensor:
+def slice(self: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1) -> Tensor:
     """Every step-th element of dimension dim from start to before end."""
     dim = axis_of(dim, self.ndim)
     if not isinstance(step, int) or step < 1:
@@ -215,9 +211,7 @@ def unit_reshape(old_shape: Shape, new_shape: Shape) -> tuple[int | None, ...] |
 
 def _flip_index(index: Index, arguments: Arguments) -> Index:
     shape, dims = arguments["self"].shape, arguments["dims"]
-    return [
-        shape[position] - 1 - place if position in dims else place for position, place in enumerate(index)
-    ]
+    return [shape[position] - 1 - place if position in dims else place for position, place in enumerate(index)]
 
 
 @prim(View(lambda a: a["self"].shape, _flip_index))
@@ -360,10 +354,7 @@ def t(self: Tensor) -> Tensor:
 def movedim(self: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Dimensions source moved to the places destination; the others keep their order."""
     old = [dimension(dim, self.ndim) for dim in ([source] if isinstance(source, int) else source or ())]
-    new = [
-        dimension(dim, self.ndim)
-        for dim in ([destination] if isinstance(destination, int) else destination or ())
-    ]
+    new = [dimension(dim, self.ndim) for dim in ([destination] if isinstance(destination, int) else destination or ())]
     if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):
         raise ArgumentError(f"source {source} and destination {destination} must be distinct and as many")
     placed = dict(zip(new, old))
@@ -450,9 +441,7 @@ def repeat(self: Tensor, repeats: Size) -> Tensor:
         return reshape(self, shape)
     paired = [size for old in shape for size in (1, old)]
     grown = [size for old, count in zip(shape, repeats) for size in (count, old)]
-    return reshape(
-        expand(reshape(self, paired), grown), tuple(old * count for old, count in zip(shape, repeats))
-    )
+    return reshape(expand(reshape(self, paired), grown), tuple(old * count for old, count in zip(shape, repeats)))
 
 
 @composite
@@ -466,9 +455,7 @@ def repeat_interleave(self: Tensor, repeats: int, dim: int | None = None) -> Ten
     """Each element along dim repeated in place."""
     source = ravel(self) if dim is None else self
     axis = 0 if dim is None else axis_of(dim, self.ndim)
-    spread = expand(
-        unsqueeze(source, axis + 1), (*source.shape[: axis + 1], repeats, *source.shape[axis + 1 :])
-    )
+    spread = expand(unsqueeze(source, axis + 1), (*source.shape[: axis + 1], repeats, *source.shape[axis + 1 :]))
     return reshape(spread, replaced(source.shape, axis, source.shape[axis] * repeats))
 
 
@@ -530,9 +517,7 @@ def split_with_sizes(self: Tensor, split_sizes: Sequence[Dim], dim: int = 0) -> 
     dim = axis_of(dim, self.ndim)
     total = builtins.sum(split_sizes)
     if not equal(total, self.shape[dim]):
-        raise ShapeError(
-            f"the sizes {list(split_sizes)} add up to {total}, but the dimension has {self.shape[dim]}"
-        )
+        raise ShapeError(f"the sizes {list(split_sizes)} add up to {total}, but the dimension has {self.shape[dim]}")
     parts = []
     start: Dim = 0
     for size in split_sizes:
@@ -551,9 +536,7 @@ def _pieces(size: Dim, piece: Dim) -> list[Dim]:
         return [builtins.min(piece, size - start) for start in range(0, size, piece)] or [0]
     count = floor_divide(size, piece)
     if not isinstance(count, int) or remainder(size, piece) != 0:
-        raise ShapeError(
-            f"how many parts of {piece} a dimension of size {size} has is not known while tracing"
-        )
+        raise ShapeError(f"how many parts of {piece} a dimension of size {size} has is not known while tracing")
     return [piece] * count
 
 
@@ -590,9 +573,7 @@ def tensor_split(self: Tensor, indices_or_sections: int | Sequence[Dim], dim: in
             raise ArgumentError(f"sections is {count}, expected at least 1")
         if isinstance(size, Expr):
             if remainder(size, count) != 0:
-                raise ShapeError(
-                    f"how to split a dimension of size {size} in {count} is not known while tracing"
-                )
+                raise ShapeError(f"how to split a dimension of size {size} in {count} is not known while tracing")
             return split_with_sizes(self, (floor_divide(size, count),) * count, dim)
         small, larger = divmod(size, count)
         return split_with_sizes(self, [small + (position < larger) for position in range(count)], dim)

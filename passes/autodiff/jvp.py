@@ -138,9 +138,7 @@ def real_to_complex(op: Op, operand: Value, tangent: Value) -> Value | None:
     parts = [contribution(op, operand, tangent), contribution(op, operand, REGISTRY["mul"](tangent, 1j))]
     if parts[0] is None and parts[1] is None:
         return None
-    return REGISTRY["complex"](
-        *(zeros(real_type) if part is None else fit(part, real_type) for part in parts)
-    )
+    return REGISTRY["complex"](*(zeros(real_type) if part is None else fit(part, real_type) for part in parts))
 
 
 def linear(op: Op, known: Tangents, only_self: bool) -> Value:

@@ -5,9 +5,9 @@ and the results from the last made to the first, asks each op's rule for the gra
 adds up what meets at one value. What comes out can be differentiated again, to any order.
 
 The inputs count as independent of each other: the walk does not go past them. A composite without a rule of
-its own is differentiated through its body. Gradients are fitted to their operand here and nowhere else:
-summed over what was broadcast, cast to the operand's dtype, real for a real operand; so the rule of `add` is
-(grad, grad).
+its own, or whose rule returns NotImplemented for a case, is differentiated through its body. Gradients are
+fitted to their operand here and nowhere else: summed over what was broadcast, cast to the operand's dtype, real
+for a real operand; so the rule of `add` is (grad, grad).
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ def pull_back(
     return [gradients.get(value) for value in inputs]
 
 
-def dependent_ops(
-    results: Sequence[Value], inputs: Sequence[Value], since: int
-) -> tuple[list[Op], set[Value]]:
+def dependent_ops(results: Sequence[Value], inputs: Sequence[Value], since: int) -> tuple[list[Op], set[Value]]:
     """The ops through which a derivative passes, in the order of creation, and the values that carry one."""
     barrier = set(inputs)
     found: dict[int, Op] = {}
@@ -89,8 +87,11 @@ def operand_gradients(
     op: Op, given: Sequence[Value | None], active: set[Value]
 ) -> Iterator[tuple[Value, Value | None]]:
     """Each operand with its gradient, given those of the op's results."""
+    returned: Any = NotImplemented
     if op.defn.vjp_rule is not None:
-        yield from align(op, call_rule(op.defn.vjp_rule, op, grads=Gradients(op, given)))
+        returned = call_rule(op.defn.vjp_rule, op, grads=Gradients(op, given))
+    if returned is not NotImplemented:
+        yield from align(op, returned)
     elif op.defn.differentiable and op.defn.is_composite:
         inputs = list(dict.fromkeys(operand for operand in op.operands if operand in active))
         body = op.defn.expand(op.arguments)
