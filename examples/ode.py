@@ -12,8 +12,8 @@ import numpy as np
 import smelt
 from smelt.ops import stack, sum
 
-STEP = 0.1
-STEPS = 30
+STEP = 0.25
+STEPS = 12
 
 
 def rates(state, constants):
@@ -27,7 +27,7 @@ def moved(state, slope, step):
 
 
 def simulate(constants, start):
-    """The populations at every tenth step, as one tensor."""
+    """The populations at every fourth step, as one tensor."""
     # One number at a time: a chain of scalar ops is one kernel without loops.
     constants, state, seen = tuple(constants), tuple(start), []
     for step in range(1, STEPS + 1):
@@ -37,7 +37,7 @@ def simulate(constants, start):
         slope_4 = rates(moved(state, slope_3, STEP), constants)
         for slope, share in ((slope_1, 1), (slope_2, 2), (slope_3, 2), (slope_4, 1)):
             state = moved(state, slope, share * STEP / 6)
-        if step % 10 == 0:
+        if step % 4 == 0:
             seen.extend(state)
     return stack(seen)
 
@@ -48,9 +48,12 @@ def misfit(constants, start, observed):
 
 
 @smelt.jit
-def gradient_and_hessian_row(constants, start, observed, direction):
-    """The gradient of the misfit, and its derivative in one direction."""
-    return smelt.jvp(lambda c: smelt.grad(misfit)(c, start, observed), (constants,), (direction,))
+def derivatives(constants, start, observed, direction):
+    """The misfit, its gradient, and the derivative of the gradient in one direction."""
+    primal, tangent = smelt.jvp(
+        lambda values: smelt.value_and_grad(misfit)(values, start, observed), (constants,), (direction,)
+    )
+    return *primal, tangent[1]
 
 
 def main():
@@ -58,14 +61,13 @@ def main():
     start = np.array([10.0, 5.0])
     observed = smelt.jit(simulate)(truth, start)
     constants = np.array([1.0, 0.38, 0.11, 0.42])
-    identity = np.eye(4)
     for iteration in range(6):
-        pairs = [gradient_and_hessian_row(constants, start, observed, direction) for direction in identity]
-        gradient = np.asarray(pairs[0][0])
-        hessian = np.stack([np.asarray(row) for _, row in pairs])
-        value = float(smelt.jit(misfit)(constants, start, observed))
-        print(f"iteration {iteration}   misfit {value:.2e}   constants {np.round(constants, 6)}")
-        constants = constants - np.linalg.solve(hessian, gradient)
+        rows = []
+        for direction in np.eye(4):
+            value, gradient, row = derivatives(constants, start, observed, direction)
+            rows.append(row)
+        print(f"iteration {iteration}   misfit {float(value):.2e}   constants {np.round(constants, 6)}")
+        constants = constants - np.linalg.solve(np.stack(rows), gradient)
     print(f"found {np.round(constants, 6)}, truth {truth}")
 
 

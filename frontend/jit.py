@@ -136,7 +136,8 @@ class Jitted:
             tuple(None if number in self.static_argnums else item for number, item in enumerate(args)),
             {name: value for name, value in kwargs.items() if name not in self.static_argnames},
         )
-        leaves, structure = optree.tree_flatten(moving)
+        leaves: list[Any]
+        leaves, structure = optree.tree_flatten(moving)  # type: ignore[arg-type]
         try:
             hash((static_args, static_kwargs))
         except TypeError:
@@ -152,6 +153,8 @@ class Jitted:
                 return leaf
             # ascontiguousarray would make a 0-dim array 1-dim.
             return np.array(leaf, order="C", dtype=leaf.dtype.newbyteorder("="))
+        if isinstance(leaf, np.generic):
+            return np.asarray(leaf)
         if isinstance(leaf, (bool, int, float, complex)):
             return np.asarray(leaf, scalar_dtype(leaf).numpy)
         if isinstance(leaf, (str, bytes)):

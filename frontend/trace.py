@@ -122,10 +122,11 @@ def _lift(graph: Graph, given: int) -> Traced:
     if not special:
         return Traced(graph)
     for op in special:
-        if isinstance(op.arguments.get("stream"), int):
+        if _draws_stream(op):
             streams.setdefault(op.arguments["stream"], len(streams))
+    renumbered: set[int] = set()
 
-    def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
+    def visit(op: Op, arguments: dict[str, Any]) -> Any:
         if op.name == "captured":
             holder = arguments["array"]
             assert isinstance(holder, ArrayConstant)
@@ -134,20 +135,18 @@ def _lift(graph: Graph, given: int) -> Traced:
                 arrays[id(holder.array)] = (holder.array, value)
             return arrays[id(holder.array)][1]
         if op.name == "seed_state":
-            if not seed:
-                seed.append(Value(TensorType(i64, (2,)), name="seed"))
-            return seed[0]
-        number = arguments.get("stream")
-        if isinstance(number, int) and number in streams and streams[number] != number and not _renumbered(op):
-            new = remake(op, arguments | {"stream": streams[number]})
-            done.add(new[0].op.serial if isinstance(new, tuple) else new.op.serial)
+            return seed_parameter()
+        if op.serial not in renumbered and _draws_stream(op):
+            new = remake(op, arguments | {"stream": streams[arguments["stream"]], "seed": seed_parameter()})
+            assert new[0].op is not None
+            renumbered.add(new[0].op.serial)
             return new
         return None
 
-    done: set[int] = set()
-
-    def _renumbered(op: Op) -> bool:
-        return op.serial in done
+    def seed_parameter() -> Value:
+        if not seed:
+            seed.append(Value(TensorType(i64, (2,)), name="seed"))
+        return seed[0]
 
     lifted = rebuild(graph, visit)
     hidden = [value for _, value in arrays.values()]
@@ -155,6 +154,13 @@ def _lift(graph: Graph, given: int) -> Traced:
     return Traced(
         Graph.build(graph.name, params, lifted.results), [array for array, _ in arrays.values()], bool(seed)
     )
+
+
+def _draws_stream(op: Op) -> bool:
+    """A random op whose stream was counted for it: one with a seed of its own has a stream of its own, too."""
+    seed = op.arguments.get("seed")
+    own = isinstance(seed, Value) and (seed.op is None or seed.op.name != "seed_state")
+    return isinstance(op.arguments.get("stream"), int) and not own
 
 
 def as_value(leaf: Any) -> Value:

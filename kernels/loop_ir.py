@@ -28,6 +28,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
+import numpy as np
+
 from ..ir.graph import Location
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import DType
@@ -46,8 +48,13 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
+    """A number of a type, exactly as the type has it: 0.1 as f32 is 0.10000000149011612."""
+
     value: bool | int | float | complex
     dtype: DType
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", as_type(self.value, self.dtype))
 
     def __hash__(self) -> int:
         # 0.0 and -0.0, True and 1 are different literals.
@@ -55,6 +62,17 @@ class Literal:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Literal) and repr(self.value) == repr(other.value) and self.dtype is other.dtype
+
+
+def as_type(value: bool | int | float | complex, dtype: DType) -> bool | int | float | complex:
+    """The Python number that a number is as a type."""
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.kind in "iu":
+        return int(value)  # type: ignore[arg-type]
+    with np.errstate(over="ignore"):
+        number = dtype.numpy.type(value)
+    return float(number) if dtype.kind == "f" else complex(number)
 
 
 Operand = Union[Register, Literal]

@@ -1,10 +1,36 @@
-"""The text of the loop IR."""
+"""The text of the loop IR. loop_parser.py reads it back; the hash of it is a kernel's identity.
+
+    kernel @softmax(%x: f32[N, 1024], %y: out f32[N, 1024]) where N >= 2 {
+      parallel<8> %i in 0..N {
+        alloc %row: f32[1024]
+        vector<32> %j in 0..1024 reduce %1: f32 = max {
+          %0 = load %x[%i, %j]
+          yield %0
+        }
+        vector<32> %j in 0..1024 reduce %5: f32 = add {
+          %2 = load %x[%i, %j]
+          %3 = sub(%2, %1) : f32
+          %4 = exp(%3) : f32
+          store %row[%j], %4
+          yield %4
+        }
+        ...
+
+A loop over `start..stop` has its kind and width in front. `yield` ends its body: the values of the accumulators,
+then those carried to the next iteration. A buffer that is read or written in another shape says so:
+`load %x as [6400][%i]`. In `gemm` a matrix is `%x[offset; row stride, column stride]`.
+
+What a check blames has its line in a comment; nothing else in the text differs from one run to the next.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
 
-from ..ir.symbolic import Dim
+from ..ir.printer import HEADER_WIDTH, INDENT, literal_text
+from ..ir.symbolic import Dim, Symbol, symbols_of
 from .loop_ir import (
     Accumulator,
     Alloc,
@@ -21,110 +47,202 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Register,
+    Site,
     Statement,
     Store,
+    walk,
 )
 
 
-def print_kernel(kernel: Kernel) -> str:
-    lines = [f"kernel @{kernel.name}({', '.join(_buffer(item) for item in kernel.buffers)}) {{"]
-    for number, site in enumerate(kernel.sites):
-        lines.append(f"  site {number} = {site.op}")
-    for statement in kernel.body:
-        lines.extend(_statement(statement, 1))
-    lines.append("}")
-    return "\n".join(lines)
+def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
+    """The text of a kernel, with the user's line beside each site if `locations`."""
+    return "\n".join(KernelPrinter(kernel, locations).lines)
 
 
-def _buffer(buffer: Buffer) -> str:
+def kernel_hash(kernel: Kernel) -> str:
+    """sha256 of the text without locations and without the kernel's name, which its temporaries carry too."""
+    text = print_kernel(kernel, locations=False)
+    nameless = re.sub(rf"([@%]){re.escape(kernel.name)}(?=[.(])", r"\1", text)
+    return hashlib.sha256(nameless.encode()).hexdigest()
+
+
+def size_symbols(kernel: Kernel) -> list[Symbol]:
+    """The symbolic sizes of a kernel, in the order in which they occur, those in ranges included."""
+    found: dict[Symbol, None] = {}
+    pending = [
+        symbol for dim in dims(kernel) for symbol in sorted(symbols_of(dim), key=lambda item: item.name)
+    ]
+    while pending:
+        symbol = pending.pop(0)
+        if not symbol.name.startswith("%") and symbol not in found:
+            found[symbol] = None
+            if symbol.upper is not None:
+                pending.extend(sorted(symbols_of(symbol.upper), key=lambda item: item.name))
+    return list(found)
+
+
+def dims(kernel: Kernel) -> Iterator[Dim]:
+    """Every size and index expression of a kernel."""
+    for buffer in kernel.buffers:
+        yield from buffer.shape
+    for statement in walk(kernel.body):
+        if isinstance(statement, Index):
+            yield statement.expression
+        elif isinstance(statement, (Load, Store)):
+            yield from (*statement.buffer.shape, *statement.index)
+        elif isinstance(statement, Check):
+            yield statement.size
+        elif isinstance(statement, Alloc):
+            yield from statement.buffer.shape
+        elif isinstance(statement, Gemm):
+            for matrix in (statement.output, statement.left, statement.right):
+                yield from (*matrix.buffer.shape, matrix.offset, matrix.row_stride, matrix.column_stride)
+            yield from (statement.rows, statement.columns, statement.depth)
+        elif isinstance(statement, Loop):
+            yield from (statement.start, statement.stop)
+
+
+class KernelPrinter:
+    """The lines of a kernel, and the line of each statement (`places`), outer before inner.
+
+    A broken kernel prints too.
+    """
+
+    def __init__(self, kernel: Kernel, locations: bool = True):
+        self.shapes = {buffer.name: buffer.shape for buffer in kernel.buffers}
+        self.lines = self.header(kernel)
+        self.places: list[int] = []
+        for number, site in enumerate(kernel.sites):
+            self.lines.append(f"{INDENT}{self.site(number, site, locations)}")
+        self.block(kernel.body, 1)
+        self.lines.append("}")
+
+    def header(self, kernel: Kernel) -> list[str]:
+        buffers = [buffer_text(item) for item in kernel.buffers]
+        ranges: list[str] = []
+        for symbol in size_symbols(kernel):
+            if symbol.lower is not None:
+                ranges.append(f"{symbol} >= {symbol.lower}")
+            if symbol.upper is not None:
+                ranges.append(f"{symbol} <= {symbol.upper}")
+            if symbol.lower is None and symbol.upper is None:
+                ranges.append(str(symbol))
+        where = f" where {', '.join(ranges)}" if ranges else ""
+        line = f"kernel @{kernel.name}({', '.join(buffers)}){where} {{"
+        if len(line) <= HEADER_WIDTH:
+            return [line]
+        return [f"kernel @{kernel.name}(", *(f"{INDENT}{buffer}," for buffer in buffers), f"){where} {{"]
+
+    def site(self, number: int, site: Site, locations: bool) -> str:
+        place = f"  // {site.location}" if locations and site.location is not None else ""
+        return f"site {number} = {site.op}{place}"
+
+    def block(self, statements: Iterable[Statement], depth: int) -> None:
+        pad = INDENT * depth
+        for statement in statements:
+            self.places.append(len(self.lines))
+            if isinstance(statement, Concurrent):
+                self.lines.append(f"{pad}concurrent {{")
+                self.block(statement.branches, depth + 1)
+                self.lines.append(f"{pad}}}")
+            elif isinstance(statement, Loop):
+                self.lines.append(f"{pad}{loop_head(statement)} {{")
+                self.block(statement.body, depth + 1)
+                yields = [value for item in statement.accumulators for value in item.values]
+                yields.extend(item.after for item in statement.carries)
+                if yields:
+                    self.lines.append(f"{pad}{INDENT}yield {operands_text(yields)}")
+                self.lines.append(f"{pad}}}")
+            else:
+                self.lines.append(pad + self.simple(statement))
+
+    def simple(self, statement: Statement) -> str:
+        """A statement without a body."""
+        if isinstance(statement, Let):
+            result = statement.result
+            return f"{result} = {statement.op}({operands_text(statement.operands)}) : {result.dtype}"
+        if isinstance(statement, Index):
+            return f"{statement.result} = index({statement.expression})"
+        if isinstance(statement, Load):
+            place = self.place(statement.buffer, statement.index)
+            return f"{statement.result} = load {place}{guard_text(statement.guard)}"
+        if isinstance(statement, Store):
+            combine = f" {statement.combine}" if statement.combine else ""
+            place = self.place(statement.buffer, statement.index)
+            return f"store{combine} {place}, {operand_text(statement.value)}{guard_text(statement.guard)}"
+        if isinstance(statement, Check):
+            wrap = " wrap" if statement.wrap else ""
+            return (
+                f"{statement.position}, {statement.guard} = check {operand_text(statement.value)} "
+                f"in 0..{bound_text(statement.size)}{wrap} site {statement.site}"
+            )
+        if isinstance(statement, Alloc):
+            self.shapes[statement.buffer.name] = statement.buffer.shape
+            return f"alloc {buffer_text(statement.buffer)}"
+        assert isinstance(statement, Gemm)
+        output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
+        rows, columns, depth = map(bound_text, (statement.rows, statement.columns, statement.depth))
+        return f"gemm {output} = {left} * {right}, rows {rows}, columns {columns}, depth {depth}"
+
+    def place(self, buffer: Buffer, index: Iterable[Dim]) -> str:
+        return f"{self.memory(buffer)}[{list_text(index)}]"
+
+    def memory(self, buffer: Buffer) -> str:
+        """The buffer's name, and the shape it is seen in if that is another than its own."""
+        if self.shapes.get(buffer.name, buffer.shape) == buffer.shape:
+            return buffer.name
+        return f"{buffer.name} as [{list_text(buffer.shape)}]"
+
+    def matrix(self, matrix: Matrix) -> str:
+        strides = f"{matrix.row_stride}, {matrix.column_stride}"
+        return f"{self.memory(matrix.buffer)}[{matrix.offset}; {strides}]"
+
+
+def buffer_text(buffer: Buffer) -> str:
     role = "" if buffer.role in ("in", "scratch") else f"{buffer.role} "
-    return f"{buffer.name}: {role}{buffer.dtype}[{_list(buffer.shape)}]"
+    return f"{buffer.name}: {role}{buffer.dtype}[{list_text(buffer.shape)}]"
 
 
-def _list(items: Iterable[Dim]) -> str:
+def list_text(items: Iterable[Dim]) -> str:
     return ", ".join(map(str, items))
 
 
 def operand_text(operand: Operand) -> str:
-    if isinstance(operand, Literal):
-        if isinstance(operand.value, bool):
-            return "true" if operand.value else "false"
-        return f"{operand.value!r}:{operand.dtype}"
-    return operand.name
+    return literal_text(operand.value, operand.dtype) if isinstance(operand, Literal) else operand.name
 
 
-def _operands(operands: Iterable[Operand]) -> str:
+def operands_text(operands: Iterable[Operand]) -> str:
     return ", ".join(map(operand_text, operands))
 
 
-def _guard(guard: Operand | None) -> str:
+def guard_text(guard: Operand | None) -> str:
     return "" if guard is None else f" if {operand_text(guard)}"
 
 
-def _accumulator(item: Accumulator) -> str:
-    return f"{', '.join(register.name for register in item.results)} = {item.combiner}"
-
-
-def _carry(item: Carry) -> str:
-    return f"{item.result.name}: {item.result.dtype} = {item.current.name} from {operand_text(item.start)}"
-
-
-def _matrix(matrix: Matrix) -> str:
-    return f"{matrix.buffer.name}[{matrix.offset}; {matrix.row_stride}, {matrix.column_stride}]"
-
-
-def _statement(statement: Statement, depth: int) -> list[str]:
-    pad = "  " * depth
-    if isinstance(statement, Let):
-        return [f"{pad}{statement.result} = {statement.op}({_operands(statement.operands)}) : {statement.result.dtype}"]
-    if isinstance(statement, Index):
-        return [f"{pad}{statement.result} = index({statement.expression})"]
-    if isinstance(statement, Load):
-        place = f"{statement.buffer.name}[{_list(statement.index)}]"
-        return [f"{pad}{statement.result} = load {place}{_guard(statement.guard)}"]
-    if isinstance(statement, Store):
-        combine = f" {statement.combine}" if statement.combine else ""
-        place = f"{statement.buffer.name}[{_list(statement.index)}]"
-        return [f"{pad}store{combine} {place}, {operand_text(statement.value)}{_guard(statement.guard)}"]
-    if isinstance(statement, Check):
-        wrap = " wrap" if statement.wrap else ""
-        return [
-            f"{pad}{statement.position}, {statement.guard} = check {operand_text(statement.value)} "
-            f"in 0..{_bound(statement.size)}{wrap} site {statement.site}"
-        ]
-    if isinstance(statement, Alloc):
-        return [f"{pad}alloc {_buffer(statement.buffer)}"]
-    if isinstance(statement, Gemm):
-        return [
-            f"{pad}gemm {_matrix(statement.output)} = {_matrix(statement.left)} @ {_matrix(statement.right)} "
-            f"({statement.rows}, {statement.columns}, {statement.depth})"
-        ]
-    if isinstance(statement, Concurrent):
-        lines = [f"{pad}concurrent {{"]
-        for branch in statement.branches:
-            lines.extend(_statement(branch, depth + 1))
-        return [*lines, f"{pad}}}"]
-    return _loop(statement, depth)
-
-
-def _bound(value: Dim) -> str:
+def bound_text(value: Dim) -> str:
+    """A size outside of brackets: anything but a number or a name is put in parentheses."""
     text = str(value)
     return text if isinstance(value, int) or text.isidentifier() or text[1:].isidentifier() else f"({text})"
 
 
-def _loop(loop: Loop, depth: int) -> list[str]:
-    pad = "  " * depth
+def register_text(register: Register) -> str:
+    return f"{register.name}: {register.dtype}"
+
+
+def accumulator_text(item: Accumulator) -> str:
+    return f"{', '.join(map(register_text, item.results))} = {item.combiner}"
+
+
+def carry_text(item: Carry) -> str:
+    return f"{register_text(item.result)} = {item.current.name} from {operand_text(item.start)}"
+
+
+def loop_head(loop: Loop) -> str:
     kind = loop.kind if loop.width == 1 else f"{loop.kind}<{loop.width}>"
-    head = f"{pad}{kind} {loop.variable} in {_bound(loop.start)}..{_bound(loop.stop)}"
+    head = f"{kind} {loop.variable} in {bound_text(loop.start)}..{bound_text(loop.stop)}"
     if loop.accumulators:
-        head += f" reduce {', '.join(_accumulator(item) for item in loop.accumulators)}"
+        head += f" reduce {', '.join(map(accumulator_text, loop.accumulators))}"
     if loop.carries:
-        head += f" carry {', '.join(_carry(item) for item in loop.carries)}"
-    lines = [head + " {"]
-    for statement in loop.body:
-        lines.extend(_statement(statement, depth + 1))
-    yields = [*(value for item in loop.accumulators for value in item.values), *(item.after for item in loop.carries)]
-    if yields:
-        lines.append(f"{pad}  yield {_operands(yields)}")
-    lines.append(f"{pad}}}")
-    return lines
+        head += f" carry {', '.join(map(carry_text, loop.carries))}"
+    return head

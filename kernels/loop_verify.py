@@ -1,14 +1,31 @@
-"""The rules of the loop IR, checked."""
+"""Is this a kernel? The rules of loop_ir.py, checked.
+
+A name stands for one thing: a register is assigned once, and registers, loop variables and buffers that can be seen
+at one place have different names. What a loop's body defines is visible in that body only. Types are inferred
+again and compared. An access that is certainly outside of its buffer in some iteration is an error, unless a
+guard may forbid it.
+
+On failure the error shows the kernel around the statement, with what is wrong written below it:
+
+      vector<32> %j in 0..100 {
+        %0 = load %x[%i, %j]
+        ^^^^^^^^^^^^^^^^^^^^ dim 1 of %x has size 64, the index goes up to 99
+        store %y[%i, %j], %0
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
 
-from ..ir.errors import VerifyError
-from ..ir.symbolic import Dim, symbols_of
-from ..ir.types import bool_, i64
+from ..ir.errors import VerifyError, suggest
+from ..ir.symbolic import Compound, Dim, Expr, Symbol, differs, limit, non_negative, product, symbols_of
+from ..ir.types import DType, bool_, f32, i64
 from .loop_ir import (
+    Accumulator,
     Alloc,
+    Buffer,
     Check,
     Concurrent,
     Gemm,
@@ -21,132 +38,379 @@ from .loop_ir import (
     Register,
     Statement,
     Store,
+    walk,
 )
-from .scalar import COMBINERS, SCALARS
+from .loop_text import KernelPrinter
+from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 
-SPECIAL = ("cast", "bitcast", "round_f16", "round_bf16")
+CONTEXT = 6
+KINDS = ("serial", "parallel", "vector")
+ROLES = ("in", "out", "temp")
+CONVERSIONS = ("cast", "bitcast", "round_f16", "round_bf16")
+GEMM = ("f32", "f64", "c64", "c128")
 
 
 def verify_kernel(kernel: Kernel) -> None:
-    """Raise VerifyError unless names are defined before use, types agree and accesses fit their buffers."""
+    """Raise VerifyError if the kernel breaks a rule of the loop IR."""
     Verifier(kernel).run()
 
 
 class Verifier:
+    """Walks a kernel with what is visible at each place."""
+
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
+        self.buffers: dict[str, Buffer] = {}
         self.registers: dict[str, Register] = {}
-        self.variables: set[str] = set()
-        self.buffers = {buffer.name: buffer for buffer in kernel.buffers}
+        self.symbols: dict[str, Symbol] = {}  # what index expressions may name
+        self.assigned: set[str] = set()
+        self.loops: list[Loop] = []
+        self.visited = 0
+        self.guilty: int | None = None  # the statement being checked, counted outer before inner
 
-    def fail(self, message: str, statement: object) -> None:
-        raise VerifyError(f"kernel @{self.kernel.name}: {message}", detail=f"{statement}\n{self.kernel}")
+    def fail(self, message: str) -> NoReturn:
+        printer = KernelPrinter(self.kernel)
+        lines = printer.lines
+        mark = 0 if self.guilty is None else printer.places[self.guilty]
+        text = lines[mark].strip()
+        indent = " " * (len(lines[mark]) - len(lines[mark].lstrip()))
+        lines.insert(mark + 1, f"{indent}{'^' * len(text)} {message}")
+        shown = lines[max(mark - CONTEXT, 0) : mark + CONTEXT + 2]
+        raise VerifyError(f"@{self.kernel.name}: {message}", None, "\n".join(shown))
 
     def run(self) -> None:
-        self.block(self.kernel.body, top=True)
+        for buffer in self.kernel.buffers:
+            if buffer.role not in ROLES:
+                self.fail(f"{buffer.name} is a buffer of the kernel and cannot be {buffer.role}")
+            self.declare(buffer)
+        for statement in self.kernel.body:
+            self.statement(statement)
 
-    def block(self, statements: Sequence[Statement], top: bool = False) -> None:
-        for statement in statements:
-            self.statement(statement, top)
+    # Names
 
-    def index(self, values: Sequence[Dim], statement: object) -> None:
-        for value in values:
-            for symbol in symbols_of(value):
-                if not symbol.name.startswith("%"):
-                    continue  # a size
-                if symbol.name not in self.variables and symbol.name not in self.registers:
-                    self.fail(f"{symbol.name} is not defined here", statement)
+    def declare(self, buffer: Buffer) -> None:
+        self.check_new(buffer.name)
+        self.sizes(buffer.shape)
+        self.buffers[buffer.name] = buffer
 
-    def operand(self, operand: Operand | None, statement: object) -> None:
+    def check_new(self, name: str) -> None:
+        if name in self.buffers or name in self.registers or name in self.symbols or name in self.assigned:
+            self.fail(f"{name} is defined twice")
+
+    def define(self, register: Register, expected: DType) -> None:
+        self.check_new(register.name)
+        if register.dtype is not expected:
+            self.fail(f"{register.name} is {register.dtype}, expected {expected}")
+        if register.dtype.compute is not register.dtype:
+            self.fail(f"{register.name} is {register.dtype}, which registers do not hold")
+        self.assigned.add(register.name)
+        self.registers[register.name] = register
+
+    def operand(self, operand: Operand, expected: DType | None = None, what: str = "") -> DType:
+        """The type of an operand that is known here."""
         if isinstance(operand, Register):
             known = self.registers.get(operand.name)
             if known is None:
-                self.fail(f"{operand.name} is not defined here", statement)
-            elif known.dtype is not operand.dtype:
-                self.fail(f"{operand.name} is {known.dtype}, used as {operand.dtype}", statement)
+                self.fail(f"{operand.name} is not defined here{suggest(operand.name, self.registers)}")
+            if known.dtype is not operand.dtype:
+                self.fail(f"{operand.name} is {known.dtype}, used as {operand.dtype}")
+        if expected is not None and operand.dtype is not expected:
+            self.fail(f"{what} is {operand.dtype}, expected {expected}")
+        return operand.dtype
 
-    def define(self, register: Register, statement: object) -> None:
-        if register.name in self.registers:
-            self.fail(f"{register.name} is defined twice", statement)
-        self.registers[register.name] = register
+    def sizes(self, values: Sequence[Dim]) -> None:
+        """Index expressions name loop variables and checked positions; all other names are sizes."""
+        for value in values:
+            for symbol in sorted(symbols_of(value), key=lambda item: item.name):
+                if symbol.name.startswith("%") and symbol.name not in self.symbols:
+                    self.fail(f"{symbol.name} is not defined here{suggest(symbol.name, self.symbols)}")
+
+    @contextmanager
+    def body(self, loop: Loop) -> Iterator[None]:
+        """What is defined inside is not visible behind it."""
+        before = self.buffers, self.registers, self.symbols
+        self.buffers, self.registers, self.symbols = dict(before[0]), dict(before[1]), dict(before[2])
+        self.loops.append(loop)
+        yield
+        self.loops.pop()
+        self.buffers, self.registers, self.symbols = before
+
+    # Accesses
+
+    def memory(self, buffer: Buffer) -> None:
+        """A buffer that is visible here, perhaps in another shape."""
+        known = self.buffers.get(buffer.name)
+        if known is None:
+            self.fail(f"{buffer.name} is no buffer that is known here{suggest(buffer.name, self.buffers)}")
+        if (known.dtype, known.role) != (buffer.dtype, buffer.role):
+            self.fail(f"{buffer.name} is {known.role} {known.dtype}, used as {buffer.role} {buffer.dtype}")
+        self.sizes(buffer.shape)
+        if differs(product(known.shape), product(buffer.shape)):
+            elements = f"{product(known.shape)} elements, seen with {product(buffer.shape)}"
+            self.fail(f"{buffer.name} has {elements}")
 
     def access(self, statement: Load | Store) -> None:
-        if statement.buffer.name not in self.buffers:
-            self.fail(f"{statement.buffer.name} is no buffer of this kernel", statement)
-        if len(statement.index) != len(statement.buffer.shape):
-            self.fail(f"{statement.buffer.name} has {len(statement.buffer.shape)} dims", statement)
-        self.index(statement.index, statement)
-        self.operand(statement.guard, statement)
-        if statement.guard is not None and statement.guard.dtype is not bool_:
-            self.fail("a guard must be a bool", statement)
+        buffer = statement.buffer
+        self.memory(buffer)
+        if len(statement.index) != len(buffer.shape):
+            self.fail(f"{buffer.name} has {len(buffer.shape)} dims, the index has {len(statement.index)}")
+        self.sizes(statement.index)
+        if statement.guard is not None:
+            self.operand(statement.guard, bool_, "the guard")
+            return
+        if self.never_runs():
+            return
+        for dim, (place, size) in enumerate(zip(statement.index, buffer.shape, strict=True)):
+            self.in_range(buffer, dim, self.known_ranges(place), size)
 
-    def statement(self, statement: Statement, top: bool) -> None:
+    def in_range(self, buffer: Buffer, dim: int, place: Dim, size: Dim) -> None:
+        if not attains_limits(place):
+            return
+        keep = frozenset(symbol for symbol in symbols_of(place) | symbols_of(size) if is_size(symbol))
+        high, low = limit(place, True, keep), limit(place, False, keep)
+        if high is not None and non_negative(high - size):
+            self.fail(f"dim {dim} of {buffer.name} has size {size}, the index goes up to {high}")
+        if low is not None and non_negative(-1 - low):
+            self.fail(f"dim {dim} of {buffer.name} has size {size}, the index goes down to {low}")
+
+    def known_ranges(self, place: Dim) -> Dim:
+        """The expression with the ranges that follow from the loops around it."""
+        if isinstance(place, int):
+            return place
+        return with_ranges(place, self.symbols)
+
+    def never_runs(self) -> bool:
+        """Whether a loop around this place has no iterations."""
+        return any(non_negative(-loop.extent) for loop in self.loops)
+
+    # Statements
+
+    def statement(self, statement: Statement) -> None:
+        self.guilty = self.visited
+        self.visited += 1
         if isinstance(statement, Let):
-            if statement.op not in SPECIAL and statement.op not in SCALARS:
-                self.fail(f"{statement.op} is no scalar op", statement)
-            for operand in statement.operands:
-                self.operand(operand, statement)
-            if statement.op not in SPECIAL:
-                kinds = {item.dtype for item in statement.operands[statement.op == "where" :]}
-                if len(kinds) > 1:
-                    self.fail(f"operands of {statement.op} have types {kinds}", statement)
-            self.define(statement.result, statement)
+            self.let(statement)
         elif isinstance(statement, Index):
-            self.index([statement.expression], statement)
-            self.define(statement.result, statement)
+            self.sizes([statement.expression])
+            self.define(statement.result, i64)
         elif isinstance(statement, Load):
             self.access(statement)
-            self.define(statement.result, statement)
+            self.define(statement.result, statement.buffer.dtype.compute)
         elif isinstance(statement, Store):
-            self.access(statement)
-            self.operand(statement.value, statement)
-            if statement.value.dtype is not statement.buffer.dtype.compute:
-                self.fail(f"stores {statement.value.dtype} into {statement.buffer.dtype}", statement)
-            if statement.combine is not None and statement.combine not in COMBINERS:
-                self.fail(f"{statement.combine} is no combiner", statement)
+            self.store(statement)
         elif isinstance(statement, Check):
-            self.operand(statement.value, statement)
-            if statement.value.dtype is not i64:
-                self.fail("an index must be i64", statement)
-            self.index([statement.size], statement)
-            self.define(statement.position, statement)
-            self.define(statement.guard, statement)
+            self.check(statement)
         elif isinstance(statement, Alloc):
-            self.buffers[statement.buffer.name] = statement.buffer
+            self.alloc(statement)
         elif isinstance(statement, Gemm):
-            for matrix in (statement.output, statement.left, statement.right):
-                self.index([matrix.offset, matrix.row_stride, matrix.column_stride], statement)
+            self.gemm(statement)
         elif isinstance(statement, Concurrent):
-            if not top:
-                self.fail("concurrent loops inside of a loop", statement)
-            for branch in statement.branches:
-                self.loop(branch)
+            self.concurrent(statement)
         else:
-            if statement.kind == "parallel" and not top:
-                self.fail("a parallel loop inside of another loop", statement)
             self.loop(statement)
 
+    def let(self, statement: Let) -> None:
+        kinds = [self.operand(item) for item in statement.operands]
+        if statement.op in CONVERSIONS:
+            self.define(statement.result, self.conversion(statement, kinds))
+            return
+        row = SCALARS.get(statement.op)
+        if row is None:
+            self.fail(f"{statement.op} is no scalar op{suggest(statement.op, SCALARS)}")
+        if len(kinds) != row.arity:
+            self.fail(f"{statement.op} takes {row.arity} operands, not {len(kinds)}")
+        if statement.op == "where" and kinds.pop(0) is not bool_:
+            self.fail("the condition is not a bool")
+        if any(kind is not kinds[0] for kind in kinds):
+            self.fail(f"the operands are {', '.join(map(str, kinds))}, expected one type")
+        kind = kinds[-1]
+        if statement.op not in BASE and spelling(row, kind) is None and expansion(row, kind) is None:
+            self.fail(f"{statement.op} does not take {kind}")
+        self.define(statement.result, result_dtype(row, kind))
+
+    def conversion(self, statement: Let, kinds: Sequence[DType]) -> DType:
+        """The type of a conversion's result: what it says, if that is possible."""
+        if len(kinds) != 1:
+            self.fail(f"{statement.op} takes 1 operand, not {len(kinds)}")
+        target = statement.result.dtype
+        if statement.op == "bitcast" and target.bits != kinds[0].bits:
+            self.fail(f"{kinds[0]} and {target} are not of the same width")
+        if statement.op in ("round_f16", "round_bf16") and kinds[0] is not f32:
+            self.fail(f"{statement.op} takes f32, not {kinds[0]}")
+        return f32 if statement.op.startswith("round_") else target
+
+    def store(self, statement: Store) -> None:
+        self.access(statement)
+        if statement.buffer.role == "in":
+            self.fail(f"{statement.buffer.name} is an input and cannot be written")
+        self.operand(statement.value, statement.buffer.dtype.compute, "the value")
+        if statement.combine is not None:
+            self.combiner(statement.combine, [statement.value.dtype])
+
+    def combiner(self, name: str, kinds: Sequence[DType]) -> None:
+        if name not in COMBINERS:
+            self.fail(f"{name} is no combiner{suggest(name, COMBINERS)}; there are {', '.join(COMBINERS)}")
+        arity = COMBINERS[name].arity
+        if len(kinds) != arity:
+            self.fail(f"{name} combines {arity} values at a time, not {len(kinds)}")
+        if arity == 2 and kinds[1] is not i64:
+            self.fail(f"the second value of {name} is its place, an i64, not {kinds[1]}")
+        if kinds[0].is_complex and name not in ("add", "mul"):
+            self.fail(f"{name} does not take {kinds[0]}")
+
+    def check(self, statement: Check) -> None:
+        self.operand(statement.value, i64, "the index")
+        self.sizes([statement.size])
+        if not 0 <= statement.site < len(self.kernel.sites):
+            self.fail(f"there is no site {statement.site}: the kernel has {len(self.kernel.sites)}")
+        self.define(statement.position, i64)
+        self.define(statement.guard, bool_)
+        self.symbols[statement.position.name] = statement.symbol
+
+    def alloc(self, statement: Alloc) -> None:
+        if statement.buffer.role != "scratch":
+            self.fail(f"an alloc makes scratch, not {statement.buffer.role}")
+        if self.inside_vector():
+            self.fail("an alloc inside of a vector loop")
+        self.declare(statement.buffer)
+
+    def gemm(self, statement: Gemm) -> None:
+        if self.inside_vector():
+            self.fail("a gemm inside of a vector loop")
+        matrices = (statement.output, statement.left, statement.right)
+        for matrix in matrices:
+            self.memory(matrix.buffer)
+            self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
+        self.sizes([statement.rows, statement.columns, statement.depth])
+        kinds = [matrix.buffer.dtype for matrix in matrices]
+        if any(kind is not kinds[0] for kind in kinds) or kinds[0].name not in GEMM:
+            self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one of {', '.join(GEMM)}")
+        if statement.output.buffer.role == "in":
+            self.fail(f"{statement.output.buffer.name} is an input and cannot be written")
+        if statement.output.column_stride != 1:
+            self.fail("the columns of the output are not adjacent")
+
+    def concurrent(self, statement: Concurrent) -> None:
+        if self.loops:
+            self.fail("concurrent loops inside of a loop")
+        owner: dict[str, int] = {}
+        for number, branch in enumerate(statement.branches):
+            if not isinstance(branch, Loop):
+                self.fail("a branch that is no loop")
+            for name in written(branch):
+                if owner.setdefault(name, number) != number:
+                    self.fail(f"two branches write {name}")
+        for number, branch in enumerate(statement.branches):
+            for name in read(branch):
+                if owner.get(name, number) != number:
+                    self.fail(f"one branch writes {name}, another reads it")
+        for branch in statement.branches:
+            self.statement(branch)
+
+    def inside_vector(self) -> bool:
+        return any(loop.kind == "vector" for loop in self.loops)
+
     def loop(self, loop: Loop) -> None:
-        self.index([loop.start, loop.stop], loop)
-        before = dict(self.registers)
-        if loop.variable.name in self.variables:
-            self.fail(f"{loop.variable} is already a loop variable", loop)
-        self.variables.add(loop.variable.name)
+        here = self.guilty
+        if loop.kind not in KINDS:
+            self.fail(f"{loop.kind} is no kind of loop; there are {', '.join(KINDS)}")
+        if loop.width < 1 or (loop.kind == "serial" and loop.width != 1):
+            self.fail(f"a {loop.kind} loop cannot have width {loop.width}")
+        if loop.kind == "parallel" and self.loops:
+            self.fail("a parallel loop inside of another loop")
+        if loop.kind == "vector" and self.inside_vector():
+            self.fail("a vector loop inside of another")
+        if loop.kind != "serial" and loop.carries:
+            self.fail(f"a {loop.kind} loop cannot carry a value from one iteration to the next")
+        if loop.kind == "parallel" and loop.accumulators:
+            self.fail("a parallel loop cannot reduce: its iterations end in no order")
+        self.sizes([loop.start, loop.stop])
+        self.check_new(loop.variable.name)
         for carry in loop.carries:
-            self.operand(carry.start, loop)
-            self.define(carry.current, loop)
-        self.block(loop.body)
+            self.operand(carry.start, carry.result.dtype, "the first carried value")
+        with self.body(loop):
+            least = limit(self.known_ranges(loop.start), False)
+            low = least if isinstance(least, int) else None
+            self.symbols[loop.variable.name] = Symbol(
+                loop.variable.name, low, self.known_ranges(loop.stop - 1)
+            )
+            for carry in loop.carries:
+                self.define(carry.current, carry.result.dtype)
+            for statement in loop.body:
+                self.statement(statement)
+            self.guilty = here
+            for item in loop.accumulators:
+                self.accumulator(item)
+            for carry in loop.carries:
+                self.operand(carry.after, carry.result.dtype, "the carried value")
         for item in loop.accumulators:
-            if item.combiner not in COMBINERS:
-                self.fail(f"{item.combiner} is no combiner", loop)
-            for value in item.values:
-                self.operand(value, loop)
+            for register, value in zip(item.results, item.values, strict=True):
+                self.define(register, value.dtype)
         for carry in loop.carries:
-            self.operand(carry.after, loop)
-        self.registers = before
-        self.variables.discard(loop.variable.name)
-        for item in loop.accumulators:
-            for register in item.results:
-                self.define(register, loop)
-        for carry in loop.carries:
-            self.define(carry.result, loop)
+            self.define(carry.result, carry.result.dtype)
+
+    def accumulator(self, item: Accumulator) -> None:
+        self.combiner(item.combiner, [self.operand(value) for value in item.values])
+        if len(item.results) != len(item.values):
+            self.fail(f"{item.combiner} has {len(item.results)} results for {len(item.values)} values")
+
+
+def written(loop: Loop) -> set[str]:
+    """The buffers that a loop stores to, its own scratch apart."""
+    found = {
+        item.buffer.name for item in walk([loop]) if isinstance(item, Store) and item.buffer.role != "scratch"
+    }
+    return found | {item.output.buffer.name for item in walk([loop]) if isinstance(item, Gemm)}
+
+
+def read(loop: Loop) -> set[str]:
+    found = {
+        item.buffer.name for item in walk([loop]) if isinstance(item, Load) and item.buffer.role != "scratch"
+    }
+    gemms = [item for item in walk([loop]) if isinstance(item, Gemm)]
+    return found | {matrix.buffer.name for item in gemms for matrix in (item.left, item.right)}
+
+
+def is_size(symbol: Symbol) -> bool:
+    return not symbol.name.startswith("%")
+
+
+def with_ranges(value: Expr, symbols: dict[str, Symbol]) -> Dim:
+    """The same terms over symbols that carry other ranges. Nothing is simplified: the limits are asked of it as is."""
+
+    def atom(item: Symbol | Compound) -> Symbol | Compound:
+        if isinstance(item, Symbol):
+            return symbols.get(item.name, item)
+        return Compound(item.operator, inner(item.left), inner(item.right))
+
+    def inner(item: Dim) -> Dim:
+        return with_ranges(item, symbols) if isinstance(item, Expr) else item
+
+    return Expr(tuple((tuple(map(atom, monomial)), factor) for monomial, factor in value.terms))
+
+
+def attains_limits(value: Dim) -> bool:
+    """Whether the limits of an expression are values that it takes, not just bounds.
+
+    They are if every variable occurs once and independently of the others. Sizes are the same everywhere, so
+    they may occur often. A remainder takes its limits only if its operand runs far enough: that is not asked.
+    """
+    variables: set[str] = set()
+    pending: list[Dim] = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, int):
+            continue
+        for monomial, _ in item.terms:
+            for atom in monomial:
+                if isinstance(atom, Compound):
+                    if atom.operator == "%" and any(not is_size(symbol) for symbol in symbols_of(atom.left)):
+                        return False
+                    pending.extend((atom.left, atom.right))
+                elif not is_size(atom):
+                    bounds = symbols_of(atom.upper) if atom.upper is not None else set()
+                    names = {atom.name, *(symbol.name for symbol in bounds if not is_size(symbol))}
+                    if names & variables:
+                        return False
+                    variables |= names
+    return True

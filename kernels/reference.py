@@ -11,17 +11,21 @@ from ..ir.types import DType
 
 
 def cast(array: Any, dtype: DType) -> np.ndarray:
-    """Conversion as back ends do it: towards zero, saturating, nan to 0, and complex to real by dropping."""
+    """Conversion as back ends do it: from float towards zero, saturating, nan to 0; complex to real by dropping.
+
+    Integers narrower than 32 bits are made from 32 bits, by wrapping.
+    """
     array = np.asarray(array)
     if array.dtype.kind == "c" and dtype.kind not in "cb":
         array = array.real
     if dtype.kind in "iu" and array.dtype.kind not in "iub":
-        limits = np.iinfo(dtype.numpy)
-        wide = np.trunc(array.astype(np.float64))
-        low, high = wide <= limits.min, wide >= limits.max
-        inner = np.where(low | high | np.isnan(wide), 0, wide).astype(dtype.numpy)
-        top = np.where(high, dtype.numpy.type(limits.max), inner)
-        return np.where(low, dtype.numpy.type(limits.min), top)
+        first = dtype.numpy if dtype.bits >= 32 else np.dtype(np.int32)
+        limits = np.iinfo(first)
+        whole = np.trunc(array.astype(np.float64))
+        low, high = whole <= limits.min, whole >= limits.max
+        inner = np.where(low | high | np.isnan(whole), 0, whole).astype(first)
+        clamped = np.where(low, first.type(limits.min), np.where(high, first.type(limits.max), inner))
+        return clamped.astype(dtype.numpy)
     if dtype.kind == "b":
         return array != 0
     return array.astype(dtype.numpy)

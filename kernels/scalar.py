@@ -64,8 +64,8 @@ class ScalarOp:
 
 SCALARS: dict[str, ScalarOp] = {}
 
-# What a back end implements by hand: conversions, and the parts of a complex number. `cast` from float to
-# integer saturates, and nan gives 0: no operand is undefined behaviour.
+# What a back end implements by hand: conversions, and the parts of a complex number. reference.cast says what
+# a conversion gives: there is no undefined behaviour.
 BASE = frozenset({"cast", "real", "imag", "complex"})
 
 
@@ -482,7 +482,8 @@ def extreme_index(name: str, better: str, identity: Callable[[DType], Any], func
         axes = tuple(range(array.ndim)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
         kept = [position for position in range(array.ndim) if position not in axes]
         moved = np.transpose(array, (*kept, *axes))
-        flat = moved.reshape(*(array.shape[position] for position in kept), -1)
+        count = int(np.prod([array.shape[position] for position in axes]))
+        flat = moved.reshape(*(array.shape[position] for position in kept), count)
         return function(flat, axis=-1)
 
     return Combiner(name, 2, lambda dtype: (identity(dtype), NO_INDEX), combine, numpy)

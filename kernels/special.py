@@ -260,28 +260,24 @@ SHIFT = 12
 
 @in_double
 def digamma(x: Term) -> Term:
-    """The asymptotic series from 12 on, the recurrence below it, reflection for negative operands."""
+    """The asymptotic series from 8 on, the recurrence below it, reflection for negative operands."""
     negative = x < 0
     positive = select(negative, 1 - x, x)
-    small = positive < SHIFT
-    # The sum of 1 / (x + k) as the derivative of the product of the x + k over the product.
-    product, slope = positive, positive.constant(1.0)
-    for step in range(1, SHIFT):
-        factor = positive + float(step)
-        slope = fma(slope, factor, product)
-        product = product * factor
-    far = select(small, positive + float(SHIFT), positive)
+    start = 8.0
+    small = positive < start
+    steps = 1 / (positive + (start - 1))
+    for step in reversed(range(int(start) - 1)):
+        steps = steps + 1 / (positive + float(step))
+    far = select(small, positive + start, positive)
     inverse = 1 / far
     series = stirling(inverse, [number / (2 * k) for k, number in enumerate(BERNOULLI, 1)])
     result = log(far) - fma(inverse * inverse, series, 0.5 * inverse)
-    result = select(small, result - slope / product, result)
+    result = select(small, result - steps, result)
     offset = to_nearest_integer(x)
     cotangent = polynomial(offset * offset, COSPI) / sine_of_pi(offset)
     result = select(negative, fma(cotangent, -math.pi, result), result)
     result = select(negative & x.op("round").equals(x), math.nan, result)
-    return select(
-        x.equals(0), (-x.constant(math.inf)).op("copysign", -x), select(x.equals(math.inf), x, result)
-    )
+    return select(x.equals(0), (-x.constant(math.inf)).op("copysign", -x), select(x.equals(math.inf), x, result))
 
 
 def derivative_of_digamma(x: Term, order: int) -> Term:

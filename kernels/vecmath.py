@@ -344,10 +344,14 @@ def float_power(x: Term, y: Term, precise: bool) -> Term:
 def cbrt(x: Term) -> Term:
     """A root from the logarithm, then one Newton step."""
     size = abs(x)
+    usual = (size > 0) & (size < math.inf)
+    # The step cubes the root: that must not be denormal.
+    small = size < 2.0**-900
+    size = select(small, size * 2.0**300, size)
     root = exp2(log2(size) * (1 / 3))
     square = root * root
     root = root - fma(square, root, -size) / (3 * square)
-    usual = (size > 0) & (size < math.inf)
+    root = select(small, root * 2.0**-100, root)
     return select(usual, root.op("copysign", x), x + x)
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..ir.graph import Graph, Op, Value
-from ..ir.symbolic import Dim, Expr, product
+from ..ir.symbolic import Dim, Expr, non_negative, product
 from ..kernels.scalar import SCALARS
 from ..ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
 from ..ops.view import unit_reshape
@@ -78,6 +78,7 @@ class Group:
     row_reads: dict[Value, tuple[Axes, Op]] = field(default_factory=dict)  # ANY marks a dim that data chooses in
     cells: dict[AxisSet, int] = field(default_factory=dict)  # iteration space -> summed cost
     reduces: list[tuple[Op, AxisSet, AxisSet]] = field(default_factory=list)
+    operand_axes: dict[Op, Axes] = field(default_factory=dict)  # of reductions
     structure: Structure | None = None
     outputs: tuple[Value, ...] = ()
 
@@ -221,12 +222,10 @@ class Fuser:
                 (source,) = op.operands
                 if source.op is not None and source.op in self.inline:
                     forced.add(source.op)
-            elif isinstance(op.defn.kind, Contract):
-                forced.update(value.op for value in op.operands if value.op and not self.readable_matrix(value))
         for value in self.graph.results:
-            op = value.op
-            if op is None:
+            if value.op is None:
                 continue
+            op = value.op
             if op.name != "reshape":
                 if op in self.inline:
                     forced.add(op)
@@ -245,27 +244,40 @@ class Fuser:
             else:
                 forced.add(op)
             stored.add(base)
+        matrices = [value for op in self.graph.ops if isinstance(op.defn.kind, Contract) for value in op.operands]
+        # What is stored for one product may be what another one reads through views.
+        while unreadable := {value.op for value in matrices if value.op and not self._is_readable(value, forced)}:
+            forced |= unreadable
+        for op in self.graph.ops:
+            # Who reads an inline op works it out and waits for no kernel: nothing behind it may be in memory.
+            if op in self.inline and isinstance(op.defn.kind, Elementwise):
+                if any(value.op in forced or value.op not in self.inline for value in op.operands):
+                    self.inline.discard(op)
         return forced
 
-    def readable_matrix(self, value: Value) -> bool:
+    def _is_readable(self, value: Value, forced: set[Op]) -> bool:
         """Whether a batched matrix can be read where it lies: views of a buffer with one unit stride."""
-        if value.op is None or value.op not in self.inline:
-            return True
-        if isinstance(value.op.defn.kind, View) and value.op.name in ("permute", "expand", "slice", "reshape"):
-            if value.op.name == "slice" and value.op.arguments["step"] != 1:
-                return False
-            return self.readable_matrix(value.op.operands[0]) and self._keeps_unit_stride(value)
-        return False
-
-    def _keeps_unit_stride(self, value: Value) -> bool:
         from .lower import strided_view
 
-        view = strided_view(value, lambda op: op in self.inline)
-        if view is None:
-            return False
+        def inline(op: Op) -> bool:
+            return op in self.inline and op not in forced
+
+        base = value
+        while base.op is not None and inline(base.op):
+            if base.op.name not in ("permute", "expand", "slice", "reshape"):
+                return False
+            if base.op.name == "slice" and base.op.arguments["step"] != 1:
+                return False
+            (base,) = base.op.operands
+        view = strided_view(value, inline)
+        if base is value or view is None:
+            return base is value
         _base, _offset, strides = view
-        rows, columns = strides[-2], strides[-1]
-        return rows == 1 or columns == 1 or value.shape[-1] == 1 or value.shape[-2] == 1
+        (rows, columns), (row_stride, column_stride) = value.shape[-2:], strides[-2:]
+        # The other stride must step over a whole row (or column): a broadcast or overlapping one does not.
+        by_rows = (column_stride == 1 or columns == 1) and (rows == 1 or non_negative(row_stride - columns))
+        by_columns = (row_stride == 1 or rows == 1) and (columns == 1 or non_negative(column_stride - rows))
+        return by_rows or by_columns
 
     # One op as a group.
 
@@ -299,6 +311,7 @@ class Fuser:
             reduced = op.arguments["dim"]
             axes = tuple(None if size == 1 else self.axes.new(size) for size in operand.shape)
             self._touch(group, operand, axes, op)
+            group.operand_axes[op] = axes
             kept = tuple(
                 None if dim in reduced else axis
                 for dim, axis in enumerate(axes)
@@ -434,7 +447,10 @@ class Fuser:
                         return f"{op.name} reads it at other places"
         for source, target in mapping.items():
             self.axes.parent[source] = target
-        merged = Group(left.number, "loops", ops, {}, {**left.opaque, **right.opaque}, {}, cells, reduces, structure)
+        merged = Group(
+            left.number, "loops", ops, opaque={**left.opaque, **right.opaque}, cells=cells, reduces=reduces,
+            operand_axes={**left.operand_axes, **right.operand_axes}, structure=structure,
+        )  # fmt: skip
         for group in (left, right):
             for value, (axes, op) in group.row_reads.items():
                 if merged.row_reads.setdefault(value, (axes, op))[1] is not op and self.find(value) not in (left, right):

@@ -84,7 +84,7 @@ class Scope:
         self.start = start
         self.stop = stop
         self.statements: list[Statement] = []
-        self.memo: dict[tuple[Value, tuple[Dim, ...]], Operand] = {}
+        self.memo: dict[tuple[Any, ...], Operand] = {}  # by value and index, and the guard if there is one
 
 
 class Lowering:
@@ -104,11 +104,14 @@ class Lowering:
         self.members: set[Op] = set()
         self.saved: dict[Value, tuple[Buffer, tuple[int, ...]]] = {}  # the memory, and which dims index it
         self.current: Op | None = None
+        self.guard: Operand | None = None  # where it is false, what is being computed is not used
         self.taken = {f"%{name}" for name in fused.names.values()}
 
     # Registers, loops, buffers.
 
     def register(self, dtype: DType, depth: int) -> Register:
+        while f"%{self.registers}" in self.taken:
+            self.registers += 1
         result = Register(f"%{self.registers}", dtype)
         self.registers += 1
         self.depth[result.name] = depth
@@ -179,12 +182,16 @@ class Lowering:
 
     def element(self, value: Value, index: Sequence[Dim]) -> Operand:
         """The element of a value at an index, in a register."""
-        key = (value, tuple(index))
+        if any(size == 0 for size in value.shape):
+            return Literal(_zero(value.dtype), value.dtype.compute)  # only a loop over nothing uses it
+        place = tuple(index)
+        guarded = (value, place) if self.guard is None else (value, place, self.guard)
         for scope in reversed(self.scopes):
-            if key in scope.memo:
-                return scope.memo[key]
-        result = self._element(value, key[1])
-        self.scopes[self.depth_of(result)].memo[key] = result
+            for key in ((value, place), guarded):
+                if key in scope.memo:
+                    return scope.memo[key]
+        result = self._element(value, place)
+        self.scopes[self.depth_of(result)].memo[guarded] = result
         return result
 
     def _element(self, value: Value, index: tuple[Dim, ...]) -> Operand:
@@ -235,7 +242,7 @@ class Lowering:
         if kind.result == "i64":
             return Literal(0, i64)
         places = iter(index)
-        whole = []
+        whole: list[Dim] = []
         for dim in range(value.ndim):
             if dim in op.arguments["dim"]:
                 if op.arguments["keepdim"]:
@@ -256,9 +263,11 @@ class Lowering:
     def load(self, value: Value, index: Sequence[Dim], guard: Any = None) -> Operand:
         op = value.op
         if op is not None and (op in self.members or op in self.fused.inline):
-            element = self.element(value, index)
             if guard is None:
-                return element
+                return self.element(value, index)
+            outer, self.guard = self.guard, self._both(self.guard, guard)
+            element = self.element(value, index)
+            self.guard = outer
             return self.let("where", element.dtype, [guard, element, Literal(_zero(element.dtype), element.dtype)])
         return self._load(self.buffer(value), tuple(index), guard)
 
@@ -267,8 +276,17 @@ class Lowering:
         buffer, index = flatten_index(self.buffer(value), place)
         self.add(len(self.scopes) - 1, Store(buffer, index, item))
 
-    def _load(self, buffer: Buffer, index: tuple[Dim, ...], guard: Operand | None = None) -> Register:
+    def _both(self, left: Operand | None, right: Operand | None) -> Operand | None:
+        if left is None or right is None or left is right:
+            return right if left is None else left
+        return self.let("logical_and", bool_, [left, right])
+
+    def _load(self, buffer: Buffer, index: tuple[Dim, ...], guard: Operand | None = None) -> Operand:
+        if any(size == 0 for size in buffer.shape):
+            # Only a loop over nothing uses it, but it might be placed before that loop.
+            return Literal(_zero(buffer.dtype), buffer.dtype.compute)
         buffer, index = flatten_index(buffer, index)
+        guard = self._both(self.guard, guard)
         depth = self.depth_of(*index, guard)
         result = self.register(buffer.dtype.compute, depth)
         self.add(depth, Load(result, buffer, index, guard))
@@ -318,6 +336,8 @@ class Lowering:
         site = Site(self.current.name, self.current.loc)
         if site not in self.sites:
             self.sites.append(site)
+        if self.guard is not None:
+            value = self.let("where", value.dtype, [self.guard, value, Literal(0, value.dtype)])
         depth = self.depth_of(value, size)
         position, guard = self.register(i64, depth), self.register(bool_, depth)
         check = Check(position, guard, self.cast(value, i64), size, wrap, self.sites.index(site))
@@ -481,7 +501,8 @@ def lower(fused: Fused) -> list[Kernel]:
         lowering = Lowering(fused, kernel_name(groups, number))
         bodies = [lowering.lower(group) for group in groups]
         if len(bodies) > 1:
-            body: list[Statement] = [Concurrent(tuple(item for part in bodies for item in part))]  # type: ignore[arg-type]
+            branches = [item for part in bodies for item in part if isinstance(item, Loop)]
+            body: list[Statement] = [Concurrent(tuple(branches))]
         else:
             body = bodies[0]
         kernels.append(Kernel(lowering.name, tuple(lowering.buffers.values()), tuple(body), tuple(lowering.sites)))

@@ -21,6 +21,7 @@ from ..ir.errors import ArgumentError, VerifyError, suggest
 from ..ir.graph import Graph, Op, Value
 from ..ir.parser import Reader
 from ..ir.verify import STAGES, verify_graph
+from ..kernels.loop_verify import verify_kernel
 from .rewrite import rebuild, remake
 
 PASSES: dict[str, Pass] = {}
@@ -29,6 +30,7 @@ PASSES: dict[str, Pass] = {}
 VERIFIERS: dict[str, Callable[[Any, str | None], None]] = {
     # The last graph pass hands over a plan of kernels.
     "graph": lambda program, stage: verify_graph(program, stage) if isinstance(program, Graph) else None,
+    "loop": lambda program, stage: verify_kernel(program),
 }
 
 NOUNS = {"graph": "graphs", "loop": "kernels"}
@@ -67,8 +69,8 @@ def map_nested(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     return rebuild(graph, visit)
 
 
-def graph_pass(name: str, stage: str | None = None) -> Callable[[Callable[..., Graph]], Callable[..., Graph]]:
-    """Register a function of a graph that returns a graph."""
+def graph_pass(name: str, stage: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of a graph that returns a graph (or, for fuse, a graph with its kernels)."""
     return lambda function: _register(name, "graph", function, stage)
 
 

@@ -39,13 +39,12 @@ def plan_memory(kernels: Sequence[Kernel], outside: Iterable[str]) -> Plan:
     sizes: dict[str, Dim] = {
         name: ceil_divide(product(buffer.shape) * buffer.dtype.bytes, ALIGN) * ALIGN for name, buffer in buffers.items()
     }
-    static = sorted((name for name in buffers if isinstance(sizes[name], int)), key=lambda name: -sizes[name])  # type: ignore[operator]
+    static = {name: size for name, size in sizes.items() if isinstance(size, int)}
     offsets: dict[str, Dim] = {}
     placed: list[tuple[int, int, str]] = []  # start, stop, name
     top = 0
-    for name in static:
-        size = sizes[name]
-        assert isinstance(size, int)
+    for name in sorted(static, key=lambda name: -static[name]):
+        size = static[name]
         start = 0
         for low, high, other in sorted(placed):
             if last[other] < first[name] or last[name] < first[other]:
@@ -59,9 +58,9 @@ def plan_memory(kernels: Sequence[Kernel], outside: Iterable[str]) -> Plan:
     end: Dim = top
     reusable: list[tuple[Dim, Dim, str]] = []  # size, offset, current owner
     for name in sorted((name for name in buffers if name not in offsets), key=lambda name: first[name]):
-        for position, (size, offset, owner) in enumerate(reusable):
-            if size == sizes[name] and last[owner] < first[name]:
-                reusable[position] = (size, offset, name)
+        for position, (room, offset, owner) in enumerate(reusable):
+            if room == sizes[name] and last[owner] < first[name]:
+                reusable[position] = (room, offset, name)
                 offsets[name] = offset
                 break
         else:

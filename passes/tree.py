@@ -24,8 +24,10 @@ from ..ir.symbolic import (
     atoms_of,
     ceil_divide,
     contiguous_strides,
+    floor_divide,
     minimum,
     product,
+    remainder,
 )
 from ..kernels.loop_ir import Alloc, Buffer, Literal, Operand, Store
 from ..kernels.scalar import COMBINERS
@@ -91,11 +93,11 @@ class Tree:
             extent = product(self.axes.extent[axis] for axis in run)
             variable = self.l.new_variable(extent)
             self.loops.append((variable, extent, run[0] in inner))
-            rest = variable.expr()
+            rest: Dim = variable.expr()
             for axis in reversed(run[1:]):
                 size = self.axes.extent[axis]
-                self.coordinate[axis] = rest % size
-                rest = rest // size
+                self.coordinate[axis] = remainder(rest, size)
+                rest = floor_divide(rest, size)
             self.coordinate[run[0]] = rest
 
     def _result_axes(self, op: Op) -> frozenset[int]:
@@ -170,21 +172,8 @@ class Tree:
 
     def operand_place(self, op: Op) -> tuple[Dim, ...]:
         """The index at which a reduction reads its operand."""
-        value: Value = op.arguments["self"]
-        base, dims = self._peel(value)
-        axes: list[int | None] = [None] * value.ndim
-        for dim, at in enumerate(dims):
-            if at is not None:
-                axes[at] = self.touch[base][dim]
-        kept = iter(self.touch[op.results[0]])
-        for dim in range(value.ndim):
-            if dim in op.arguments["dim"]:
-                if op.arguments["keepdim"]:
-                    next(kept)
-            else:
-                axis = next(kept)
-                axes[dim] = axis if axis is not None else axes[dim]
-        return tuple(0 if axis is None or value.shape[dim] == 1 else self.coordinate[axis] for dim, axis in enumerate(axes))
+        axes = self.axes.root(self.group.operand_axes[op])
+        return tuple(0 if axis is None else self.coordinate[axis] for axis in axes)
 
     def _peel(self, value: Value) -> tuple[Value, tuple[int | None, ...]]:
         dims: tuple[int | None, ...] = tuple(range(value.ndim))
@@ -246,9 +235,10 @@ class Tree:
         variable, extent = outer[0]
         row = static(product([size for _, size in (*outer[1:], *inner)]))
         if isinstance(extent, int):
-            run: Dim = max(-(-extent // CHUNKS), -(-CHUNK_ELEMENTS // max(row, 1)), 1)
-            run = min(run, max(extent, 1))
-            count: Dim = max(1, -(-extent // run))
+            rows = max(-(-extent // CHUNKS), -(-CHUNK_ELEMENTS // max(row, 1)), 1)
+            rows = min(rows, max(extent, 1))
+            run: Dim = rows
+            count: Dim = max(1, -(-extent // rows))
         else:
             run, count = ceil_divide(extent, CHUNKS), CHUNKS
         chunk = self.l.new_variable(count)
@@ -291,9 +281,7 @@ class Tree:
                 if source is not None and source in self.level:
                     level = max(level, self.level[source] + (source in self.primary))
             self.level[op] = level
-        self.last_level = 0
-        for op, level in self.level.items():
-            self.last_level = max(self.last_level, level)
+        self.last_level = max(self.level.values(), default=0)
         for op in self.structure.secondary:
             self.last_level = max(self.last_level, self._operand_level(op))
 
@@ -328,10 +316,8 @@ class Tree:
         return outputs, primary, secondary
 
     def _operand_is_full(self, op: Op) -> bool:
-        base, _ = self._peel(op.arguments["self"])
-        if base in self.touch:
-            return self._is_full(base)
-        return bool(self.structure.inner)
+        axes = self.axes.root(self.group.operand_axes[op])
+        return any(axis in self.structure.inner for axis in axes)
 
     def _plan_saves(self) -> None:
         """Which values an inner loop keeps for a later one."""
@@ -344,7 +330,7 @@ class Tree:
         decided: dict[Value, bool] = {}
         for stage in range(1, self.last_level + 1):
             outputs, primary, secondary = self._roots(stage)
-            pending = [value for value in outputs] + [op.arguments["self"] for op in (*primary, *secondary)]
+            pending = [*outputs] + [op.arguments["self"] for op in (*primary, *secondary)]
             seen: set[Value] = set()
             while pending:
                 value, _ = self._peel(pending.pop())
@@ -484,7 +470,7 @@ class Tree:
             for value in self.group.outputs:
                 if value.op in made:
                     self.l.store(value, self.place(value), self.l.element(value, self.place(value)))
-            for _ in loops or [0]:
+            for _ in range(len(loops) or 1):
                 self.l.close()
             self.l.floor = 0
 

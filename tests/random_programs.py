@@ -86,11 +86,16 @@ class Item:
         return self.error == 0.0
 
 
-@dataclass
+@dataclass(repr=False)
 class Program:
+    """A graph, inputs for it, and how far from exact each result may be. Shown as its text."""
+
     graph: Graph
     inputs: list[np.ndarray]
     errors: list[float]
+
+    def __repr__(self) -> str:
+        return f"\n{self.graph}\n"
 
 
 class Builder:

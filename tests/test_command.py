@@ -53,9 +53,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def smelt(
-    folder: Path, *words: str, code: int = 0, text: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def smelt(folder: Path, *words: str, code: int = 0, text: str | None = None) -> subprocess.CompletedProcess[str]:
     shown = subprocess.run(
         [sys.executable, "-m", "smelt.tools.main", *words],
         cwd=folder,
@@ -63,9 +61,7 @@ def smelt(
         capture_output=True,
         text=True,
     )
-    assert shown.returncode == code, (
-        f"exit code {shown.returncode}\n{shown.stdout[-2000:]}\n{shown.stderr[-4000:]}"
-    )
+    assert shown.returncode == code, f"exit code {shown.returncode}\n{shown.stdout[-2000:]}\n{shown.stderr[-4000:]}"
     assert "\x1b" not in shown.stdout + shown.stderr
     if code:
         assert shown.stderr.startswith("error: ")
@@ -151,9 +147,7 @@ def test_ops(folder: Path) -> None:
     lines = smelt(folder, "ops").stdout.splitlines()
     assert any(line.split()[:2] == ["exp", "elementwise"] for line in lines)
     assert smelt(folder, "ops", "exp*").stdout.splitlines()[1].startswith("exp")
-    (entry,) = [
-        item for item in json.loads(smelt(folder, "ops", "--json", "relu").stdout) if item["name"] == "relu"
-    ]
+    (entry,) = [item for item in json.loads(smelt(folder, "ops", "--json", "relu").stdout) if item["name"] == "relu"]
     assert entry["kind"] == "composite" and entry["vjp"] and entry["jvp"] and entry["doc"]
 
 

@@ -84,10 +84,7 @@ def inside(name: str, package: str) -> bool:
 def layer(name: str) -> int:
     """The layer whose entry fits a module best."""
     fitting = [
-        (len(entry), position)
-        for position, layer in enumerate(LAYERS)
-        for entry in layer
-        if inside(name, entry)
+        (len(entry), position) for position, layer in enumerate(LAYERS) for entry in layer if inside(name, entry)
     ]
     return max(fitting)[1]
 

@@ -1,42 +1,35 @@
-"""Random programs: the interpreter and the compiled code agree."""
+"""Random programs: the interpreter and the compiled code agree. `--long` tries ten times as many."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from random_programs import Drawn, Program, build, disagreement
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from random_programs import Program, disagreement, programs
 from support import compiled, interpret
 
 EXAMPLES = 300
 LONG_EXAMPLES = 3000
+# Parts run on different workers, and start from different seeds.
+PARTS = 4
 
 
-@pytest.fixture(scope="module")
-def examples(request: pytest.FixtureRequest) -> int:
-    return LONG_EXAMPLES if request.config.getoption("--long", default=False) else EXAMPLES
+@pytest.mark.parametrize("part", range(PARTS))
+def test_compiled_and_interpreted_agree(part: int, request: pytest.FixtureRequest) -> None:
+    total = LONG_EXAMPLES if request.config.getoption("--long") else EXAMPLES
 
-
-def check(program: Program) -> None:
-    want = interpret(program.graph, program.inputs)
-    got = compiled(program.graph, program.inputs)
-    message = disagreement(program, got, want)
-    assert not message, f"compiled and interpreted differ: {message}\n{program.graph}"
-
-
-def test_compiled_and_interpreted_agree(examples: int) -> None:
+    @seed(part)
     @settings(
-        max_examples=examples,
+        max_examples=total // PARTS,
         deadline=None,
         database=None,
-        derandomize=True,
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.data())
-    def run(data: Any) -> None:
-        check(build(Drawn(data.draw)))
+    @given(programs())
+    def check(program: Program) -> None:
+        want = interpret(program.graph, program.inputs)
+        got = compiled(program.graph, program.inputs)
+        message = disagreement(program, got, want)
+        assert not message, f"compiled and interpreted differ: {message}"
 
-    run()
+    check()

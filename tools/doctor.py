@@ -147,9 +147,7 @@ def show(found: dict[str, Any]) -> None:
     rows += [(name, str(value)) for name, value in found["compiler"].items()]
     print(table(rows))
     print(heading("\nDependencies"))
-    print(
-        table([(name, version or paint("missing", "red")) for name, version in found["dependencies"].items()])
-    )
+    print(table([(name, version or paint("missing", "red")) for name, version in found["dependencies"].items()]))
     print(heading("\nOptional"))
     for extra, group in found["optional"].items():
         missing = [name for name, version in group.items() if not version]

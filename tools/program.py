@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -46,9 +47,7 @@ def load_function(name: str) -> Callable[..., Any]:
     function: Any = module
     for part in attribute.split("."):
         if not hasattr(function, part):
-            known = [
-                key for key, value in vars(function).items() if callable(value) and not key.startswith("_")
-            ]
+            known = [key for key, value in vars(function).items() if callable(value) and not key.startswith("_")]
             raise UserError(f"{place} has no function {attribute!r}{suggest(part, known)}")
         function = getattr(function, part)
     if not callable(function):
@@ -62,9 +61,7 @@ def _load_module(place: str) -> ModuleType:
         try:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
-            raise UserError(
-                f"{error}: expected a file such as model.py, or a module that can be imported"
-            ) from None
+            raise UserError(f"{error}: expected a file such as model.py, or a module that can be imported") from None
     path = os.path.abspath(place)
     if not os.path.isfile(path):
         folder = os.path.dirname(path)
@@ -136,9 +133,7 @@ def _argument(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        raise UserError(
-            f'argument {text!r}: expected a type such as "f32[64, 784]", or a Python literal'
-        ) from None
+        raise UserError(f'argument {text!r}: expected a type such as "f32[64, 784]", or a Python literal') from None
 
 
 def _example(value: Any) -> Any:
@@ -167,6 +162,28 @@ def _gradient(function: Callable[..., Any], arguments: Sequence[Any], name: str)
 
     total.__name__ = f"{function.__name__}_grad"
     return smelt.grad(total, argnums=tuple(floats))
+
+
+class Enough(Exception):
+    """The last stage that was asked for has been seen: what follows need not be compiled."""
+
+
+def compile_stages(graph: Graph, wanted: Sequence[str]) -> dict[str, Any]:
+    """What the compiler makes of a graph at each of the wanted stages, named in the compiler's order."""
+    from ..backend.compile import compile_graph
+    from ..backend.options import CompileOptions
+
+    seen: dict[str, Any] = {}
+
+    def keep(stage: str, thing: Any) -> None:
+        if stage in wanted:
+            seen[stage] = thing
+            if stage == wanted[-1]:
+                raise Enough
+
+    with contextlib.suppress(Enough):
+        compile_graph(graph, CompileOptions(want_asm="asm" in wanted), on_stage=keep)
+    return seen
 
 
 def read_graph(path: str) -> Graph:

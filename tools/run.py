@@ -15,12 +15,8 @@ from .terminal import FINE, UserError, paint, progress
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("file", help="a file of IR text; - for standard input")
-    parser.add_argument(
-        "--inputs", nargs="*", default=[], metavar="FILE", help="one .npy file for each parameter"
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", help="write the results to an .npz file (or one to a .npy file)"
-    )
+    parser.add_argument("--inputs", nargs="*", default=[], metavar="FILE", help="one .npy file for each parameter")
+    parser.add_argument("--output", metavar="FILE", help="write the results to an .npz file (or one to a .npy file)")
     parser.add_argument("--interpret", action="store_true", help="with the NumPy reference interpreter")
 
 
@@ -73,9 +69,7 @@ def check_inputs(graph: Graph, arrays: Sequence[np.ndarray], names: Sequence[str
             not isinstance(size, int) or size == given for size, given in zip(param.shape, array.shape)
         )
         if array.dtype != param.dtype.numpy or not fits:
-            raise UserError(
-                f"{name} is {array.dtype}{list(array.shape)}, expected {param.type} for %{param.name}"
-            )
+            raise UserError(f"{name} is {array.dtype}{list(array.shape)}, expected {param.type} for %{param.name}")
         checked.append(array)
     return checked
 
@@ -89,9 +83,7 @@ def _restored(array: np.ndarray, wanted: DType) -> np.ndarray:
 
 def write_results(path: str, results: Sequence[np.ndarray]) -> None:
     if path.endswith(".npy") and len(results) != 1:
-        raise UserError(
-            f"{path} can hold one array, the program has {len(results)} results: name an .npz file"
-        )
+        raise UserError(f"{path} can hold one array, the program has {len(results)} results: name an .npz file")
     try:
         if path.endswith(".npy"):
             np.save(path, results[0])

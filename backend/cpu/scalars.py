@@ -71,8 +71,7 @@ class ScalarEmitter:
         lanes = max(operand.lanes for operand in operands)
         if name == "complex":
             pair = [self.splat(operand, lanes) for operand in operands]
-            kind = COMPLEX_OF[pair[0].dtype.name]
-            return Lanes(kind, lanes, (pair[0].name, pair[1].name))
+            return Lanes(COMPLEX_OF[pair[0].dtype.name], lanes, (pair[0].name, pair[1].name))
         if dtype.is_complex:
             if row.complex_expansion is None:
                 raise NotImplementedError(f"{name} on complex numbers")

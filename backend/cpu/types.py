@@ -49,10 +49,8 @@ def literal(value: Any, dtype: DType) -> str:
     if dtype.kind in "iu":
         number = int(value) & ((1 << dtype.bits) - 1)
         return str(number - (1 << dtype.bits) if number >> (dtype.bits - 1) else number)
-    number = float(value)
-    if dtype.bits == 32:
-        number = _to_f32(number)
-    return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+    real = _to_f32(float(value)) if dtype.bits == 32 else float(value)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', real))[0]:016X}"
 
 
 def _to_f32(number: float) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.errors import IndexRangeError
-from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides
+from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides, evaluate, product
 from ...ir.types import DType, bf16, bool_, f16, f32, i64
 from ...kernels.loop_ir import (
     Alloc,
@@ -33,6 +33,9 @@ from ...kernels.loop_ir import (
     Store,
 )
 from ...kernels.scalar import COMBINERS, NumpyBuilder, NumpyOperand
+from ...ops.define import as_array
+from ...passes.fuse import Fused
+from .graph import bind_sizes
 
 Values = tuple[NumpyOperand, ...]
 
@@ -40,6 +43,33 @@ Values = tuple[NumpyOperand, ...]
 def interpret_kernel(kernel: Kernel, buffers: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
     """Run a kernel on flat or shaped arrays by buffer name; outputs and temporaries are written in place."""
     LoopInterpreter(kernel, {name: array.reshape(-1) for name, array in buffers.items()}, sizes).run()
+
+
+def interpret_kernels(fused: Fused, kernels: Sequence[Kernel], arrays: Sequence[Any]) -> list[np.ndarray]:
+    """The results of a fused graph by its kernels, one after the other, for these inputs."""
+    graph = fused.graph
+    given = [as_array(item, f"input {position}") for position, item in enumerate(arrays)]
+    sizes = bind_sizes(graph, given)
+    memory: dict[str, np.ndarray] = {}
+    for param, array in zip(graph.params, given, strict=True):
+        memory[f"%{fused.names[param]}"] = array.reshape(-1).copy()
+    for kernel in kernels:
+        for buffer in kernel.buffers:
+            if buffer.name not in memory:
+                memory[buffer.name] = garbage(evaluate(product(buffer.shape), sizes), buffer.dtype)
+        interpret_kernel(kernel, memory, sizes)
+    results: list[np.ndarray] = []
+    for value in graph.results:
+        shape = tuple(evaluate(size, sizes) for size in value.shape)
+        results.append(memory[f"%{fused.names[fused.stored(value)]}"].reshape(shape).copy())
+    return results
+
+
+def garbage(count: int, dtype: DType) -> np.ndarray:
+    """Memory that nobody has written: whoever reads it gets numbers that stand out."""
+    if dtype.kind == "b":
+        return np.ones(count, np.bool_)
+    return np.frombuffer(b"\xa5" * (count * dtype.bytes), dtype.numpy).copy()
 
 
 class LoopInterpreter:

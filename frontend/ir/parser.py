@@ -37,13 +37,13 @@ TOKEN = re.compile(
     |(?P<slashes>//)
     |(?P<complex>\((?P<real>-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf|nan))
         (?P<imaginary>[+-](?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf|nan))j\))
-    |(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
-    |(?P<value>%\w[\w.]*)
+    |(?P<number>\d+(?:\.(?!\.)\d*)?(?:[eE][+-]?\d+)?)
+    |(?P<value>%\w(?:\w|\.(?!\.))*)
     |(?P<graph_name>@\w[\w.]*)
     |(?P<capture>\#\w+)
     |(?P<name>[A-Za-z_]\w*)
     |(?P<string>"(?:[^"\\\n]|\\.)*")
-    |(?P<mark>>=|<=|[()\[\]{},:=+\-*%])
+    |(?P<mark>>=|<=|\.\.|[()\[\]{}<>,:;=+\-*%])
     """,
     re.VERBOSE,
 )
@@ -148,7 +148,9 @@ def parse_pattern(text: str) -> CallPattern:
 
 
 class Reader:
-    """Tokens and the grammar over them."""
+    """Tokens and the grammar over them. kernels/loop_parser.py reads the loop IR with the same tokens."""
+
+    dividends: tuple[str, ...] = ("name", "number")  # kinds of tokens that `//` may divide
 
     def __init__(self, text: str, file: str):
         self.source = text
@@ -174,7 +176,7 @@ class Reader:
             kind = match.lastgroup or ""
             found = match.group()
             if kind == "slashes":
-                divides = tokens and (tokens[-1].kind in ("name", "number") or tokens[-1].text == ")")
+                divides = tokens and (tokens[-1].kind in self.dividends or tokens[-1].text == ")")
                 if not (closers and closers[-1] and divides):
                     end = text.find("\n", position)
                     end = len(text) if end < 0 else end

@@ -318,6 +318,8 @@ def _fits(value: Dim, bound: Dim) -> bool:
 
 
 def floor_divide(left: Dim, right: Dim) -> Dim:
+    if right == 0:
+        return 0  # only loops over nothing ask
     if isinstance(left, int) and isinstance(right, int):
         return left // right
     if right == 1:
@@ -342,6 +344,8 @@ def floor_divide(left: Dim, right: Dim) -> Dim:
 
 
 def remainder(left: Dim, right: Dim) -> Dim:
+    if right == 0:
+        return 0
     if isinstance(left, int) and isinstance(right, int):
         return left % right
     if right == 1 or left == 0 or left == right:

@@ -10,7 +10,7 @@ import math
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import floor_divide, remainder
 from .define import REGISTRY, Scalar, Tensor, composite
-from .pointwise import abs, clamp, erf, exp, expm1, ge, gt, le, log1p, lt, sigmoid, tanh, where
+from .pointwise import abs, clamp, erf, exp, expm1, ge, gt, le, log1p, lt, rounded_once, sigmoid, tanh, where
 from .shapes import dimension, equal
 
 
@@ -54,6 +54,7 @@ def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Scalar) -> 
 
 
 @composite
+@rounded_once
 def leaky_relu(self: Tensor, negative_slope: Scalar = 0.01) -> Tensor:
     """self where positive, else negative_slope * self."""
     return where(gt(self, 0), self, self * negative_slope)
@@ -65,9 +66,8 @@ def leaky_relu_vjp(grad, self, negative_slope):
 
 
 @composite
-def leaky_relu_backward(
-    grad_output: Tensor, self: Tensor, negative_slope: Scalar, self_is_result: bool
-) -> Tensor:
+@rounded_once
+def leaky_relu_backward(grad_output: Tensor, self: Tensor, negative_slope: Scalar, self_is_result: bool) -> Tensor:
     """grad_output where self is positive, else negative_slope * grad_output."""
     return where(gt(self, 0), grad_output, grad_output * negative_slope)
 
@@ -78,9 +78,7 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
     if weight.ndim == 1 and not equal(weight.shape[0], 1):
         channels = self.shape[1] if self.ndim > 1 else 1
         if not equal(weight.shape[0], channels):
-            raise ShapeError(
-                f"weight has {weight.shape[0]} elements, expected 1 or {channels} (the channels)"
-            )
+            raise ShapeError(f"weight has {weight.shape[0]} elements, expected 1 or {channels} (the channels)")
     elif weight.ndim > 1:
         raise ShapeError(f"weight has {weight.ndim} dimensions, expected at most 1")
     if weight.ndim == 1:
@@ -101,6 +99,7 @@ def _prelu_kernel_vjp(grad, self, weight):
 
 
 @composite
+@rounded_once
 def _prelu_kernel_backward(grad_output: Tensor, self: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of self and, not yet summed over the broadcast dimensions, of weight."""
     positive = gt(self, 0)
@@ -108,6 +107,7 @@ def _prelu_kernel_backward(grad_output: Tensor, self: Tensor, weight: Tensor) ->
 
 
 @composite
+@rounded_once
 def elu(self: Tensor, alpha: Scalar = 1, scale: Scalar = 1, input_scale: Scalar = 1) -> Tensor:
     """scale * self where positive, else scale * alpha * (exp(input_scale * self) - 1)."""
     scaled = self if input_scale == 1 else self * input_scale
@@ -123,6 +123,7 @@ def elu_vjp(grad, self, alpha, scale, input_scale):
 
 
 @composite
+@rounded_once
 def elu_backward(
     grad_output: Tensor,
     alpha: Scalar,
@@ -170,6 +171,7 @@ def check_approximate(approximate: str) -> None:
 
 
 @composite
+@rounded_once
 def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     """self times the standard normal CDF of self."""
     check_approximate(approximate)
@@ -185,6 +187,7 @@ def gelu_vjp(grad, self, approximate):
 
 
 @composite
+@rounded_once
 def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
     """grad_output * (cdf(self) + self * pdf(self)) for the standard normal distribution."""
     check_approximate(approximate)
@@ -200,6 +203,7 @@ def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none
 
 
 @composite
+@rounded_once
 def silu(self: Tensor) -> Tensor:
     """self * sigmoid(self)."""
     return self * sigmoid(self)
@@ -211,6 +215,7 @@ def silu_vjp(grad, self):
 
 
 @composite
+@rounded_once
 def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output * s * (1 + self * (1 - s)) with s = sigmoid(self)."""
     gate = sigmoid(self)
@@ -218,6 +223,7 @@ def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
 
 
 @composite
+@rounded_once
 def mish(self: Tensor) -> Tensor:
     """self * tanh(log(1 + exp(self)))."""
     return self * tanh(softplus(self))
@@ -229,6 +235,7 @@ def mish_vjp(grad, self):
 
 
 @composite
+@rounded_once
 def mish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output * (t + self * sigmoid(self) * (1 - t * t)) with t = tanh(softplus(self))."""
     gate = tanh(softplus(self))
@@ -236,6 +243,7 @@ def mish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
 
 
 @composite
+@rounded_once
 def softplus(self: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     """log(1 + exp(beta * self)) / beta; self itself where beta * self is above threshold."""
     scaled = self if beta == 1 else self * beta
@@ -254,6 +262,7 @@ def softplus_jvp(self, beta, threshold, self_tangent):
 
 
 @composite
+@rounded_once
 def softplus_backward(grad_output: Tensor, self: Tensor, beta: Scalar, threshold: Scalar) -> Tensor:
     """grad_output * sigmoid(beta * self); grad_output itself where beta * self is above threshold."""
     scaled = self if beta == 1 else self * beta
@@ -261,6 +270,7 @@ def softplus_backward(grad_output: Tensor, self: Tensor, beta: Scalar, threshold
 
 
 @composite
+@rounded_once
 def log_sigmoid(self: Tensor) -> Tensor:
     """log(1 / (1 + exp(-self)))."""
     return where(lt(self, 0), self, 0) - log1p(exp(-abs(self)))
@@ -277,6 +287,7 @@ def log_sigmoid_jvp(self, self_tangent):
 
 
 @composite
+@rounded_once
 def log_sigmoid_forward(self: Tensor) -> tuple[Tensor, Tensor]:
     """log_sigmoid(self), and exp(-|self|) for the backward op."""
     return log_sigmoid(self), exp(-abs(self))
@@ -288,6 +299,7 @@ def log_sigmoid_forward_vjp(grads, self):
 
 
 @composite
+@rounded_once
 def log_sigmoid_backward(grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor:
     """grad_output * sigmoid(-self); buffer is not needed for it."""
     return grad_output * sigmoid(-self)
@@ -316,6 +328,7 @@ def hardtanh_backward(grad_output: Tensor, self: Tensor, min_val: Scalar, max_va
 
 
 @composite
+@rounded_once
 def hardsigmoid(self: Tensor) -> Tensor:
     """(self + 3) / 6 kept within 0 and 1."""
     return clamp(self + 3, 0, 6) / 6
@@ -332,12 +345,14 @@ def hardsigmoid_jvp(self, self_tangent):
 
 
 @composite
+@rounded_once
 def hardsigmoid_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output / 6 where self lies between -3 and 3, else 0."""
     return where(gt(self, -3) & lt(self, 3), grad_output * (1 / 6), 0)
 
 
 @composite
+@rounded_once
 def hardswish(self: Tensor) -> Tensor:
     """self * hardsigmoid(self)."""
     return self * clamp(self + 3, 0, 6) / 6
@@ -354,6 +369,7 @@ def hardswish_jvp(self, self_tangent):
 
 
 @composite
+@rounded_once
 def hardswish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """0 below -3, grad_output above 3, grad_output * (self / 3 + 0.5) between."""
     return where(le(self, -3), 0, where(lt(self, 3), grad_output * (self * (1 / 3) + 0.5), grad_output))
@@ -400,12 +416,14 @@ def softshrink_backward(grad_output: Tensor, self: Tensor, lambd: Scalar) -> Ten
 
 
 @composite
+@rounded_once
 def tanhshrink(self: Tensor) -> Tensor:
     """self - tanh(self)."""
     return self - tanh(self)
 
 
 @composite
+@rounded_once
 def softsign(self: Tensor) -> Tensor:
     """self / (1 + |self|)."""
     return self / (1 + abs(self))
@@ -423,6 +441,7 @@ def halves(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 @composite
+@rounded_once
 def glu(self: Tensor, dim: int = -1) -> Tensor:
     """The first half of self along dim times the sigmoid of the second half."""
     value, gate = halves(self, dim)
@@ -435,6 +454,7 @@ def glu_vjp(grad, self, dim):
 
 
 @composite
+@rounded_once
 def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
     """The gradients of both halves, side by side."""
     value, gate = halves(self, dim)

@@ -353,8 +353,8 @@ def scalar_value(value: Any, type: DType) -> Scalar:
         number = int(value) & ((1 << type.bits) - 1)
         return number - (1 << type.bits) if type.kind == "i" and number >> (type.bits - 1) else number
     with np.errstate(over="ignore"):
-        number = np.asarray(value).astype(type.numpy)
-    return complex(number) if type.kind == "c" else float(number)
+        stored = np.asarray(value).astype(type.numpy)
+    return complex(stored) if type.kind == "c" else float(stored)
 
 
 def captured(array: np.ndarray) -> Value:

@@ -359,7 +359,9 @@ def nll_loss_forward_vjp(grads, results, self, target, weight, reduction, ignore
         return by_self, None, None
     loss = -_picked(self, target, ignore_index)
     extra = grads.known(1) if _reduction(reduction) != "none" or self.ndim == 1 else None
-    by_weight = _class_weight_gradient(gradient, loss, *results, self, target, reduction, ignore_index, extra)
+    by_weight = _class_weight_gradient(
+        gradient, loss, results[0], results[1], self, target, reduction, ignore_index, extra
+    )
     return by_self, None, by_weight
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import numpy as np
 
 from ..ir.errors import ArgumentError
 from ..ir.graph import Value
-from ..ir.types import ANY, COMPLEX, EXACT, FLOAT, INEXACT, INTEGER, REAL, DType, bool_, c128, f32, f64
+from ..ir.types import ANY, COMPLEX, EXACT, FLOAT, INEXACT, INTEGER, REAL, DType, bool_, c128, f32, f64, promote
 from .define import Scalar, Tensor, composite, prim, zero_derivative
 from .kinds import Elementwise
 
@@ -25,6 +28,28 @@ REAL_NUMBER = (*INTEGER, *FLOAT)
 def conjugate(value: Value) -> Value:
     """conj(value) where that differs from value."""
     return conj(value) if value.dtype.is_complex else value
+
+
+def rounded_once(body: Callable[..., Any]) -> Callable[..., Any]:
+    """The body of a composite computed in f32 for f16 and bf16 operands, its constants too, and rounded at the end."""
+
+    @wraps(body)
+    def wide(**arguments: Any) -> Any:
+        types = [item.type for item in arguments.values() if isinstance(item, Value)]
+        narrow = promote(types) if types else None
+        if narrow is None or narrow.compute is narrow:
+            return body(**arguments)
+        results = body(
+            **{
+                name: cast(item, narrow.compute) if isinstance(item, Value) and item.dtype.is_float else item
+                for name, item in arguments.items()
+            }
+        )
+        if isinstance(results, tuple):
+            return tuple(cast(result, narrow) for result in results)
+        return cast(results, narrow)
+
+    return wide
 
 
 def literal(value: Tensor | Scalar) -> Scalar | None:
@@ -283,24 +308,23 @@ def float_power(self: Tensor | Scalar, exponent: Tensor | Scalar) -> Tensor:
 
 
 @composite
-def addcmul(
-    self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1
-) -> Tensor:
+@rounded_once
+def addcmul(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
     product = mul(tensor1, tensor2)
     return add(self, product if value == 1 else product * value)
 
 
 @composite
-def addcdiv(
-    self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1
-) -> Tensor:
+@rounded_once
+def addcdiv(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1) -> Tensor:
     """self + value * tensor1 / tensor2."""
     scaled = tensor1 if value == 1 else mul(tensor1, value)
     return add(self, true_divide(scaled, tensor2))
 
 
 @composite
+@rounded_once
 def lerp(self: Tensor, end: Tensor, weight: Tensor | Scalar) -> Tensor:
     """self + weight * (end - self), computed from the nearer end."""
     span = end - self
@@ -331,8 +355,14 @@ def hypot_vjp(grad, result, self, other):
 
 @composite
 def ldexp(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
-    """self * 2 ** other."""
-    return mul(self, exp2(other))
+    """self * 2 ** other; whole exponents leave the type of self."""
+    whole = other.dtype.is_integer if isinstance(other, Value) else isinstance(other, int)
+    if not (whole and isinstance(self, Value) and self.dtype.is_inexact):
+        return mul(self, exp2(other))
+    # The factor may be out of the range of a narrow type, while the product is not.
+    wide = f64 if self.dtype.real is f64 else f32
+    factor = exp2(cast(other, wide)) if isinstance(other, Value) else 2.0**other
+    return cast(mul(self, factor), self.dtype)
 
 
 # Extremes
@@ -476,9 +506,7 @@ def ge(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composite
-def isclose(
-    self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Tensor:
+def isclose(self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """|self - other| <= atol + rtol * |other|, or both equal."""
     close = eq(self, other)
     if equal_nan and self.dtype.is_inexact:
@@ -668,6 +696,7 @@ def log1p_vjp(grad, self):
 
 
 @composite
+@rounded_once
 def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     """log(exp(self) + exp(other)) without overflow."""
     # The same infinity twice has no difference, but it has a sum.
@@ -681,6 +710,7 @@ def logaddexp_vjp(grad, self, other):
 
 
 @composite
+@rounded_once
 def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** self + 2 ** other) without overflow."""
     apart = where(eq(self, other), 0, self - other)
@@ -694,6 +724,7 @@ def logaddexp2_vjp(grad, self, other):
 
 
 @composite
+@rounded_once
 def xlogy(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     """self * log(other), 0 where self is 0, nan where other is nan."""
     product = mul(self, log(other))
@@ -706,6 +737,7 @@ def xlogy_vjp(grad, self, other):
 
 
 @composite
+@rounded_once
 def special_xlog1py(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     """self * log(1 + other), 0 where self is 0, nan where other is nan."""
     product = mul(self, log1p(other))
@@ -718,9 +750,10 @@ def special_xlog1py_vjp(grad, self, other):
 
 
 @composite
+@rounded_once
 def special_entr(self: Tensor) -> Tensor:
     """-self * log(self): 0 at 0, minus infinity below."""
-    return where(isnan(self), self, where(gt(self, 0), -self * log(self), where(eq(self, 0), 0.0, -math.inf)))
+    return where(lt(self, 0), -math.inf, where(eq(self, 0), 0, -self * log(self)))
 
 
 @special_entr.vjp
@@ -840,6 +873,7 @@ def tanh_vjp(grad, result):
 
 
 @composite
+@rounded_once
 def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """grad_output * (1 - output ** 2)."""
     slope = conjugate(output)
@@ -878,6 +912,7 @@ def atanh_vjp(grad, self):
 
 
 @composite
+@rounded_once
 def sinc(self: Tensor) -> Tensor:
     """sin(pi self) / (pi self), 1 at 0."""
     angle = self * math.pi
@@ -894,12 +929,14 @@ def sinc_vjp(grad, self):
 
 
 @composite
+@rounded_once
 def deg2rad(self: Tensor) -> Tensor:
     """self * pi / 180."""
     return self * (math.pi / 180)
 
 
 @composite
+@rounded_once
 def rad2deg(self: Tensor) -> Tensor:
     """self * 180 / pi."""
     return self * (180 / math.pi)
@@ -919,6 +956,7 @@ def sigmoid_vjp(grad, result):
 
 
 @composite
+@rounded_once
 def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """grad_output * output * (1 - output)."""
     slope = conjugate(output)
@@ -926,6 +964,7 @@ def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
 
 
 @composite
+@rounded_once
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(self / (1 - self)), self first kept within eps and 1 - eps if eps is given."""
     value = self if self.dtype.is_inexact else cast(self, f32)
@@ -940,6 +979,7 @@ def logit_vjp(grad, self, eps):
 
 
 @composite
+@rounded_once
 def logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) -> Tensor:
     """grad_output / (self * (1 - self)); outside of eps to 1 - eps 0, without eps nan outside of 0 to 1."""
     low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
@@ -1104,9 +1144,7 @@ def nan_to_num(
     if not self.dtype.is_inexact:
         return positive(self)
     if self.dtype.is_complex:
-        return complex(
-            nan_to_num(real(self), nan, posinf, neginf), nan_to_num(imag(self), nan, posinf, neginf)
-        )
+        return complex(nan_to_num(real(self), nan, posinf, neginf), nan_to_num(imag(self), nan, posinf, neginf))
     largest = LARGEST[self.dtype.name]
     result = where(isnan(self), 0.0 if nan is None else nan, self)
     result = where(eq(self, math.inf), largest if posinf is None else posinf, result)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
-from ..ir.types import COMPLEX, DType, bool_, float_of, i64
+from ..ir.types import COMPLEX, DType, bool_, float_of, i64, u8
 from . import pointwise
 from .create import iota, number_of
 from .define import Dims, Scalar, Tensor, composite, prim
@@ -158,22 +159,37 @@ def argmin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return _single_dimension(self, dim, keepdim)
 
 
-@prim(Reduce("any", result="bool"))
-def any(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether some element over dim is not zero."""
+def _truth(self: Tensor, dim: Dims) -> dict[str, Any]:
     return {
         "self": pointwise.cast(self, bool_) if self.dtype is not bool_ else self,
         "dim": dimensions(dim, self.ndim),
     }
+
+
+@prim(Reduce("any", result="bool"))
+def any_true(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether some element over dim is not zero, as a bool."""
+    return _truth(self, dim)
 
 
 @prim(Reduce("all", result="bool"))
+def all_true(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether no element over dim is zero, as a bool."""
+    return _truth(self, dim)
+
+
+@composite(differentiable=False)
+def any(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether some element over dim is not zero; a bool, but for u8 a u8."""
+    found = any_true(self, dim, keepdim)
+    return pointwise.cast(found, u8) if self.dtype is u8 else found
+
+
+@composite(differentiable=False)
 def all(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether no element over dim is zero."""
-    return {
-        "self": pointwise.cast(self, bool_) if self.dtype is not bool_ else self,
-        "dim": dimensions(dim, self.ndim),
-    }
+    """Whether no element over dim is zero; a bool, but for u8 a u8."""
+    found = all_true(self, dim, keepdim)
+    return pointwise.cast(found, u8) if self.dtype is u8 else found
 
 
 # Means and variances

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count as counter
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, minimum
-from ...kernels.loop_ir import Concurrent, Kernel, Loop, Statement
+from ...kernels.loop_ir import Concurrent, Kernel, Loop, Statement, walk
 from ..manager import loop_pass
 from .analysis import cost, count, independent
 from .substitute import substitute_statement
@@ -25,18 +26,20 @@ def parallelize(kernel: Kernel) -> Kernel:
 
     A short outermost loop around another one is first merged with it. Sizes alone decide, never the number of threads.
     """
-    fresh = counter()
+    taken = {buffer.name for buffer in kernel.buffers}
+    taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
+    fresh = (number for number in counter() if not taken & {f"%m{number}", f"%t{number}"})
     total = cost(kernel.body)
     return replace(kernel, body=tuple(_statement(item, fresh, total) for item in kernel.body))
 
 
-def _statement(statement: Statement, fresh: counter, total: int) -> Statement:
+def _statement(statement: Statement, fresh: Iterator[int], total: int) -> Statement:
     if isinstance(statement, Concurrent):
         return Concurrent(tuple(_loop(branch, fresh, total) for branch in statement.branches))
     return _loop(statement, fresh, cost([statement])) if isinstance(statement, Loop) else statement
 
 
-def _loop(loop: Loop, fresh: counter, total: int) -> Loop:
+def _loop(loop: Loop, fresh: Iterator[int], total: int) -> Loop:
     if loop.accumulators or total < WORTH or not independent(loop):
         return loop
     loop = _merge(loop, fresh)
@@ -48,7 +51,7 @@ def _loop(loop: Loop, fresh: counter, total: int) -> Loop:
     return replace(loop, kind="parallel", width=max(1, min(TILE // each, count(loop.extent) // FEW or 1)))
 
 
-def _merge(loop: Loop, fresh: counter) -> Loop:
+def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
     """A perfect nest whose outer loop is short becomes one loop."""
     while (
         isinstance(loop.extent, int)
@@ -74,7 +77,7 @@ def _merge(loop: Loop, fresh: counter) -> Loop:
     return loop
 
 
-def _split(loop: Loop, fresh: counter) -> Loop:
+def _split(loop: Loop, fresh: Iterator[int]) -> Loop:
     """Runs of a vector loop, a multiple of its width long."""
     each = max(1, cost(loop.body))
     run = max(TILE // each // loop.width, 1) * loop.width

@@ -46,10 +46,8 @@ ENTRIES = {
     "softsign": unary(S(KINK), special=False),
     "threshold": entry(S(t(37), 0.5, -1.0), S(KINK, 0.5, 2.0), S(t(), 0.0, 0.0), S(t(0), 0.0, 1.0)),
     "log_sigmoid": unary(S(t(9, low=-30, high=30))),
-    "logsigmoid": unary(S(t(9, low=-30, high=30))),
     "prelu": entry(S(t(2, 3, 4), t(3)), S(t(5), t(1)), S(t(2, 3), t(1)), special=False),
     "glu": entry(S(t(4, 6)), S(t(4, 6), 0), S(t(2, 4, 3), 1), special=False),
-    "rrelu": entry(S(t(9), 0.1, 0.3, False)),
     "gelu_backward": entry(
         S(t(37), t(37)), S(t(9), t(9), approximate="tanh"), S(t(2, 3), t(2, 3)), special=False
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from support import TORCH_DTYPES
 
-from .table import ANY, FLOAT, D, S, entry, index, t
+from .table import ANY, D, S, entry, index, t
 
 F64 = {"dtypes": ("f64",), "special": False}
 
@@ -75,10 +75,4 @@ ENTRIES = {
         S(index(5, below=4), 4), S(index(2, 3, below=4), 6), **F64, torch="nn.functional.one_hot"
     ),
     "scalar_tensor": entry(S(2.5), S(3, dtype=D("i64")), S(True, dtype=D("bool")), **F64),
-    "tril_indices": entry(S(3, 4), S(4, 3, 1), **F64),
-    "triu_indices": entry(S(3, 4), S(4, 3, -1), **F64),
-    "hann_window": entry(S(8), S(9, False), **F64),
-    "hamming_window": entry(S(8), S(9, False), **F64),
-    "vander": entry(S(t(4)), S(t(4), 3, True), dtypes=FLOAT),
-    "bincount": entry(S(index(9, below=4)), **F64),
 }

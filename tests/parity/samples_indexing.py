@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .table import ANY, FLOAT, FULL, INTEGER, NUMBER, S, entry, index, mask, t, values
+from .table import ANY, FLOAT, FULL, NUMBER, S, entry, index, mask, t, values
 
 EVERY = {"dtypes": ANY, "special": False}
 NUMBERS = {"dtypes": NUMBER, "special": False}
@@ -46,7 +46,6 @@ ENTRIES = {
         S(t(3, 4), [index(0, below=3)]),
         **EVERY,
     ),
-    "_unsafe_index": entry(S(t(3, 4), [index(6, below=3), index(6, below=4)]), **EVERY),
     "embedding": entry(
         S(t(10, 4), index(3, below=10)),
         S(t(10, 4), index(2, 3, below=10)),
@@ -69,9 +68,6 @@ ENTRIES = {
         S(t(3, 4), [index(6, below=3)], t(6, 4), True),
         S(t(3, 4), [values(1, dtype="i64")], t()),
         **EVERY,
-    ),
-    "_unsafe_index_put": entry(
-        S(t(5), [values(1, 3, 0, dtype="i64")], t(3)), S(t(5), [index(9, below=5)], t(9), True), **EVERY
     ),
     "scatter": entry(
         S(t(5), 0, values(1, 3, 0, dtype="i64"), t(3)),
@@ -113,12 +109,6 @@ ENTRIES = {
     "index_fill": entry(
         S(t(5), 0, values(1, 3, dtype="i64"), 2), S(t(3, 4), 1, values(2, 0, dtype="i64"), t()), **EVERY
     ),
-    "index_reduce": entry(
-        S(t(5), 0, index(9, below=5), t(9), "amax"),
-        S(t(3, 4), 1, index(6, below=4), t(3, 6), "amin"),
-        dtypes=FULL,
-        special=False,
-    ),
     "masked_fill": entry(
         S(t(37), mask(37), 2),
         S(t(3, 4), mask(4), t()),
@@ -127,7 +117,6 @@ ENTRIES = {
         S(t(), mask(), 1),
         **EVERY,
     ),
-    "masked_scatter": entry(S(t(3, 4), mask(3, 4), t(12)), **EVERY),
     "embedding_dense_backward": entry(
         S(t(3, 4), index(3, below=10), 10, -1, False),
         S(t(2, 3, 4), index(2, 3, below=10), 10, 2, False),
@@ -135,20 +124,6 @@ ENTRIES = {
         dtypes=FULL,
         special=False,
     ),
-    "put": entry(
-        S(t(3, 4), values(1, 7, 11, dtype="i64"), t(3)), S(t(3, 4), index(9, below=12), t(9), True), **EVERY
-    ),
-    "searchsorted": entry(
-        S(values(1.0, 2.0, 3.0, 5.0), t(7, low=0, high=6)),
-        S(values(1.0, 2.0, 3.0, 5.0), t(7, low=0, high=6), right=True),
-        **NUMBERS,
-    ),
-    "bucketize": entry(
-        S(t(7, low=0, high=6), values(1.0, 2.0, 3.0, 5.0)),
-        S(values(1.0, 2.0), values(1.0, 2.0, 3.0), right=True),
-        **NUMBERS,
-    ),
-    "isin": entry(S(t(9), values(1.0, 2.0)), dtypes=INTEGER),
     "gather_along": entry(
         S(t(5), 0, index(7, below=5)), S(t(3, 4), 1, index(3, 6, below=4)), **EVERY, torch="gather"
     ),

@@ -35,9 +35,7 @@ ENTRIES = {
     "mv": entry(S(t(3, 4), t(4)), S(t(37, 41), t(41)), dtypes=ALL),
     "dot": entry(S(t(4), t(4)), S(t(0), t(0)), S(t(137), t(137)), dtypes=ALL),
     "vdot": entry(S(t(4), t(4)), dtypes=ALL),
-    "inner": entry(S(t(2, 4), t(3, 4)), S(t(4), t(4))),
     "outer": entry(S(t(3), t(4)), S(t(0), t(4)), dtypes=ALL),
-    "ger": entry(S(t(3), t(4)), dtypes=ALL),
     "addmm": entry(
         S(t(3, 5), t(3, 4), t(4, 5)),
         S(t(5), t(3, 4), t(4, 5)),
@@ -45,9 +43,6 @@ ENTRIES = {
         S(t(1, 5), t(3, 4), t(4, 5), beta=2, alpha=3),
         S(t(), t(3, 4), t(4, 5)),
         dtypes=ALL,
-    ),
-    "_addmm_activation": entry(
-        S(t(5), t(3, 4), t(4, 5)), S(t(5), t(3, 4), t(4, 5), use_gelu=True), dtypes=FULL, derivative=False
     ),
     "addbmm": entry(
         S(t(3, 5), t(2, 3, 4), t(2, 4, 5)), S(t(5), t(2, 3, 4), t(2, 4, 5), beta=2, alpha=3), dtypes=ALL
@@ -64,7 +59,6 @@ ENTRIES = {
         S(t(4), t(5, 4), t(5)),
         S(t(33, 40), t(65, 40), t(65)),
     ),
-    "bilinear": entry(S(t(3, 4), t(3, 5), t(2, 4, 5), t(2))),
     "einsum": entry(
         S("ij,jk->ik", [t(3, 4), t(4, 5)]),
         S("bij,bjk->bik", [t(2, 3, 4), t(2, 4, 5)]),
@@ -86,12 +80,6 @@ ENTRIES = {
     ),
     "tensordot": entry(S(t(3, 4, 5), t(4, 5, 6), ((1, 2), (0, 1))), S(t(3, 4), t(5, 3), ((0,), (1,)))),
     "kron": entry(S(t(2, 3), t(4, 5)), S(t(2), t(3, 4)), dtypes=ALL),
-    "cross": entry(S(t(4, 3), t(4, 3)), S(t(3, 4), t(3, 4), 0)),
-    "linalg_cross": entry(S(t(4, 3), t(4, 3)), S(t(3, 4), t(3, 4), dim=0)),
-    "chain_matmul": entry(S([t(2, 3), t(3, 4), t(4, 5)])),
-    "linalg_multi_dot": entry(S([t(2, 3), t(3, 4), t(4, 5)])),
-    "matrix_power": entry(S(t(3, 3), 3), S(t(3, 3), 0)),
-    "cdist": entry(S(t(4, 3), t(5, 3)), S(t(4, 3), t(5, 3), 1.0)),
     "scaled_dot_product_attention": entry(
         S(t(2, 2, 3, 4), t(2, 2, 5, 4), t(2, 2, 5, 6)),
         S(t(2, 3, 4), t(2, 3, 4), t(2, 3, 4), None, 0.0, True),

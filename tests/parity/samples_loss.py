@@ -78,7 +78,6 @@ ENTRIES = {
         **NATIVE,
     ),
     "nll_loss2d_forward": entry(S(t(2, 3, 4, 2), index(2, 4, 2, below=3), None, 1, -100), **NATIVE),
-    "nll_loss_nd": entry(S(t(4, 5), index(4, below=5))),
     "cross_entropy": entry(
         S(t(4, 5), index(4, below=5)),
         *(S(t(4, 5), index(4, below=5), reduction=item) for item in ("none", "sum")),
@@ -138,15 +137,6 @@ ENTRIES = {
         S(t(5, 4), t(5, 4), positive(5, 1), full=True, reduction="sum"),
         S(t(5, 4), t(5, 4), positive(5, 4), reduction="none"),
         torch=F + "gaussian_nll_loss",
-    ),
-    "multilabel_soft_margin_loss": entry(S(t(4, 5), share(4, 5)), torch=F + "multilabel_soft_margin_loss"),
-    "multi_margin_loss": entry(
-        S(t(4, 5), index(4, below=5)),
-        S(t(4, 5), index(4, below=5), p=2, margin=0.5),
-        torch=F + "multi_margin_loss",
-    ),
-    "multilabel_margin_loss": entry(
-        S(t(2, 3), values(0, 2, -1, 1, -1, -1, dtype="i64", shape=(2, 3))), torch=F + "multilabel_margin_loss"
     ),
     "mse_loss_backward": entry(
         S(t(), t(9), t(9), 1), S(t(9), t(9), t(9), 0), S(t(), t(9), t(9), 2), special=False, dtypes=FLOAT

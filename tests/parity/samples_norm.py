@@ -48,7 +48,6 @@ ENTRIES = {
     ),
     "_softmax": entry(S(t(37), 0, False), S(t(2, 3, 4), 1, False)),
     "_log_softmax": entry(S(t(37), 0, False), S(t(2, 3, 4), 1, False)),
-    "softmin": entry(S(t(2, 3), 1)),
     "_softmax_backward_data": entry(
         S(t(2, 5), t(2, 5, low=0.1, high=0.9), 1, D("f64")).only("f64"),
         S(t(2, 5), t(2, 5, low=0.1, high=0.9), 0, D("f32")).only("f32"),
@@ -178,9 +177,6 @@ ENTRIES = {
         S(t(2, 3, 4), 2.0, -1, 1e-6),
         S(t(4, 5), 3.0, 1),
         torch="nn.functional.normalize",
-    ),
-    "local_response_norm": entry(
-        S(t(2, 5, 6), 3), S(t(2, 5, 3, 3), 2, 0.1, 0.5, 2.0), torch="nn.functional.local_response_norm"
     ),
     "_weight_norm_interface": entry(S(t(4, 5), t(4, 1), 0), outputs=1),
     "_fused_rms_norm_backward": entry(

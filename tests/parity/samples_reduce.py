@@ -179,12 +179,7 @@ ENTRIES = {
     "cosine_similarity": entry(S(t(4, 5), t(4, 5)), S(t(4, 5), t(4, 5), 0), S(t(2, 3, 4), t(3, 4), 2, 1e-6)),
     "pairwise_distance": entry(S(t(4, 5), t(4, 5)), S(t(4, 5), t(5), 1.0)),
     "dist": entry(S(t(4, 5), t(4, 5)), S(t(4, 5), t(5), 1), S(t(7), t(7), 3)),
-    "median": entry(S(distinct(7)), S(distinct(6)), S(distinct(3, 5), 1), dtypes=NUMBER),
-    "nanmedian": entry(S(distinct(7)), S(distinct(3, 5), 1)),
-    "mode": entry(S(TIES, 1), derivative=False),
     "trace": entry(S(t(3, 4)), S(t(4, 4)), dtypes=(*NUMBER, *COMPLEX)),
-    "sum_to_size": entry(S(t(2, 3, 4), (3, 1))),
-    "renorm": entry(S(t(3, 4), 2, 0, 1.0), loose=4),
     "max_dim": entry(
         S(distinct(2, 3, 4), 1), S(distinct(2, 3), -1, True), S(t(), 0), dtypes=NUMBER, torch="max"
     ),

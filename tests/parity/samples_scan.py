@@ -42,20 +42,6 @@ ENTRIES = {
     "cummin": entry(
         S(distinct(37), 0), S(distinct(2, 3, 4), 1), S(TIES, 0).forward_only(), S(t(), 0), dtypes=NUMBER
     ),
-    "cumulative_trapezoid": entry(S(t(9)), S(t(9), dx=0.5)),
-    "trapezoid": entry(S(t(9)), S(t(9), dx=0.5)),
-    "diff": entry(S(t(9)), S(t(3, 5), 2, 1), S(t(3, 5), 1, 0), dtypes=(*NUMBER, *COMPLEX)),
-    "sort": entry(
-        S(distinct(37)), S(distinct(2, 3, 4), 1), S(distinct(2, 5), -1, True), S(t()), S(t(0)), dtypes=NUMBER
-    ),
-    "argsort": entry(S(distinct(37)), S(distinct(2, 3, 4), 1), S(distinct(2, 5), -1, True), dtypes=NUMBER),
-    "msort": entry(S(distinct(4, 5)), dtypes=NUMBER),
-    "topk": entry(
-        S(distinct(37), 5), S(distinct(2, 3, 4), 2, 1), S(distinct(2, 5), 3, -1, False), dtypes=NUMBER
-    ),
-    "kthvalue": entry(
-        S(distinct(9), 3), S(distinct(3, 5), 2, 1), S(distinct(3, 5), 1, 0, True), dtypes=(*FLOAT, "i64")
-    ),
     "running_max": entry(
         S(distinct(37), 0),
         S(distinct(2, 3, 4), 1),

@@ -68,7 +68,7 @@ class T:
             return random.integers(low, max(high, low), self.shape, endpoint=True).astype(numpy)
         real = self._floats(random)
         if kind == "c":
-            return (real + 1j * self._floats(random)).astype(numpy)
+            return np.asarray(real + 1j * self._floats(random)).astype(numpy)
         return np.asarray(real).astype(numpy)
 
     def _floats(self, random: np.random.Generator) -> Any:

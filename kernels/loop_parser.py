@@ -1,0 +1,419 @@
+"""Text to kernel: the inverse of loop_text.py, over the tokens of the graph IR.
+
+    kernel    = "kernel" "@name" "(" { buffer "," } ")" [ "where" range { "," range } ] "{"
+                  { "site" NUMBER "=" NAME } { statement } "}"
+    buffer    = "%name" ":" [ "out" | "temp" ] DTYPE "[" { size "," } "]"
+    statement = loop | "concurrent" "{" { loop } "}" | "alloc" buffer
+              | "%name" "=" NAME "(" { operand "," } ")" ":" DTYPE
+              | "%name" "=" "index" "(" size ")"
+              | "%name" "=" "load" place [ "if" operand ]
+              | "store" [ combiner ] place "," operand [ "if" operand ]
+              | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
+              | "gemm" matrix "=" matrix "*" matrix "," "rows" size "," "columns" size "," "depth" size
+    loop      = ("serial" | "parallel" | "vector") [ "<" NUMBER ">" ] "%name" "in" size ".." size
+                  [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
+                  [ "carry" typed "=" "%name" "from" operand { "," typed "=" "%name" "from" operand } ]
+                  "{" { statement } [ "yield" operand { "," operand } ] "}"
+    typed     = "%name" ":" DTYPE
+    place     = memory "[" { size "," } "]"
+    matrix    = memory "[" size ";" size "," size "]"
+    memory    = "%name" [ "as" "[" { size "," } "]" ]
+    operand   = "%name" | literal ":" DTYPE | "true" | "false"
+    size      = as in a graph; the names of loops' variables and of checked positions may occur in it
+
+The range of a loop's variable follows from the loop's bounds, that of a checked position from its size. What
+needs more than the text at hand (types that agree, accesses in range) is loop_verify.py's to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..ir.errors import suggest
+from ..ir.graph import Location
+from ..ir.parser import LOCATION, Reader, Token
+from ..ir.symbolic import Dim, Symbol, limit
+from ..ir.types import DTYPES, DType, bool_, i64
+from .loop_ir import (
+    Accumulator,
+    Alloc,
+    Buffer,
+    Carry,
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Matrix,
+    Operand,
+    Register,
+    Site,
+    Statement,
+    Store,
+)
+from .scalar import COMBINERS, SCALARS
+
+KINDS = ("serial", "parallel", "vector")
+ROLES = ("out", "temp")
+CONVERSIONS = ("cast", "bitcast", "round_f16", "round_bf16")
+
+
+def parse_kernel(text: str, file: str = "<text>") -> Kernel:
+    """The one kernel in a text."""
+    reader = KernelReader(text, file)
+    kernel = reader.kernel()
+    if reader.token.kind != "end":
+        reader.fail("the end of the text")
+    return kernel
+
+
+def parse_kernels(text: str, file: str = "<text>") -> list[Kernel]:
+    """All kernels in a text, in order."""
+    reader = KernelReader(text, file)
+    kernels: list[Kernel] = []
+    while reader.token.kind != "end":
+        kernels.append(reader.kernel())
+    return kernels
+
+
+class KernelReader(Reader):
+    """The grammar of kernels. Names are known from where they are written to the end of that body."""
+
+    dividends = ("name", "number", "value")
+
+    def __init__(self, text: str, file: str):
+        super().__init__(text, file)
+        self.buffers: dict[str, Buffer] = {}
+        self.registers: dict[str, Register] = {}
+        self.variables: dict[str, Symbol] = {}
+
+    def kernel(self) -> Kernel:
+        self.expect("kernel")
+        name = self.expect_kind("graph_name", "a kernel name such as @main").text[1:]
+        self.buffers, self.registers, self.variables, self.symbols = {}, {}, {}, {}
+        self.expect("(")
+        # The ranges of the symbols stand behind the shapes that use them: read them first.
+        start = self.position
+        self.skip_to_close()
+        if self.accept("where"):
+            # A range may name a symbol whose own range comes later.
+            self.new_symbol = Symbol
+            self.range()
+            while self.accept(","):
+                self.range()
+            self.new_symbol = None
+        body = self.position
+        self.position = start
+        self.new_symbol = Symbol
+        buffers = self.separated(")", self.parameter)
+        self.new_symbol = None
+        self.position = body
+        self.expect("{")
+        sites: list[Site] = []
+        while self.at("site"):
+            sites.append(self.site(len(sites)))
+        statements = self.statements()
+        self.expect("}")
+        return Kernel(name, tuple(buffers), tuple(statements), tuple(sites))
+
+    # Names
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """What is defined inside is forgotten behind it."""
+        before = self.buffers, self.registers, self.variables
+        self.buffers, self.registers, self.variables = dict(before[0]), dict(before[1]), dict(before[2])
+        yield
+        self.buffers, self.registers, self.variables = before
+
+    def new_name(self, what: str) -> str:
+        token = self.expect_kind("value", what)
+        if token.text in self.buffers or token.text in self.registers or token.text in self.variables:
+            self.fail_at(token.start, f"{token.text} is defined twice")
+        return token.text
+
+    def define(self, name: str, dtype: DType) -> Register:
+        register = Register(name, dtype)
+        self.registers[name] = register
+        return register
+
+    def unknown(self, token: Token, known: Any) -> None:
+        self.fail_at(token.start, f"{token.text} is not defined here{suggest(token.text, known)}")
+
+    def dtype(self) -> DType:
+        token = self.expect_kind("name", "a dtype")
+        if token.text not in DTYPES:
+            self.fail_at(token.start, f"unknown dtype {token.text!r}{suggest(token.text, DTYPES)}")
+        return DTYPES[token.text]
+
+    def factor(self) -> Any:
+        """Index expressions may name the variables of loops and checked positions."""
+        if self.token.kind != "value":
+            return super().factor()
+        token = self.next()
+        symbol = self.variables.get(token.text)
+        if symbol is None:
+            self.unknown(token, self.variables)
+        assert symbol is not None
+        return symbol.expr()
+
+    def whole(self, what: str) -> int:
+        token = self.expect_kind("number", what)
+        if not token.text.isdecimal():
+            self.fail_at(token.start, f"expected {what}, found {token.text!r}")
+        return int(token.text)
+
+    def combiner(self) -> str:
+        token = self.expect_kind("name", "a combiner such as add")
+        if token.text not in COMBINERS:
+            known = f"; there are {', '.join(COMBINERS)}"
+            self.fail_at(token.start, f"{token.text} is no combiner{suggest(token.text, COMBINERS)}{known}")
+        return token.text
+
+    # Buffers
+
+    def parameter(self) -> Buffer:
+        return self.buffer("in")
+
+    def buffer(self, role: str) -> Buffer:
+        name = self.new_name("a buffer such as %x: f32[4]")
+        self.expect(":")
+        if role == "in" and self.token.text in ROLES:
+            role = self.next().text
+        dtype = self.dtype()
+        self.expect("[")
+        self.buffers[name] = Buffer(name, dtype, tuple(self.separated("]", self.size)), role)
+        return self.buffers[name]
+
+    def memory(self) -> Buffer:
+        """A buffer, in a shape of its own or another."""
+        token = self.expect_kind("value", "a buffer")
+        buffer = self.buffers.get(token.text)
+        if buffer is None:
+            self.fail_at(
+                token.start, f"{token.text} is no buffer of this kernel{suggest(token.text, self.buffers)}"
+            )
+        if not self.accept("as"):
+            return buffer
+        self.expect("[")
+        return Buffer(buffer.name, buffer.dtype, tuple(self.separated("]", self.size)), buffer.role)
+
+    def place(self) -> tuple[Buffer, tuple[Dim, ...]]:
+        buffer = self.memory()
+        self.expect("[")
+        return buffer, tuple(self.separated("]", self.size))
+
+    def matrix(self) -> Matrix:
+        buffer = self.memory()
+        self.expect("[")
+        offset = self.size()
+        self.expect(";")
+        row_stride = self.size()
+        self.expect(",")
+        column_stride = self.size()
+        self.expect("]")
+        return Matrix(buffer, offset, row_stride, column_stride)
+
+    def site(self, number: int) -> Site:
+        self.expect("site")
+        start = self.token.start
+        if self.whole("the number of the site") != number:
+            self.fail_at(start, f"sites are numbered in order: this is {number}")
+        self.expect("=")
+        token = self.expect_kind("name", "the op to blame")
+        match = LOCATION.fullmatch(self.comments.get(token.line, ""))
+        return Site(token.text, Location(match[1], int(match[2])) if match else None)
+
+    # Operands
+
+    def scalar(self) -> Operand:
+        if self.token.kind == "value":
+            token = self.next()
+            register = self.registers.get(token.text)
+            if register is None:
+                self.unknown(token, self.registers)
+            assert register is not None
+            return register
+        start = self.token.start
+        literal = self.literal()
+        if literal.dtype is None and not isinstance(literal.number, bool):
+            self.fail_at(start, "a number needs its type, as in 0.5:f32")
+        dtype = literal.dtype or bool_
+        if isinstance(literal.number, complex) > dtype.is_complex:
+            self.fail_at(start, f"a complex number is no {dtype}")
+        return Literal(literal.number, dtype)
+
+    def guard(self) -> Operand | None:
+        return self.scalar() if self.accept("if") else None
+
+    # Statements
+
+    def statements(self) -> list[Statement]:
+        found: list[Statement] = []
+        while not self.at("}") and not self.at("yield"):
+            found.append(self.statement_of_kernel())
+        return found
+
+    def statement_of_kernel(self) -> Statement:
+        if self.token.kind == "value":
+            return self.assignment()
+        if self.token.text in KINDS:
+            return self.loop()
+        if self.accept("store"):
+            combine = self.combiner() if self.token.kind == "name" else None
+            buffer, index = self.place()
+            self.expect(",")
+            value = self.scalar()
+            return Store(buffer, index, value, self.guard(), combine)
+        if self.accept("alloc"):
+            return Alloc(self.buffer("scratch"))
+        if self.accept("gemm"):
+            return self.gemm()
+        if self.accept("concurrent"):
+            self.expect("{")
+            branches: list[Loop] = []
+            while not self.accept("}"):
+                branches.append(self.loop())
+            return Concurrent(tuple(branches))
+        self.fail("a statement such as '%0 = load %x[0]', a loop or '}'")
+
+    def assignment(self) -> Statement:
+        name = self.new_name("a register")
+        if self.accept(","):
+            return self.check(name)
+        self.expect("=")
+        if self.accept("load"):
+            buffer, index = self.place()
+            guard = self.guard()
+            return Load(self.define(name, buffer.dtype.compute), buffer, index, guard)
+        if self.accept("index"):
+            self.expect("(")
+            expression = self.size()
+            self.expect(")")
+            return Index(self.define(name, i64), expression)
+        token = self.expect_kind("name", "a scalar op, load or index")
+        if token.text not in SCALARS and token.text not in CONVERSIONS:
+            self.fail_at(token.start, f"{token.text} is no scalar op{suggest(token.text, SCALARS)}")
+        self.expect("(")
+        operands = tuple(self.separated(")", self.scalar))
+        self.expect(":")
+        return Let(self.define(name, self.dtype()), token.text, operands)
+
+    def check(self, position: str) -> Check:
+        guard = self.new_name("the check's guard")
+        self.expect("=")
+        self.expect("check")
+        value = self.scalar()
+        self.expect("in")
+        self.expect("0")
+        self.expect("..")
+        size = self.size()
+        wrap = self.accept("wrap")
+        self.expect("site")
+        site = self.whole("the number of a site")
+        check = Check(self.define(position, i64), self.define(guard, bool_), value, size, wrap, site)
+        self.variables[position] = check.symbol
+        return check
+
+    def gemm(self) -> Gemm:
+        output = self.matrix()
+        self.expect("=")
+        left = self.matrix()
+        self.expect("*")
+        right = self.matrix()
+        sizes: list[Dim] = []
+        for word in ("rows", "columns", "depth"):
+            self.expect(",")
+            self.expect(word)
+            sizes.append(self.size())
+        return Gemm(output, left, right, *sizes)
+
+    def typed(self) -> Register:
+        name = self.new_name("a result such as %0: f32")
+        self.expect(":")
+        return Register(name, self.dtype())
+
+    def loop(self) -> Loop:
+        if self.token.text not in KINDS:
+            self.fail("a loop: serial, parallel or vector")
+        kind = self.next().text
+        width = 1
+        if self.accept("<"):
+            width = self.whole("the loop's width")
+            self.expect(">")
+        name = self.new_name("the loop's variable")
+        self.expect("in")
+        start = self.size()
+        self.expect("..")
+        stop = self.size()
+        reductions: list[tuple[list[Register], str]] = []
+        carries: list[tuple[Register, str, Operand]] = []
+        if self.accept("reduce"):
+            reductions.append(self.reduction())
+            while self.accept(","):
+                reductions.append(self.reduction())
+        if self.accept("carry"):
+            carries.append(self.carry())
+            while self.accept(","):
+                carries.append(self.carry())
+        self.expect("{")
+        variable = Symbol(name, lowest(start), stop - 1)
+        with self.body():
+            self.variables[name] = variable
+            currents = [self.define(current, result.dtype) for result, current, _ in carries]
+            body = self.statements()
+            yields = iter(self.yields(sum(len(results) for results, _ in reductions) + len(carries)))
+        self.expect("}")
+        accumulators = tuple(
+            Accumulator(tuple(results), combiner, tuple(next(yields) for _ in results))
+            for results, combiner in reductions
+        )
+        carried = tuple(
+            Carry(result, current, first, next(yields))
+            for (result, _, first), current in zip(carries, currents, strict=True)
+        )
+        for register in (
+            *(item for results, _ in reductions for item in results),
+            *(item[0] for item in carries),
+        ):
+            self.registers[register.name] = register
+        return Loop(kind, variable, start, stop, tuple(body), width, accumulators, carried)
+
+    def reduction(self) -> tuple[list[Register], str]:
+        """%1: f32, %2: i64 = argmax"""
+        results = [self.typed()]
+        while self.accept(","):
+            results.append(self.typed())
+        self.expect("=")
+        return results, self.combiner()
+
+    def carry(self) -> tuple[Register, str, Operand]:
+        """%3: f32 = %1 from 0.0:f32"""
+        result = self.typed()
+        self.expect("=")
+        current = self.new_name("the value in the loop")
+        self.expect("from")
+        return result, current, self.scalar()
+
+    def yields(self, count: int) -> list[Operand]:
+        start = self.token.start
+        values: list[Operand] = []
+        if self.accept("yield"):
+            values.append(self.scalar())
+            while self.accept(","):
+                values.append(self.scalar())
+        if len(values) != count:
+            self.fail_at(start, f"the loop yields {len(values)} values, its head names {count}")
+        return values
+
+
+def lowest(start: Dim) -> int | None:
+    """The least value of a loop's first iteration, if it is a known number."""
+    least = limit(start, False)
+    return least if isinstance(least, int) else None
