@@ -67,7 +67,7 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
         hook("asm", executable.assembly())
     with timed("llvm"):
         executable.link()
-    executable.report = make_report(graph, fused, kernels, plan.size, seconds)
+    executable.report = make_report(simple, fused, kernels, plan.size, seconds)
     return executable
 
 

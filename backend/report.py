@@ -44,7 +44,9 @@ class Report:
         lines = [f"{self.name}: {self.ops} ops in {len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"]
         for kernel in self.kernels:
             widths = f", vectors of {', '.join(map(str, kernel.vector_widths))}" if kernel.vector_widths else ""
-            lines.append(f"  {kernel.name}: {len(kernel.ops)} ops{widths}, reads {kernel.reads}, writes {kernel.writes}")
+            lines.append(
+                f"  {kernel.name}: {len(kernel.ops)} ops{widths}, reads {kernel.reads}, writes {kernel.writes}"
+            )
             lines.append(f"    {' '.join(kernel.ops)}")
         if self.refusals:
             lines.append("  not fused:")
@@ -97,9 +99,7 @@ def make_report(
             elif buffer.role == "out":
                 writes = writes + nbytes
         after = after + reads + writes
-        widths = sorted(
-            {item.width for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"}
-        )
+        widths = sorted({item.width for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"})
         if any(isinstance(item, Gemm) for item in walk(kernel.body)):
             ops = [f"{name} (BLAS)" if name == "bmm" else name for name in ops]
         entries.append(KernelReport(kernel.name, ops, regions(kernel), widths, size_text(reads), size_text(writes)))

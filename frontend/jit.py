@@ -37,7 +37,9 @@ SIZE_NAMES = "NMKLPQRSTUVW"
 class Compiled:
     """One compiled version: the shapes it takes, and how to run it."""
 
-    def __init__(self, shapes: tuple[tuple[Dim, ...], ...], traced: Traced, executable: Any, structure: Any, fixed: Any):
+    def __init__(
+        self, shapes: tuple[tuple[Dim, ...], ...], traced: Traced, executable: Any, structure: Any, fixed: Any
+    ):
         self.shapes = shapes
         self.traced = traced
         self.executable = executable
@@ -107,7 +109,9 @@ class Jitted:
             if name not in names and not any(
                 item.kind is inspect.Parameter.VAR_KEYWORD for item in inspect.signature(function).parameters.values()
             ):
-                raise ArgumentError(f"static_argnames has {name!r}, but the parameters of {self.name} are {', '.join(names)}")
+                raise ArgumentError(
+                    f"static_argnames has {name!r}, but the parameters of {self.name} are {', '.join(names)}"
+                )
         # A static argument is static however it is passed.
         self.static_argnames |= {names[number] for number in self.static_argnums}
         self.static_argnums |= {names.index(name) for name in self.static_argnames if name in names}
@@ -142,7 +146,8 @@ class Jitted:
             hash((static_args, static_kwargs))
         except TypeError:
             raise ArgumentError(
-                f"{self.name}: a static argument must be hashable, got {static_args or static_kwargs}", current_location()
+                f"{self.name}: a static argument must be hashable, got {static_args or static_kwargs}",
+                current_location(),
             ) from None
         return leaves, structure, (static_args, static_kwargs)
 
@@ -159,7 +164,8 @@ class Jitted:
             return np.asarray(leaf, scalar_dtype(leaf).numpy)
         if isinstance(leaf, (str, bytes)):
             raise ArgumentError(
-                f"{self.name}: got the string {leaf!r}: pass it as a static argument (static_argnames)", current_location()
+                f"{self.name}: got the string {leaf!r}: pass it as a static argument (static_argnames)",
+                current_location(),
             )
         array = as_array(leaf, self.name)
         return array if array.flags.c_contiguous else np.array(array, order="C")
@@ -216,7 +222,10 @@ class Jitted:
         except (TypeError, ValueError):
             names = []
         labels: list[str] = []
-        pieces = [(names[at] if at < len(names) else f"arg{at}", item, at in self.static_argnums) for at, item in enumerate(args)]
+        pieces = [
+            (names[at] if at < len(names) else f"arg{at}", item, at in self.static_argnums)
+            for at, item in enumerate(args)
+        ]
         pieces += [(name, kwargs[name], name in self.static_argnames) for name in sorted(kwargs)]
         for name, item, is_static in pieces:
             if is_static:

@@ -149,7 +149,9 @@ def _get_item(self: Value, index: Any) -> Any:
             result = REGISTRY["unsqueeze"](result, dim)
             dim += 1
         elif isinstance(item, (bool, np.bool_)):
-            raise ArgumentError("indexing with a bool is not supported: its result has no fixed shape", current_location())
+            raise ArgumentError(
+                "indexing with a bool is not supported: its result has no fixed shape", current_location()
+            )
         elif isinstance(item, (int, np.integer)):
             result = REGISTRY["select"](result, dim, int(item))
         elif isinstance(item, slice):

@@ -151,9 +151,7 @@ def _lift(graph: Graph, given: int) -> Traced:
     lifted = rebuild(graph, visit)
     hidden = [value for _, value in arrays.values()]
     params = (*graph.params[:given], *hidden, *seed)
-    return Traced(
-        Graph.build(graph.name, params, lifted.results), [array for array, _ in arrays.values()], bool(seed)
-    )
+    return Traced(Graph.build(graph.name, params, lifted.results), [array for array, _ in arrays.values()], bool(seed))
 
 
 def _draws_stream(op: Op) -> bool:

@@ -196,9 +196,7 @@ class KernelReader(Reader):
         token = self.expect_kind("value", "a buffer")
         buffer = self.buffers.get(token.text)
         if buffer is None:
-            self.fail_at(
-                token.start, f"{token.text} is no buffer of this kernel{suggest(token.text, self.buffers)}"
-            )
+            self.fail_at(token.start, f"{token.text} is no buffer of this kernel{suggest(token.text, self.buffers)}")
         if not self.accept("as"):
             return buffer
         self.expect("[")

@@ -70,9 +70,7 @@ def kernel_hash(kernel: Kernel) -> str:
 def size_symbols(kernel: Kernel) -> list[Symbol]:
     """The symbolic sizes of a kernel, in the order in which they occur, those in ranges included."""
     found: dict[Symbol, None] = {}
-    pending = [
-        symbol for dim in dims(kernel) for symbol in sorted(symbols_of(dim), key=lambda item: item.name)
-    ]
+    pending = [symbol for dim in dims(kernel) for symbol in sorted(symbols_of(dim), key=lambda item: item.name)]
     while pending:
         symbol = pending.pop(0)
         if not symbol.name.startswith("%") and symbol not in found:

@@ -177,24 +177,24 @@ scalar(
     "add",
     2,
     np.add,
-    llvm={"f": "fadd {f} {t} {a}, {b}", "iu": "add {t} {a}, {b}", "b": "or {t} {a}, {b}"},
+    llvm={"f": "fadd {f}{t} {a}, {b}", "iu": "add {t} {a}, {b}", "b": "or {t} {a}, {b}"},
     complex_terms=complexmath.add,
 )
 scalar(
     "sub",
     2,
     np.subtract,
-    llvm={"f": "fsub {f} {t} {a}, {b}", "iu": "sub {t} {a}, {b}"},
+    llvm={"f": "fsub {f}{t} {a}, {b}", "iu": "sub {t} {a}, {b}"},
     complex_terms=complexmath.sub,
 )
 scalar(
     "mul",
     2,
     np.multiply,
-    llvm={"f": "fmul {f} {t} {a}, {b}", "iu": "mul {t} {a}, {b}", "b": "and {t} {a}, {b}"},
+    llvm={"f": "fmul {f}{t} {a}, {b}", "iu": "mul {t} {a}, {b}", "b": "and {t} {a}, {b}"},
     complex_terms=complexmath.mul,
 )
-scalar("div", 2, np.divide, llvm={"f": "fdiv {f} {t} {a}, {b}"}, complex_terms=complexmath.div, cost=4)
+scalar("div", 2, np.divide, llvm={"f": "fdiv {f}{t} {a}, {b}"}, complex_terms=complexmath.div, cost=4)
 scalar(
     "neg",
     1,
@@ -357,9 +357,7 @@ scalar("real", 1, np.real, terms=basic.identity, result="real", cost=0)
 scalar("imag", 1, np.imag, result="real", cost=0)
 scalar("complex", 2, reference.join, result="complex", cost=0)
 scalar("conj", 1, np.conjugate, terms=basic.identity, complex_terms=complexmath.conj)
-scalar(
-    "angle", 1, reference.angle, terms=basic.angle, complex_terms=complexmath.angle, result="real", cost=30
-)
+scalar("angle", 1, reference.angle, terms=basic.angle, complex_terms=complexmath.angle, result="real", cost=30)
 
 # Exponentials and logarithms
 

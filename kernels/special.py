@@ -255,9 +255,6 @@ def stirling(inverse: Term, coefficients: Sequence[float]) -> Term:
     return polynomial(inverse * inverse, coefficients)
 
 
-SHIFT = 12
-
-
 @in_double
 def digamma(x: Term) -> Term:
     """The asymptotic series from 8 on, the recurrence below it, reflection for negative operands."""
@@ -278,6 +275,10 @@ def digamma(x: Term) -> Term:
     result = select(negative, fma(cotangent, -math.pi, result), result)
     result = select(negative & x.op("round").equals(x), math.nan, result)
     return select(x.equals(0), (-x.constant(math.inf)).op("copysign", -x), select(x.equals(math.inf), x, result))
+
+
+# From here on the eight terms of the series are enough for both orders.
+SHIFT = 12
 
 
 def derivative_of_digamma(x: Term, order: int) -> Term:

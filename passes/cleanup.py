@@ -95,9 +95,7 @@ def computed(scalar: str, dtypes: list[DType], numbers: list[Any], type: TensorT
         with np.errstate(all="ignore"):
             if scalar == "cast":
                 return converted(numbers[0], type)
-            operands = [
-                np.asarray(number, dtype.compute.numpy) for number, dtype in zip(numbers, dtypes, strict=True)
-            ]
+            operands = [np.asarray(number, dtype.compute.numpy) for number, dtype in zip(numbers, dtypes, strict=True)]
             result = np.asarray(SCALARS[scalar].numpy(*operands))
     except (SmeltError, ValueError, TypeError, OverflowError):
         return None

@@ -206,11 +206,16 @@ class Fuser:
         if isinstance(kind, Generate):
             return not op.operands
         if isinstance(kind, Elementwise):
-            return all(
-                value.op is not None and isinstance(value.op.defn.kind, (Generate, Elementwise)) and value.op in self.inline
-                for value in op.operands
-            ) and op_cost(op) <= INLINE_COST  # fmt: skip
+            number = op.results[0].ndim == 0  # computed once before the loops that read it
+            if number or op_cost(op) <= INLINE_COST:
+                return all(self._is_free(value, number) for value in op.operands)
         return False
+
+    def _is_free(self, value: Value, parameters: bool) -> bool:
+        """Whether a value costs its readers next to nothing: made of no memory, or of parameters that are numbers."""
+        if value.op is None:
+            return parameters
+        return value.op in self.inline and isinstance(value.op.defn.kind, (Generate, Elementwise))
 
     def _forced(self) -> set[Op]:
         forced: set[Op] = set()
@@ -251,7 +256,7 @@ class Fuser:
         for op in self.graph.ops:
             # Who reads an inline op works it out and waits for no kernel: nothing behind it may be in memory.
             if op in self.inline and isinstance(op.defn.kind, Elementwise):
-                if any(value.op in forced or value.op not in self.inline for value in op.operands):
+                if any(value.op and (value.op in forced or value.op not in self.inline) for value in op.operands):
                     self.inline.discard(op)
         return forced
 
@@ -441,7 +446,9 @@ class Fuser:
         for maker, reader_group in ((left, right), (right, left)):
             for value, (axes, op) in reader_group.row_reads.items():
                 if value in maker.touch and self.find(value) is maker:
-                    chosen = {rename(at) for at, axis in zip(maker.touch[value], axes) if axis == ANY and at is not None}
+                    chosen = {
+                        rename(at) for at, axis in zip(maker.touch[value], axes) if axis == ANY and at is not None
+                    }
                     space = {rename(axis) for axis in reader_group.touch[op.results[0]] if axis is not None}
                     if not chosen <= structure.inner or space != structure.outer or op in structure.post:
                         return f"{op.name} reads it at other places"
@@ -453,7 +460,10 @@ class Fuser:
         )  # fmt: skip
         for group in (left, right):
             for value, (axes, op) in group.row_reads.items():
-                if merged.row_reads.setdefault(value, (axes, op))[1] is not op and self.find(value) not in (left, right):
+                if merged.row_reads.setdefault(value, (axes, op))[1] is not op and self.find(value) not in (
+                    left,
+                    right,
+                ):
                     merged.opaque.setdefault(value, op.name)
         for group in (left, right):
             for value, axes in group.touch.items():
@@ -517,9 +527,7 @@ class Fuser:
     def _between(self, first: Group, last: Group) -> bool:
         """Whether a third group depends on `first` and is needed by `last`."""
         bit = 1 << first.number
-        return any(
-            producer is not first and self.ancestors[producer.number] & bit for producer in self.producers(last)
-        )
+        return any(producer is not first and self.ancestors[producer.number] & bit for producer in self.producers(last))
 
     def _structure(
         self,

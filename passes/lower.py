@@ -53,9 +53,7 @@ VARIABLES = "ijklmnpqrstuvwabcdefgh"
 BLAS = ("f32", "f64", "c64", "c128")
 
 
-def strided_view(
-    value: Value, inline: Callable[[Op], bool]
-) -> tuple[Value, Dim, tuple[Dim, ...]] | None:
+def strided_view(value: Value, inline: Callable[[Op], bool]) -> tuple[Value, Dim, tuple[Dim, ...]] | None:
     """A view as (the value that has the memory, offset, stride of each dim), if it is one."""
     symbols = [Symbol(f"%d{dim}", 0, size - 1) for dim, size in enumerate(value.shape)]
     index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
@@ -401,7 +399,9 @@ class Lowering:
             inner = self.new_variable(depth)
             self.open(inner, 0, depth)
             k = inner.expr()
-            term = self.let("mul", output.dtype.compute, [self.element(left, (b, i, k)), self.element(right, (b, k, j))])
+            term = self.let(
+                "mul", output.dtype.compute, [self.element(left, (b, i, k)), self.element(right, (b, k, j))]
+            )
             ((total,),) = self.close([("add", (term,))])
             self.add(len(self.scopes) - 1, Store(out, (b, i, j), total))
             for _ in variables:
@@ -491,7 +491,27 @@ def kernel_name(groups: Sequence[Group], number: int) -> str:
     return "_".join([f"k{number}", *names]) if names else f"k{number}_copy"
 
 
-SCALE = dict.fromkeys(("sum", "amax", "amin", "prod", "argmax", "argmin", "bmm", "cumsum", "any", "all"), 2) | dict.fromkeys(("exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "pow", "index_select", "gather", "cat"), 1)
+# What a kernel's name mentions first.
+SCALE = dict.fromkeys(
+    ("sum", "amax", "amin", "prod", "argmax", "argmin", "bmm", "cumsum", "any", "all"), 2
+) | dict.fromkeys(
+    (
+        "exp",
+        "log",
+        "tanh",
+        "erf",
+        "sigmoid",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "pow",
+        "select_along",
+        "gather_along",
+        "cat",
+    ),
+    1,
+)
 
 
 def lower(fused: Fused) -> list[Kernel]:

@@ -170,9 +170,7 @@ def _step(reader: Reader) -> Step:
     token = reader.expect_kind("name", "the name of a pass")
     if token.text not in PASSES:
         known = ", ".join(sorted(PASSES))
-        reader.fail_at(
-            token.start, f"unknown pass {token.text!r}{suggest(token.text, PASSES)}; there are {known}"
-        )
+        reader.fail_at(token.start, f"unknown pass {token.text!r}{suggest(token.text, PASSES)}; there are {known}")
     target = PASSES[token.text]
     if not reader.accept("{"):
         return Step(target)

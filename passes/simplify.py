@@ -1,6 +1,6 @@
 """Rules that make a program smaller and keep what it means, to the bit.
 
-The one exception is PyTorch's too: pow(x, 3) is x * x * x, which rounds twice. The sign of a NaN may change.
+The exceptions are PyTorch's too: pow(x, 3) is x * x * x, which rounds twice, and pow(x, 0.5) is sqrt(x). The sign of a NaN may change.
 What is not a rule: x + 0.0 is not x, because -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and
 NaNs; sqrt(x) is not pow(x, 0.5) for -0.0 and -inf.
 
@@ -167,7 +167,7 @@ def power_minus_one(x):
 
 @rules.rule("pow(%x, 0.5)")
 def power_half(x):
-    return REGISTRY["sqrt"](x) if x.dtype.is_float and never_negative(x) else None
+    return REGISTRY["sqrt"](x) if x.dtype.is_float else None
 
 
 def never_negative(value: Value, depth: int = 4) -> bool:

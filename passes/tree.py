@@ -118,7 +118,9 @@ class Tree:
     def _axis_order(self) -> list[int]:
         """Axes in the order of the dims of the largest values."""
         order: list[int] = []
-        ranked = sorted(self.touch.items(), key=lambda item: (-sum(a is not None for a in item[1]), item[0] not in self.outputs))
+        ranked = sorted(
+            self.touch.items(), key=lambda item: (-sum(a is not None for a in item[1]), item[0] not in self.outputs)
+        )
         for _value, axes in ranked:
             order.extend(axis for axis in axes if axis is not None and axis not in order)
         for cell in self.group.cells:
@@ -295,7 +297,11 @@ class Tree:
         return any(axis is not None and axis in self.structure.inner for axis in self.touch[value])
 
     def _is_row(self, value: Value) -> bool:
-        return not self._is_full(value) and value.op not in self.structure.post and value.op not in self.structure.secondary
+        return (
+            not self._is_full(value)
+            and value.op not in self.structure.post
+            and value.op not in self.structure.secondary
+        )
 
     def _roots(self, stage: int) -> tuple[list[Value], list[Op], list[Op]]:
         """What the inner loop of a stage makes: full outputs, primary reductions, secondary ones on full values."""
@@ -350,7 +356,9 @@ class Tree:
     def _vector_is_outer(self) -> bool:
         """Column reductions: lanes run along an outer axis, and a row's scratch would be strided."""
         columns = any(self._result_axes(op) for op in self.structure.secondary)
-        among = self.structure.inner if columns and self.structure.inner else self.structure.outer | self.structure.inner
+        among = (
+            self.structure.inner if columns and self.structure.inner else self.structure.outer | self.structure.inner
+        )
         vector = self._vector_axis(among)
         return vector is not None and vector in self.structure.outer
 
@@ -413,7 +421,9 @@ class Tree:
         """Where a value waits for a later inner loop: its output buffer, if it has an exact one, else scratch."""
         if value in self.outputs and value.dtype.compute is value.dtype:
             return self.l.buffer(value), tuple(range(value.ndim))
-        dims = tuple(dim for dim, axis in enumerate(self.touch[value]) if axis is not None and axis in self.structure.inner)
+        dims = tuple(
+            dim for dim, axis in enumerate(self.touch[value]) if axis is not None and axis in self.structure.inner
+        )
         shape = tuple(value.shape[dim] for dim in dims)
         self.scratch_count += 1
         buffer = Buffer(f"%row{self.group.number}.{self.scratch_count}", value.dtype.compute, shape, "scratch")
@@ -466,7 +476,9 @@ class Tree:
             for op, result in zip(part, results, strict=True):
                 value = op.results[0]
                 self.l.scopes[-1].memo[(value, self.place(value))] = result[0]
-            made = {op for op in self.group.ops if op in part or (op in self.structure.post and self._belongs(op, part))}
+            made = {
+                op for op in self.group.ops if op in part or (op in self.structure.post and self._belongs(op, part))
+            }
             for value in self.group.outputs:
                 if value.op in made:
                     self.l.store(value, self.place(value), self.l.element(value, self.place(value)))

@@ -118,11 +118,7 @@ class Builder:
     def item(self, test: Callable[[Item], bool] = lambda item: True) -> Item | None:
         found = [item for item in self.items if test(item)]
         # The younger half more often, so that programs grow deep.
-        return (
-            self.pick(found[len(found) // 2 :] if len(found) > 1 and self.coin() else found)
-            if found
-            else None
-        )
+        return self.pick(found[len(found) // 2 :] if len(found) > 1 and self.coin() else found) if found else None
 
     def shape(self, most_dims: int = 3) -> tuple[int, ...]:
         shape: list[int] = []
@@ -258,9 +254,7 @@ def binary_mixed(b: Builder) -> None:
     if left is None or right is None or not broadcasts(left.shape, right.shape):
         return
     value = op(b.pick(("add", "mul")), left.value, right.value)
-    b.keep(
-        value, max(left.bound + right.bound, left.bound * right.bound), 0.0, left.negative or right.negative
-    )
+    b.keep(value, max(left.bound + right.bound, left.bound * right.bound), 0.0, left.negative or right.negative)
 
 
 def scalar(b: Builder) -> None:
@@ -281,12 +275,7 @@ def scalar(b: Builder) -> None:
 def divide(b: Builder) -> None:
     left = b.item(floating)
     right = b.item(lambda item: floating(item) and item.exact)
-    if (
-        left is None
-        or right is None
-        or left.dtype is not right.dtype
-        or not broadcasts(left.shape, right.shape)
-    ):
+    if left is None or right is None or left.dtype is not right.dtype or not broadcasts(left.shape, right.shape):
         return
     bottom = op("add", op("square", right.value), 1)
     if right.bound**2 + 1 > EXACT_LIMIT[right.dtype.name]:
@@ -493,9 +482,7 @@ def reduce(b: Builder) -> None:
 
 def row_op(b: Builder) -> None:
     """Several passes over a row: what fusion makes one kernel of."""
-    item = b.item(
-        lambda item: item.dtype.name in ("f32", "f64") and len(item.shape) > 0 and item.bound <= 1e3
-    )
+    item = b.item(lambda item: item.dtype.name in ("f32", "f64") and len(item.shape) > 0 and item.bound <= 1e3)
     if item is None or item.shape[-1] == 0:
         return
     unit = EPSILON[item.dtype.name] * item.bound * item.shape[-1]

@@ -67,9 +67,7 @@ def test_elementwise_primitive_has_a_scalar_op(name: str) -> None:
     scalar = op.kind.scalar  # type: ignore[union-attr]
     assert scalar in SCALARS, f"{name}: kernels/scalar.py has no row {scalar!r}"
     row = SCALARS[scalar]
-    assert row.arity == len(op.tensors), (
-        f"{name}: {scalar} takes {row.arity} operands, {name} has {len(op.tensors)}"
-    )
+    assert row.arity == len(op.tensors), f"{name}: {scalar} takes {row.arity} operands, {name} has {len(op.tensors)}"
     assert callable(row.numpy)
     if scalar in BASE:
         return
@@ -114,9 +112,7 @@ def test_samples_cover_the_declared_types() -> None:
     for name in ELEMENTWISE:
         if name in tables() and name not in INTERNAL:
             sampled = {dtype for _, dtype in tables()[name].cases()}
-            lacking = [
-                item.name for item in REGISTRY[name].dtypes if item.name not in sampled and item in ANY
-            ]
+            lacking = [item.name for item in REGISTRY[name].dtypes if item.name not in sampled and item in ANY]
             if lacking:
                 missing.append(f"{name} ({', '.join(lacking)})")
     assert not missing, f"element types without a sample: {'; '.join(missing)}"

@@ -29,9 +29,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         found = single.search(argument)
         if found:
             chosen.append((found[2], found[1], found[3]))
-    ids = [
-        f"{backend}-{name}-{sample}" if sample else f"{backend}-{name}" for name, backend, sample in chosen
-    ]
+    ids = [f"{backend}-{name}-{sample}" if sample else f"{backend}-{name}" for name, backend, sample in chosen]
     metafunc.parametrize(("name", "backend", "sample"), chosen, ids=ids)
 
 
@@ -42,9 +40,7 @@ def check(name: str, mode: str, backend: str, sample: str | None) -> None:
         gap = matching(KNOWN_GAPS, name, mode, backend, failure.name)
         if gap is None:
             unexpected.append(f"{name}{failure.case.shown} in {failure.case.dtype}: {failure.message}")
-            unexpected.append(
-                f'    pytest "tests/test_parity.py::test_{mode}[{backend}-{name}-{failure.name}]"'
-            )
+            unexpected.append(f'    pytest "tests/test_parity.py::test_{mode}[{backend}-{name}-{failure.name}]"')
         else:
             used.add(gap)
     stale = [gap for gap in KNOWN_GAPS if gap.startswith(f"{name}/{mode}/{backend}/") and gap not in used]

@@ -77,7 +77,7 @@ F64: dict[str, tuple[float, Callable[..., Any], tuple[float, float]]] = {
     "erfc": (3.5, mpmath.erfc, (-6, 26)),
     "erfinv": (2.5, mpmath.erfinv, (-1, 1)),
     "lgamma": (4.0, mpmath.loggamma, (0, 20)),
-    "digamma": (8.0, mpmath.digamma, (2, 20)),
+    "digamma": (5.0, mpmath.digamma, (3, 20)),
     "trigamma": (3.0, lambda x: mpmath.psi(1, x), (0.01, 20)),
     "tetragamma": (4.0, lambda x: mpmath.psi(2, x), (0.01, 20)),
     "cbrt": (0.8, lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), (-1e3, 1e3)),

@@ -29,6 +29,7 @@ from ...kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Register,
     Statement,
     Store,
 )
@@ -65,6 +66,7 @@ class Region:
         self.emitter = ScalarEmitter(self._write, declarations)
         self.declarations = declarations
         self.registers: dict[str, Lanes] = {}
+        self.register_depths: dict[str, int] = {}
         self.symbols: dict[str, Lanes] = {}
         self.depths: dict[str, int] = {}
         self.variable: Symbol | None = None
@@ -231,7 +233,8 @@ class Region:
             if isinstance(statement, Let):
                 self._let(statement)
             elif isinstance(statement, Load):
-                self.registers[statement.result.name] = self._load(statement)
+                with self._hoisted(statement.result, self._load_depth(statement)):
+                    self.registers[statement.result.name] = self._load(statement)
             elif isinstance(statement, Store):
                 self._store(statement)
             elif isinstance(statement, Index):
@@ -247,7 +250,26 @@ class Region:
             else:
                 raise CompileError("concurrent loops inside of a loop")
 
+    @contextmanager
+    def _hoisted(self, result: Register, depth: int) -> Iterator[None]:
+        """The statement that makes `result` is written into the outermost frame that has its operands."""
+        self.register_depths[result.name] = depth
+        with self.at(depth):
+            yield
+
+    def _load_depth(self, statement: Load) -> int:
+        """Single numbers are read once, before all loops; other reads stay where they are known to be needed."""
+        single = all(size == 1 for size in statement.buffer.shape) and statement.buffer.role == "in"
+        return 0 if single and statement.guard is None else len(self.frames) - 1
+
     def _let(self, statement: Let) -> None:
+        registers = [item.name for item in statement.operands if isinstance(item, Register)]
+        inside = len(self.frames) - 1
+        depth = max((self.register_depths.get(name, inside) for name in registers), default=inside)
+        with self._hoisted(statement.result, depth):
+            self._compute(statement)
+
+    def _compute(self, statement: Let) -> None:
         operands = [self.operand(item) for item in statement.operands]
         if statement.op == "cast":
             result = self.emitter.cast(operands[0], statement.result.dtype)
@@ -517,8 +539,7 @@ class Region:
             some = "true" if number is not None else self.emitter.instruction(f"icmp slt i64 {middle}, {stop}")
             values = self.conditional(some, tail, values)
         return [
-            self.emitter.horizontal(item.combiner, total)
-            for item, total in zip(loop.accumulators, values, strict=True)
+            self.emitter.horizontal(item.combiner, total) for item, total in zip(loop.accumulators, values, strict=True)
         ]
 
     def _lanes(self, loop: Loop, current: Values) -> Values:
@@ -599,7 +620,9 @@ class Region:
             (mask, active or constant(True, bool_, self.lanes)), (kind, "zeroinitializer"),
         )  # fmt: skip
 
-    def _masked(self, result: str, function: str, align: int, first: Sequence[tuple[str, str]], *rest: tuple[str, str]) -> str:
+    def _masked(
+        self, result: str, function: str, align: int, first: Sequence[tuple[str, str]], *rest: tuple[str, str]
+    ) -> str:
         """A masked access; its alignment is an attribute of the pointer operand."""
         types = ", ".join(kind for kind, _ in (*first, *rest))
         self.declarations.add(f"declare {result} @{function}({types})")

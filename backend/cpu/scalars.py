@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...ir.errors import CompileError
 from ...ir.types import DType, bool_, c64, c128, f16, f32, i32
 from ...kernels.scalar import COMBINERS, SCALARS, spelling
 from .types import REGISTER, Lanes, constant, register_type, suffix, vector
 
-FLAGS = "contract"
+FLAGS = "contract "  # a * b + c of the program may become one instruction; inside of an expansion nothing may
 
 
 class ScalarEmitter:
@@ -19,6 +20,7 @@ class ScalarEmitter:
         self._line = line
         self.declarations = declarations
         self.counter = 0
+        self.flags = FLAGS
 
     def fresh(self) -> str:
         self.counter += 1
@@ -35,7 +37,7 @@ class ScalarEmitter:
         types = ", ".join(kind for kind, _ in operands)
         self.declarations.add(f"declare {result} @{function}({types})")
         arguments = ", ".join(f"{kind} {value}" for kind, value in operands)
-        return self.instruction(f"call {flags + ' ' if flags else ''}{result} @{function}({arguments})")
+        return self.instruction(f"call {flags}{result} @{function}({arguments})")
 
     # kernels.scalar.ScalarBuilder
 
@@ -73,26 +75,30 @@ class ScalarEmitter:
             pair = [self.splat(operand, lanes) for operand in operands]
             return Lanes(COMPLEX_OF[pair[0].dtype.name], lanes, (pair[0].name, pair[1].name))
         if dtype.is_complex:
-            if row.complex_expansion is None:
-                raise NotImplementedError(f"{name} on complex numbers")
-            return row.complex_expansion(self, *operands)
+            return self._expand(row.complex_expansion, name, *operands)
         text = spelling(row, dtype)
         if text is None:
-            if row.expansion is None:
-                raise NotImplementedError(f"{name} on {dtype}")
-            return row.expansion(self, *operands)
+            return self._expand(row.expansion, name, *operands)
         wide = [self.splat(operand, lanes) for operand in operands]
         kind = register_type(dtype, lanes)
         result = bool_ if row.result == "bool" else dtype
         if text.startswith("llvm."):
-            flags = FLAGS if dtype.is_float else ""
+            flags = self.flags if dtype.is_float else ""
             function = f"{text}.{suffix(REGISTER[dtype.name], lanes)}"
             extra = [("i1", "false")] if text in WITH_FLAG else []
             part = self.call(kind, function, *((kind, item.name) for item in wide), *extra, flags=flags)
         else:
             names = dict(zip("abc", (item.name for item in wide), strict=False))
-            part = self.instruction(text.format(t=kind, f=FLAGS, m=vector("i1", lanes), **names))
+            part = self.instruction(text.format(t=kind, f=self.flags, m=vector("i1", lanes), **names))
         return Lanes(result, lanes, (part,))
+
+    def _expand(self, expansion: Callable[..., Lanes] | None, name: str, *operands: Lanes) -> Lanes:
+        if expansion is None:
+            raise CompileError(f"{name} on {operands[-1].dtype} has neither a spelling nor an expansion")
+        outer, self.flags = self.flags, ""  # expansions count on every rounding
+        result = expansion(self, *operands)
+        self.flags = outer
+        return result
 
     def cast(self, operand: Lanes, dtype: DType) -> Lanes:
         """Conversion between register types. Out of range becomes the nearest value, never undefined."""
@@ -101,7 +107,9 @@ class ScalarEmitter:
             return operand
         if dtype.is_complex:
             if source.is_complex:
-                parts = [self.cast(Lanes(source.real, operand.lanes, (part,)), dtype.real).name for part in operand.parts]
+                parts = [
+                    self.cast(Lanes(source.real, operand.lanes, (part,)), dtype.real).name for part in operand.parts
+                ]
                 return Lanes(dtype, operand.lanes, tuple(parts))
             real = self.cast(operand, dtype.real)
             return Lanes(dtype, operand.lanes, (real.name, constant(0.0, dtype.real, operand.lanes)))
@@ -166,9 +174,7 @@ class ScalarEmitter:
             high = self.instruction(f"lshr {vector('i32', lanes)} {rounded.name}, {constant(16, i32, lanes)}")
             return self.instruction(f"trunc {vector('i32', lanes)} {high} to {vector('i16', lanes)}")
         if dtype.name == "f16":
-            return self.instruction(
-                f"fptrunc {vector('float', lanes)} {operand.name} to {vector('half', lanes)}"
-            )
+            return self.instruction(f"fptrunc {vector('float', lanes)} {operand.name} to {vector('half', lanes)}")
         return operand.name
 
     def round_bf16(self, operand: Lanes) -> Lanes:
@@ -237,5 +243,6 @@ WITH_FLAG = {"llvm.abs", "llvm.ctlz", "llvm.cttz"}
 
 def _zero(lanes: int) -> str:
     return "0" if lanes == 1 else "zeroinitializer"
+
 
 COMPLEX_OF = {"f32": c64, "f64": c128}

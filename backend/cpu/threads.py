@@ -191,7 +191,7 @@ def runtime_text(system: str, machine: str) -> str:
     if machine in ("x86_64", "AMD64"):
         pause, declarations = "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
     else:
-        pause, declarations = "fence syncscope(\"singlethread\") seq_cst", ""
+        pause, declarations = 'fence syncscope("singlethread") seq_cst', ""
     return _PARALLEL.format(
         wake=wake, sleep=sleep, pause=pause, declarations=declarations, SPIN_CYCLES=SPIN_CYCLES,
         GENERATION=GENERATION, NEXT=NEXT, ACTIVE=ACTIVE, SLEEPING=SLEEPING, OPEN=OPEN, LOCK=LOCK, JOB=JOB, LIMIT=LIMIT,

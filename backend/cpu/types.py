@@ -13,7 +13,16 @@ REGISTER = {
 }  # fmt: skip
 # f16 and bf16 are converted where they are loaded and stored; a bool takes a byte.
 MEMORY = REGISTER | {"bool": "i8", "f16": "half", "bf16": "i16"}
-SUFFIX = {"i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "half": "f16", "float": "f32", "double": "f64"}
+SUFFIX = {
+    "i1": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "half": "f16",
+    "float": "f32",
+    "double": "f64",
+}
 
 
 @dataclass(frozen=True, slots=True)

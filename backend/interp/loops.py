@@ -125,7 +125,9 @@ class LoopInterpreter:
         if isinstance(statement, Let):
             self.registers[statement.result.name] = self._let(statement)
         elif isinstance(statement, Index):
-            self.registers[statement.result.name] = NumpyOperand(np.asarray(self.index(statement.expression), np.int64), i64)
+            self.registers[statement.result.name] = NumpyOperand(
+                np.asarray(self.index(statement.expression), np.int64), i64
+            )
         elif isinstance(statement, Load):
             self.registers[statement.result.name] = self._read(statement.buffer, statement.index, statement.guard)
         elif isinstance(statement, Store):

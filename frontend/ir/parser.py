@@ -361,13 +361,9 @@ class Reader:
             made = defn.apply(defn.bind((), arguments))
         results = (made,) if isinstance(made, Value) else tuple(made)
         if len(results) != len(names):
-            self.fail_at(
-                names[0].start, f"{defn.name}: {len(names)} results are named, it has {len(results)}"
-            )
+            self.fail_at(names[0].start, f"{defn.name}: {len(names)} results are named, it has {len(results)}")
         if types and len(types) != len(results):
-            self.fail_at(
-                types[0][0], f"{defn.name}: {len(types)} types are given, it has {len(results)} results"
-            )
+            self.fail_at(types[0][0], f"{defn.name}: {len(types)} types are given, it has {len(results)} results")
         for (place, given), value in zip(types, results):
             if given != value.type:
                 self.fail_at(place, f"{defn.name}: the result is {value.type}, the text says {given}")
@@ -534,9 +530,7 @@ class Reader:
         if symbol is None:
             if self.new_symbol is None:
                 known = {*self.symbols, *DTYPES, *KEYWORDS}
-                self.fail_at(
-                    token.start, f"{token.text!r} is not a size of this graph{suggest(token.text, known)}"
-                )
+                self.fail_at(token.start, f"{token.text!r} is not a size of this graph{suggest(token.text, known)}")
             symbol = self.symbols[token.text] = self.new_symbol(token.text)
         return symbol.expr()
 

@@ -87,7 +87,9 @@ Monomial = tuple[Atom, ...]
 
 def _grouped(value: Dim) -> str:
     text = str(value)
-    return text if isinstance(value, int) and value >= 0 or text.isidentifier() or text[1:].isidentifier() else f"({text})"
+    return (
+        text if isinstance(value, int) and value >= 0 or text.isidentifier() or text[1:].isidentifier() else f"({text})"
+    )
 
 
 class Expr:
@@ -150,9 +152,7 @@ class Expr:
         if not isinstance(other, Expr):
             return NotImplemented
         return _collect(
-            (tuple(sorted(left + right, key=_atom_key)), a * b)
-            for left, a in self.terms
-            for right, b in other.terms
+            (tuple(sorted(left + right, key=_atom_key)), a * b) for left, a in self.terms for right, b in other.terms
         )
 
     __rmul__ = __mul__

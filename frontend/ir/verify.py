@@ -34,9 +34,7 @@ def verify_graph(graph: Graph, stage: str | None = None) -> None:
     defined: set[Value] = set()
     for param in graph.params:
         if param.op is not None:
-            raise _failure(
-                graph, None, f"the parameter {param.name or param!r} is the result of {param.op.name}"
-            )
+            raise _failure(graph, None, f"the parameter {param.name or param!r} is the result of {param.op.name}")
         if param in defined:
             raise _failure(graph, None, f"the parameter {param.name!r} is given twice")
         defined.add(param)

@@ -8,7 +8,21 @@ from typing import Any
 from ..ir.errors import suggest
 from .define import REGISTRY
 
-FAMILIES = ("create", "pointwise", "activation", "view", "join", "reduce", "linalg", "indexing", "scan", "random", "norm", "attention", "loss")
+FAMILIES = (
+    "create",
+    "pointwise",
+    "activation",
+    "view",
+    "join",
+    "reduce",
+    "linalg",
+    "indexing",
+    "scan",
+    "random",
+    "norm",
+    "attention",
+    "loss",
+)
 
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")

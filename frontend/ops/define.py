@@ -53,7 +53,17 @@ REGISTRY: dict[str, OpDef] = {}
 class Parameter:
     """One parameter of an op: its name, default, and what it takes."""
 
-    __slots__ = ("annotation", "default", "is_dtype", "is_list", "is_size", "is_tensor", "name", "positional", "scalars")
+    __slots__ = (
+        "annotation",
+        "default",
+        "is_dtype",
+        "is_list",
+        "is_size",
+        "is_tensor",
+        "name",
+        "positional",
+        "scalars",
+    )
 
     def __init__(self, parameter: inspect.Parameter):
         if not isinstance(parameter.annotation, str):
@@ -182,7 +192,9 @@ class OpDef:
             if error.location is None:
                 error.location = current_location()
             if not error.detail:
-                error.message = f"{self.name}: {error.message}" if not error.message.startswith(self.name) else error.message
+                error.message = (
+                    f"{self.name}: {error.message}" if not error.message.startswith(self.name) else error.message
+                )
                 error.detail = self._call_text(arguments)
             raise
         return op.results[0] if len(op.results) == 1 and not self.returns_tuple else op.results
@@ -352,8 +364,9 @@ def scalar_value(value: Any, type: DType) -> Scalar:
     if type.kind in "iu":
         number = int(value) & ((1 << type.bits) - 1)
         return number - (1 << type.bits) if type.kind == "i" and number >> (type.bits - 1) else number
+    # A number that meets an f16 or bf16 tensor keeps the precision that the arithmetic is done in.
     with np.errstate(over="ignore"):
-        stored = np.asarray(value).astype(type.numpy)
+        stored = np.asarray(value).astype(type.compute.numpy)
     return complex(stored) if type.kind == "c" else float(stored)
 
 

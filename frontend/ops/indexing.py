@@ -40,38 +40,47 @@ def _typed(value: Tensor | Scalar, dtype: DType) -> Tensor:
 # index_select
 
 
-def _index_select_type(arguments: Arguments) -> TensorType:
+def _select_along_type(arguments: Arguments) -> TensorType:
     value, dim = arguments["self"], arguments["dim"]
-    return TensorType(value.dtype, (*value.shape[:dim], arguments["index"].shape[0], *value.shape[dim + 1 :]))
+    return TensorType(value.dtype, (*value.shape[:dim], *arguments["index"].shape, *value.shape[dim + 1 :]))
 
 
-def _index_select_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+def _select_along_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
     value, dim = arguments["self"], arguments["dim"]
-    chosen = builder.load(arguments["index"], (index[dim],))
+    after = dim + arguments["index"].ndim
+    chosen = builder.load(arguments["index"], tuple(index[dim:after]))
     place, guard = builder.dynamic(chosen, value.shape[dim], False)
-    return builder.load(value, (*index[:dim], place, *index[dim + 1 :]), guard)
+    return builder.load(value, (*index[:dim], place, *index[after:]), guard)
 
 
-def _index_select_aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
-    dim = arguments["dim"]
-    return {"self": tuple(None if at == dim else at for at in range(arguments["self"].ndim)), "index": (dim,)}
+def _select_along_aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
+    dim, rank, added = arguments["dim"], arguments["self"].ndim, arguments["index"].ndim
+    kept = tuple(at if at < dim else None if at == dim else at + added - 1 for at in range(rank))
+    return {"self": kept, "index": tuple(range(dim, dim + added))}
 
 
-@prim(Gather(_index_select_type, _index_select_element, _index_select_aligned))
-def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The parts of self at the places of index along dim."""
+@prim(Gather(_select_along_type, _select_along_element, _select_along_aligned))
+def select_along(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The parts of self at the places of index along dim; the dims of index, any number, take the place of dim."""
     _check_index(index)
-    if index.ndim > 1:
-        raise ShapeError(f"index has {index.ndim} dimensions, expected 1")
     if self.ndim == 0:
         raise ShapeError("self has 0 dimensions, expected at least 1")
-    flat = index if index.ndim else reshape(index, (1,))
-    return {"dim": dimension(dim, self.ndim), "index": flat}
+    return {"dim": dimension(dim, self.ndim)}
 
 
-@index_select.vjp
-def index_select_vjp(grad, self, dim, index):
-    return {"self": index_add(full(self.shape, 0, dtype=grad.dtype), dim, index, grad)}
+@select_along.vjp
+def select_along_vjp(grad, self, dim, index):
+    count = product(index.shape)
+    rows = reshape(grad, (*self.shape[:dim], count, *self.shape[dim + 1 :]))
+    return {"self": index_add(full(self.shape, 0, dtype=grad.dtype), dim, reshape(index, (count,)), rows)}
+
+
+@composite
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The parts of self at the places of index along dim."""
+    if index.ndim > 1:
+        raise ShapeError(f"index has {index.ndim} dimensions, expected 1")
+    return select_along(self, dim, index if index.ndim else reshape(index, (1,)))
 
 
 # gather
@@ -498,8 +507,7 @@ def embedding(
     """The rows of weight that indices name; the row padding_idx gets no gradient."""
     if weight.ndim != 2:
         raise ShapeError(f"weight has {weight.ndim} dimensions, expected 2")
-    rows = index_select(weight, 0, reshape(indices, (product(indices.shape),)))
-    return reshape(rows, (*indices.shape, weight.shape[1]))
+    return select_along(weight, 0, indices)
 
 
 @embedding.vjp

@@ -13,7 +13,7 @@ from ..ir.symbolic import Dim, product
 from ..ir.types import DType, float_of, promote
 from .create import iota, number_of
 from .define import Tensor, composite, constant
-from .indexing import gather, index_select
+from .indexing import gather, select_along
 from .norm import _log_softmax, _log_softmax_backward_data, convert, total_over, widen
 from .pointwise import (
     abs,
@@ -324,7 +324,7 @@ def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_ind
     index, counts = _class_index(self, target, ignore_index)
     if weight is None:
         return convert(counts, float_of(self.dtype).compute)
-    picked = reshape(index_select(widen(weight), 0, reshape(index, (-1,))), target.shape)
+    picked = select_along(widen(weight), 0, index)
     return where(counts, picked, 0.0)
 
 

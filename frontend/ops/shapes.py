@@ -55,7 +55,9 @@ def dimension(dim: int, rank: int) -> int:
         raise ArgumentError(f"dim must be an int, got {dim!r}")
     limit = max(rank, 1)
     if not -limit <= dim < limit:
-        raise ArgumentError(f"dim {dim} is out of range for a tensor of {rank} dimensions: expected {-limit} to {limit - 1}")
+        raise ArgumentError(
+            f"dim {dim} is out of range for a tensor of {rank} dimensions: expected {-limit} to {limit - 1}"
+        )
     return dim % limit
 
 

@@ -48,7 +48,7 @@ def _loop(loop: Loop, bits: int) -> Loop:
     here = adjacent(loop) if vectorizable(loop) else None
     if here is not None and loop.extent != 1:
         below = sum(best_below(child) for child in children)
-        if (here >= 0 if not children else here > below):
+        if here >= 0 if not children else here > below:
             return replace(loop, kind="vector", width=lanes(loop, bits))
     return with_body(loop, [_statement(item, bits) for item in loop.body])
 

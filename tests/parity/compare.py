@@ -65,9 +65,7 @@ def difference(
         finite = np.isfinite(got) & np.isfinite(want) & np.isfinite(rounded)
         torch_error = np.abs(want - high)[finite] if expected is not None else np.zeros(1)
         allowed = torch_error.max(initial=0.0) + ULPS * spacing(rounded, name)
-        good = np.where(
-            finite, np.abs(got - high) <= allowed, (got == rounded) | (np.isnan(got) & np.isnan(rounded))
-        )
+        good = np.where(finite, np.abs(got - high) <= allowed, (got == rounded) | (np.isnan(got) & np.isnan(rounded)))
     wrong = ~(close | good)
     return describe(wrong, actual, known, high) if wrong.any() else ""
 

@@ -146,9 +146,7 @@ class Case:
             results = [item for item in forward[: self.entry.outputs] if item is not None]
             shapes = [(item.shape, item.dtype) for item in results if item.dtype.kind not in "biu"]
         else:
-            shapes = [
-                (self.call.arrays[at].shape, self.call.arrays[at].dtype) for at in self.call.differentiate
-            ]
+            shapes = [(self.call.arrays[at].shape, self.call.arrays[at].dtype) for at in self.call.differentiate]
         if not shapes or not self.call.differentiate:
             return False
         for shape, element in shapes:
@@ -176,9 +174,7 @@ class Case:
 
         return compute
 
-    def reference(
-        self, arrays: Sequence[np.ndarray], extra: Sequence[np.ndarray], mode: str
-    ) -> list[np.ndarray]:
+    def reference(self, arrays: Sequence[np.ndarray], extra: Sequence[np.ndarray], mode: str) -> list[np.ndarray]:
         """What the results should be: torch's, or those of our own float64 interpretation."""
         if self.entry.torch == "interp" and mode == "forward":
             return self.own(arrays)
@@ -198,16 +194,12 @@ class Case:
                 if mode == "forward":
                     return forward
 
-                def inexact(
-                    *tensors: torch.Tensor, function: Callable[..., Any] = function
-                ) -> list[torch.Tensor]:
+                def inexact(*tensors: torch.Tensor, function: Callable[..., Any] = function) -> list[torch.Tensor]:
                     results = torch_call(function, self.call, tensors)[: self.entry.outputs]
                     found = [item for item in results if item is not None]
                     return [item for item in found if item.is_floating_point() or item.is_complex()]
 
-                derivative = (
-                    torch_vjp if mode == "vjp" else torch_jvp if self.entry.forward_mode else torch_double_vjp
-                )
+                derivative = torch_vjp if mode == "vjp" else torch_jvp if self.entry.forward_mode else torch_double_vjp
                 return torch_derivative(derivative, inexact, self.call.differentiate, arrays, extra)
             except REFUSALS as caught:
                 error = error or caught
@@ -260,9 +252,7 @@ class Case:
                 direction = np.zeros(gradient.shape)
                 direction[place] = 1.0
                 slopes = along({position: direction})
-                gradient[place] = sum(
-                    float((slope * upcast(item)).sum()) for slope, item in zip(slopes, extra)
-                )
+                gradient[place] = sum(float((slope * upcast(item)).sum()) for slope, item in zip(slopes, extra))
             gradients.append(gradient.astype(arrays[position].dtype))
         return gradients
 
@@ -314,9 +304,7 @@ def upcast(array: np.ndarray) -> np.ndarray:
     return array if array.dtype.kind in "biu" else wide(array)
 
 
-def torch_call(
-    function: Callable[..., Any], call: Call, tensors: Sequence[torch.Tensor]
-) -> list[torch.Tensor | None]:
+def torch_call(function: Callable[..., Any], call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
     args, kwargs = call.arguments(tensors, torch_side=True)
     results = flatten(function(*args, **kwargs))
     return [item for item in results if item is None or isinstance(item, torch.Tensor)]
@@ -376,9 +364,7 @@ def torch_jvp(
 
     try:
         with forward_ad.dual_level():
-            results = function(
-                *(forward_ad.make_dual(item, tangent) for item, tangent in zip(inputs, tangents))
-            )
+            results = function(*(forward_ad.make_dual(item, tangent) for item, tangent in zip(inputs, tangents)))
             found = [forward_ad.unpack_dual(item) for item in results]
             return [torch.zeros_like(item.primal) if item.tangent is None else item.tangent for item in found]
     except (RuntimeError, NotImplementedError):
@@ -459,11 +445,7 @@ def cases(op: OpDef, entry: Entry, mode: str) -> list[Case]:
     if mode == "forward" and entry.special and samples and set(FULL) <= set(entry.dtypes):
         extra = special_sample(samples[0])
         if extra is not None and elementwise(op, make(samples[0], "f32", op.name)):
-            chosen += [
-                (len(samples), element)
-                for element in entry.dtypes
-                if element in ("f32", "f64", "f16", "bf16")
-            ]
+            chosen += [(len(samples), element) for element in entry.dtypes if element in ("f32", "f64", "f16", "bf16")]
             samples.append(extra)
     return [
         Case(op, entry, number, samples[number], element, mode)
@@ -499,11 +481,7 @@ def run(op: OpDef, mode: str, backend: str, only: str | None = None) -> list[Fai
             failures.append(Failure(case, f"{type(error).__name__}: {error}"))
     results = evaluate_all(ready, backend)
     for case, result in zip(ready, results):
-        message = (
-            f"{type(result).__name__}: {result}"
-            if isinstance(result, Exception)
-            else case.check(result, backend)
-        )
+        message = f"{type(result).__name__}: {result}" if isinstance(result, Exception) else case.check(result, backend)
         if message:
             failures.append(Failure(case, message))
     return failures

@@ -48,9 +48,7 @@ ENTRIES = {
     "log_sigmoid": unary(S(t(9, low=-30, high=30))),
     "prelu": entry(S(t(2, 3, 4), t(3)), S(t(5), t(1)), S(t(2, 3), t(1)), special=False),
     "glu": entry(S(t(4, 6)), S(t(4, 6), 0), S(t(2, 4, 3), 1), special=False),
-    "gelu_backward": entry(
-        S(t(37), t(37)), S(t(9), t(9), approximate="tanh"), S(t(2, 3), t(2, 3)), special=False
-    ),
+    "gelu_backward": entry(S(t(37), t(37)), S(t(9), t(9), approximate="tanh"), S(t(2, 3), t(2, 3)), special=False),
     "silu_backward": backward(),
     "mish_backward": backward(),
     "sigmoid_backward": backward(),
@@ -76,8 +74,6 @@ ENTRIES = {
     "glu_backward": entry(S(t(4, 3), t(4, 6), 1), S(t(2, 6), t(4, 6), 0), special=False),
     "_prelu_kernel": binary(mixed=False, special=False),
     "_prelu_kernel_backward": entry(S(t(2, 3), t(2, 3), t(2, 3)), special=False),
-    "logit_backward": entry(
-        S(t(9), t(9, low=0.1, high=0.9)), S(t(9), t(9, low=0.1, high=0.9), 0.3), special=False
-    ),
+    "logit_backward": entry(S(t(9), t(9, low=0.1, high=0.9)), S(t(9), t(9, low=0.1, high=0.9), 0.3), special=False),
     "log_sigmoid_forward": entry(S(t(9)), S(t(2, 3)), outputs=1),
 }

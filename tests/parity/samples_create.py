@@ -28,9 +28,7 @@ ENTRIES = {
         S((2, 3), dim=0, dtype=D("i32")),
         **F64,
         torch=lambda size, dim, dtype: (
-            torch.arange(size[dim], dtype=dtype)
-            .reshape([-1 if i == dim else 1 for i in range(len(size))])
-            .expand(size)
+            torch.arange(size[dim], dtype=dtype).reshape([-1 if i == dim else 1 for i in range(len(size))]).expand(size)
         ),
     ),
     "full": entry(
@@ -66,13 +64,9 @@ ENTRIES = {
         **F64,
         torch="arange",
     ),
-    "linspace": entry(
-        S(0, 1, 5), S(-1.0, 2.0, 37), S(0, 1, 1), S(3, 3, 0), S(0.0, 1.0, 6, dtype=D("f64")), **F64
-    ),
+    "linspace": entry(S(0, 1, 5), S(-1.0, 2.0, 37), S(0, 1, 1), S(3, 3, 0), S(0.0, 1.0, 6, dtype=D("f64")), **F64),
     "logspace": entry(S(0, 2, 5), S(-1.0, 1.0, 7, 2.0), **F64),
     "eye": entry(S(3), S(3, 4), S(4, 2, dtype=D("i64")), S(0), **F64),
-    "one_hot": entry(
-        S(index(5, below=4), 4), S(index(2, 3, below=4), 6), **F64, torch="nn.functional.one_hot"
-    ),
+    "one_hot": entry(S(index(5, below=4), 4), S(index(2, 3, below=4), 6), **F64, torch="nn.functional.one_hot"),
     "scalar_tensor": entry(S(2.5), S(3, dtype=D("i64")), S(True, dtype=D("bool")), **F64),
 }

@@ -124,9 +124,7 @@ ENTRIES = {
         dtypes=FULL,
         special=False,
     ),
-    "gather_along": entry(
-        S(t(5), 0, index(7, below=5)), S(t(3, 4), 1, index(3, 6, below=4)), **EVERY, torch="gather"
-    ),
+    "gather_along": entry(S(t(5), 0, index(7, below=5)), S(t(3, 4), 1, index(3, 6, below=4)), **EVERY, torch="gather"),
     "index_update": entry(
         S(t(5), [values(1, 3, 0, dtype="i64")], t(3)),
         S(t(3, 4), [index(6, below=3)], t(6, 4), True),

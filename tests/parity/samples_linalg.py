@@ -29,9 +29,7 @@ ENTRIES = {
         S(t(33, 40), t(40, 65)),
         dtypes=ALL,
     ),
-    "mm": entry(
-        S(t(3, 4), t(4, 5)), S(t(1, 7), t(7, 1)), S(t(0, 4), t(4, 5)), S(t(33, 40), t(40, 65)), dtypes=ALL
-    ),
+    "mm": entry(S(t(3, 4), t(4, 5)), S(t(1, 7), t(7, 1)), S(t(0, 4), t(4, 5)), S(t(33, 40), t(40, 65)), dtypes=ALL),
     "mv": entry(S(t(3, 4), t(4)), S(t(37, 41), t(41)), dtypes=ALL),
     "dot": entry(S(t(4), t(4)), S(t(0), t(0)), S(t(137), t(137)), dtypes=ALL),
     "vdot": entry(S(t(4), t(4)), dtypes=ALL),
@@ -44,9 +42,7 @@ ENTRIES = {
         S(t(), t(3, 4), t(4, 5)),
         dtypes=ALL,
     ),
-    "addbmm": entry(
-        S(t(3, 5), t(2, 3, 4), t(2, 4, 5)), S(t(5), t(2, 3, 4), t(2, 4, 5), beta=2, alpha=3), dtypes=ALL
-    ),
+    "addbmm": entry(S(t(3, 5), t(2, 3, 4), t(2, 4, 5)), S(t(5), t(2, 3, 4), t(2, 4, 5), beta=2, alpha=3), dtypes=ALL),
     "baddbmm": entry(
         S(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)), S(t(5), t(2, 3, 4), t(2, 4, 5), beta=2, alpha=3), dtypes=ALL
     ),

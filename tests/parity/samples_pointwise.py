@@ -32,10 +32,7 @@ KINK = values(-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 
 ENTRIES = {
     "cast": entry(
-        *(
-            S(t(37, low=0.0, high=100.0), D(name))
-            for name in ("f32", "f64", "f16", "bf16", "i64", "u8", "i8", "c64")
-        ),
+        *(S(t(37, low=0.0, high=100.0), D(name)) for name in ("f32", "f64", "f16", "bf16", "i64", "u8", "i8", "c64")),
         S(nonzero(3, 0), D("f64")),
         S(t(2, 3), D("i32")),
         S(t(2, 3), D("bool")),
@@ -138,12 +135,8 @@ ENTRIES = {
     "erf": unary(dtypes=REAL),
     "erfc": unary(dtypes=REAL),
     "erfinv": unary(low=-0.95, high=0.95),
-    "lgamma": unary(
-        S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL
-    ),
-    "digamma": unary(
-        S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL
-    ),
+    "lgamma": unary(S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL),
+    "digamma": unary(S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL),
     "polygamma": entry(*(S(n, t(9, low=0.2, high=9.0)) for n in (0, 1)), S(2, t(5, low=0.5)).forward_only()),
     "xlogy": binary(
         S(t(4), 2.5),
@@ -225,9 +218,7 @@ ENTRIES = {
         S(t(2, 1), t(3, dtype="i32", low=-3)).forward_only(),
         dtypes=FLOAT,
     ),
-    "heaviside": binary(
-        S(values(-1.0, 0.0, 1.0), values(0.5, 0.5, 0.5)), mixed=False, dtypes=NUMBER, derivative=False
-    ),
+    "heaviside": binary(S(values(-1.0, 0.0, 1.0), values(0.5, 0.5, 0.5)), mixed=False, dtypes=NUMBER, derivative=False),
     "logical_and": binary(dtypes=ANY),
     "logical_or": binary(dtypes=ANY),
     "logical_xor": binary(dtypes=ANY),

@@ -12,10 +12,7 @@ SEED = values(1234, 5, dtype="i64", differentiate=False)
 
 def seeded(*samples: Sample, **fields: object) -> Entry:
     """The samples with a seed and a stream."""
-    given = (
-        Sample(item.args, {**item.kwargs, "seed": SEED, "stream": 0}, item.dtypes, item.modes)
-        for item in samples
-    )
+    given = (Sample(item.args, {**item.kwargs, "seed": SEED, "stream": 0}, item.dtypes, item.modes) for item in samples)
     return entry(*given, torch="interp", special=False, **fields)
 
 

@@ -36,12 +36,8 @@ ENTRIES = {
         S(t(0), 0).forward_only(),
         dtypes=FULL,
     ),
-    "cummax": entry(
-        S(distinct(37), 0), S(distinct(2, 3, 4), 1), S(TIES, 0).forward_only(), S(t(), 0), dtypes=NUMBER
-    ),
-    "cummin": entry(
-        S(distinct(37), 0), S(distinct(2, 3, 4), 1), S(TIES, 0).forward_only(), S(t(), 0), dtypes=NUMBER
-    ),
+    "cummax": entry(S(distinct(37), 0), S(distinct(2, 3, 4), 1), S(TIES, 0).forward_only(), S(t(), 0), dtypes=NUMBER),
+    "cummin": entry(S(distinct(37), 0), S(distinct(2, 3, 4), 1), S(TIES, 0).forward_only(), S(t(), 0), dtypes=NUMBER),
     "running_max": entry(
         S(distinct(37), 0),
         S(distinct(2, 3, 4), 1),
@@ -56,9 +52,7 @@ ENTRIES = {
         dtypes=NUMBER,
         torch=lambda x, dim: torch.cummin(x, dim).values,
     ),
-    "running_sum": entry(
-        S(t(37), 0), S(t(2, 3, 4), 1), S(t(0), 0), dtypes=(*FLOAT, *COMPLEX, "i64"), torch="cumsum"
-    ),
+    "running_sum": entry(S(t(37), 0), S(t(2, 3, 4), 1), S(t(0), 0), dtypes=(*FLOAT, *COMPLEX, "i64"), torch="cumsum"),
     "running_product": entry(
         S(nonzero(7), 0), S(nonzero(2, 3, 4), 1), dtypes=(*FLOAT, *COMPLEX, "i64"), torch="cumprod"
     ),

@@ -17,9 +17,7 @@ ENTRIES = {
     "permute": moves(
         S(t(2, 3, 4), (2, 0, 1)), S(t(2, 3), (-1, 0)), S(t(), ()), S(t(0, 3), (1, 0)), S(t(37, 5), (1, 0))
     ),
-    "expand": moves(
-        S(t(3, 1), (3, 4)), S(t(3, 1), (2, -1, 4)), S(t(), (2, 3)), S(t(1), (0,)), S(t(2, 3), (2, 3))
-    ),
+    "expand": moves(S(t(3, 1), (3, 4)), S(t(3, 1), (2, -1, 4)), S(t(), (2, 3)), S(t(1), (0,)), S(t(2, 3), (2, 3))),
     "slice": moves(
         S(t(10)),
         S(t(10), 0, 2, 7),
@@ -53,9 +51,7 @@ ENTRIES = {
     "t": moves(S(t(3, 4)), S(t(4)), S(t())),
     "swapaxes": moves(S(t(2, 3, 4), 0, 2)),
     "movedim": moves(S(t(2, 3, 4), 0, 2), S(t(2, 3, 4, 5), (0, 1), (2, 3)), S(t(2, 3, 4), -1, 0)),
-    "squeeze": moves(
-        S(t(1, 3, 1)), S(t(1, 3, 1), 0), S(t(1, 3, 1), 1), S(t(1, 3, 1), -1), S(t(1, 3, 1), (0, 2))
-    ),
+    "squeeze": moves(S(t(1, 3, 1)), S(t(1, 3, 1), 0), S(t(1, 3, 1), 1), S(t(1, 3, 1), -1), S(t(1, 3, 1), (0, 2))),
     "unsqueeze": moves(S(t(3), 0), S(t(3), -1), S(t(2, 3), 1), S(t(), 0)),
     "view_as": moves(S(t(2, 6), t(3, 4))),
     "reshape_as": moves(S(t(2, 6), t(3, 4))),
@@ -74,24 +70,18 @@ ENTRIES = {
     "repeat": moves(S(t(3), (2,)), S(t(2, 3), (2, 1, 2)), S(t(), (3,)), S(t(2, 3), (0, 1))),
     "tile": moves(S(t(3), (2,)), S(t(2, 3), (2,)), S(t(3), (2, 1, 2))),
     "repeat_interleave": moves(S(t(3), 2), S(t(2, 3), 2, 1), S(t(2, 3), 3, 0), torch="repeat_interleave"),
-    "slice_scatter": moves(
-        S(t(8), t(3), 0, 2, 5), S(t(4, 8), t(4, 4), 1, 0, 8, 2), S(t(4, 8), t(2, 8), 0, -2)
-    ),
+    "slice_scatter": moves(S(t(8), t(3), 0, 2, 5), S(t(4, 8), t(4, 4), 1, 0, 8, 2), S(t(4, 8), t(2, 8), 0, -2)),
     "select_scatter": moves(S(t(3, 4), t(4), 0, 1), S(t(3, 4), t(3), 1, -1)),
     "diagonal_scatter": moves(S(t(3, 4), t(3)), S(t(3, 4), t(3), 1)),
     "slice_backward": moves(S(t(3), (8,), 0, 2, 5, 1), S(t(4, 4), (4, 8), 1, 0, 8, 2)),
     "select_backward": moves(S(t(4), (3, 4), 0, 1), S(t(3), (3, 4), 1, -1)),
     "diagonal_backward": moves(S(t(3), (3, 4), 0, 0, 1), S(t(2, 2), (2, 3, 4), -1, 1, 2)),
-    "unfold_backward": moves(
-        S(t(4, 3), (10,), 0, 3, 2), S(t(3, 6, 2), (3, 7), 1, 2, 1), dtypes=("f32", "f64")
-    ),
+    "unfold_backward": moves(S(t(4, 3), (10,), 0, 3, 2), S(t(3, 6, 2), (3, 7), 1, 2, 1), dtypes=("f32", "f64")),
     "alias": moves(S(t(3, 4)), S(t())),
     "detach": moves(S(t(3, 4)), S(t()), derivative=False),
     "contiguous": moves(S(t(3, 4))),
     "clone": moves(S(t(3, 4)), S(t())),
-    "roll": moves(
-        S(t(7), 2), S(t(2, 5), (1, -2), (0, 1)), S(t(2, 5), 3), S(t(4, 3), -1, 0), S(t(0, 3), 1, 1)
-    ),
+    "roll": moves(S(t(7), 2), S(t(2, 5), (1, -2), (0, 1)), S(t(2, 5), 3), S(t(4, 3), -1, 0), S(t(0, 3), 1, 1)),
     "rot90": moves(S(t(2, 3)), S(t(2, 3), 2), S(t(2, 3, 4), -1, (1, 2)), S(t(2, 3), 3, (1, 0))),
     "cat": moves(
         S([t(2, 3), t(4, 3)]),
@@ -135,7 +125,5 @@ ENTRIES = {
         S([t(2), t(3)], indexing="xy"),
         torch=lambda tensors, indexing="ij": torch.meshgrid(tensors, indexing=indexing),
     ),
-    "cyclic_shift": moves(
-        S(t(7), (2,), (0,)), S(t(2, 5), (1, -2), (0, 1)), S(t(0, 3), (1,), (1,)), torch="roll"
-    ),
+    "cyclic_shift": moves(S(t(7), (2,), (0,)), S(t(2, 5), (1, -2), (0, 1)), S(t(0, 3), (1,), (1,)), torch="roll"),
 }

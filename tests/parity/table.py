@@ -55,9 +55,7 @@ class T:
         count = int(np.prod(self.shape))
         if self.kind == "distinct":
             # Apart by a whole step, so that an order does not depend on rounding.
-            spaced = (
-                random.permutation(count) if kind in "iu" else np.linspace(self.low, self.high, max(count, 2))
-            )
+            spaced = random.permutation(count) if kind in "iu" else np.linspace(self.low, self.high, max(count, 2))
             return random.permutation(spaced[:count]).reshape(self.shape).astype(numpy)
         if kind in "iu":
             low, high = int(np.ceil(self.low)), int(np.floor(self.high))
@@ -76,9 +74,7 @@ class T:
         return floats * random.choice([-1, 1], self.shape) if self.kind == "nonzero" else floats
 
 
-def t(
-    *shape: int, low: float = -3.0, high: float = 3.0, dtype: str | None = None, differentiate: bool = True
-) -> T:
+def t(*shape: int, low: float = -3.0, high: float = 3.0, dtype: str | None = None, differentiate: bool = True) -> T:
     """Uniform in low..high; integers in the same range."""
     return T(shape, low, high, dtype, differentiate=differentiate)
 
@@ -154,9 +150,7 @@ class Entry:
     torch: Callable[..., Any] | str | None = None
     special: bool = True  # whether an elementwise op is also tried on nan, infinities and the like
     derivative: bool = True  # whether there is a derivative worth comparing
-    forward_mode: bool = (
-        True  # whether torch's forward mode is to be trusted; else it is made from the reverse
-    )
+    forward_mode: bool = True  # whether torch's forward mode is to be trusted; else it is made from the reverse
     outputs: int | None = None  # how many of the results have derivatives; torch's saved statistics have none
     loose: float = 1.0  # tolerances times this, where the samples are ill-conditioned
 
@@ -174,9 +168,7 @@ class Entry:
                     break
         for number, sample in enumerate(self.samples):
             always = [
-                dtype
-                for dtype in ALWAYS
-                if dtype in self.dtypes and (sample.dtypes is None or dtype in sample.dtypes)
+                dtype for dtype in ALWAYS if dtype in self.dtypes and (sample.dtypes is None or dtype in sample.dtypes)
             ]
             found.extend((number, dtype) for dtype in (*always, *spread.get(number, ())))
         return found
@@ -198,17 +190,13 @@ BINARY_SHAPES = (
 TERNARY_SHAPES = (((37,), (37,), (37,)), ((2, 3), (3,), (1,)), ((), (4,), ()), ((0,), (0,), (1,)))
 
 
-def unary(
-    *extra: Sample, low: float = -3.0, high: float = 3.0, kind: str = "uniform", **fields: Any
-) -> Entry:
+def unary(*extra: Sample, low: float = -3.0, high: float = 3.0, kind: str = "uniform", **fields: Any) -> Entry:
     """An elementwise op of one tensor, on the usual shapes."""
     shapes = [Sample((T(shape, low, high, None, kind),), {}) for shape in UNARY_SHAPES]
     return entry(*shapes, *extra, **fields)
 
 
-def binary(
-    *extra: Sample, left: T | None = None, right: T | None = None, mixed: bool = True, **fields: Any
-) -> Entry:
+def binary(*extra: Sample, left: T | None = None, right: T | None = None, mixed: bool = True, **fields: Any) -> Entry:
     """An elementwise op of two tensors: broadcasting pairs, and pairs of different types."""
     left, right = left or t(), right or t()
     pairs = [Sample((replace(left, shape=a), replace(right, shape=b)), {}) for a, b in BINARY_SHAPES]
@@ -226,8 +214,7 @@ def binary(
 def ternary(*extra: Sample, parts: Sequence[T] = (t(), t(), t()), **fields: Any) -> Entry:
     """An elementwise op of three tensors."""
     triples = [
-        Sample(tuple(replace(part, shape=shape) for part, shape in zip(parts, shapes)), {})
-        for shapes in TERNARY_SHAPES
+        Sample(tuple(replace(part, shape=shape) for part, shape in zip(parts, shapes)), {}) for shapes in TERNARY_SHAPES
     ]
     return entry(*triples, *extra, **fields)
 
@@ -293,9 +280,7 @@ SPECIAL = (
 
 def special_sample(sample: Sample) -> Sample | None:
     """The sample with its float tensors replaced by special values; two tensors meet in all combinations."""
-    tensors = [
-        item for item in (*sample.args, *sample.kwargs.values()) if isinstance(item, T) and item.dtype is None
-    ]
+    tensors = [item for item in (*sample.args, *sample.kwargs.values()) if isinstance(item, T) and item.dtype is None]
     if not tensors or len(tensors) > 3:
         return None
     count = len(SPECIAL)
