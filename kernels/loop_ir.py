@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Union
 
 import numpy as np
 
@@ -75,7 +74,7 @@ def as_type(value: bool | int | float | complex, dtype: DType) -> bool | int | f
     return float(number) if dtype.kind == "f" else complex(number)
 
 
-Operand = Union[Register, Literal]
+Operand = Register | Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """A value passed from one iteration to the next: `current` in the body, `after` for the next, `result` at the end."""
+    """A value passed on: `current` in the body, `after` for the next iteration, `result` at the end."""
 
     result: Register
     current: Register
@@ -201,7 +200,7 @@ class Gemm:
     depth: Dim
 
 
-Statement = Union[Let, Index, Load, Store, Check, Alloc, Loop, Concurrent, Gemm]
+Statement = Let | Index | Load | Store | Check | Alloc | Loop | Concurrent | Gemm
 
 
 @dataclass(frozen=True, slots=True)

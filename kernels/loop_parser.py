@@ -9,7 +9,7 @@
               | "%name" "=" "load" place [ "if" operand ]
               | "store" [ combiner ] place "," operand [ "if" operand ]
               | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
-              | "gemm" matrix "=" matrix "*" matrix "," "rows" size "," "columns" size "," "depth" size
+              | "gemm" matrix "=" matrix "*" matrix "over" "(" size "," size "," size ")"
     loop      = ("serial" | "parallel" | "vector") [ "<" NUMBER ">" ] "%name" "in" size ".." size
                   [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
                   [ "carry" typed "=" "%name" "from" operand { "," typed "=" "%name" "from" operand } ]
@@ -325,11 +325,11 @@ class KernelReader(Reader):
         left = self.matrix()
         self.expect("*")
         right = self.matrix()
-        sizes: list[Dim] = []
-        for word in ("rows", "columns", "depth"):
-            self.expect(",")
-            self.expect(word)
-            sizes.append(self.size())
+        self.expect("over")
+        start = self.expect("(").start
+        sizes = self.separated(")", self.size)
+        if len(sizes) != 3:
+            self.fail_at(start, f"a gemm has rows, columns and depth, found {len(sizes)} sizes")
         return Gemm(output, left, right, *sizes)
 
     def typed(self) -> Register:

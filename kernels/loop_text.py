@@ -18,7 +18,8 @@
 
 A loop over `start..stop` has its kind and width in front. `yield` ends its body: the values of the accumulators,
 then those carried to the next iteration. A buffer that is read or written in another shape says so:
-`load %x as [6400][%i]`. In `gemm` a matrix is `%x[offset; row stride, column stride]`.
+`load %x as [6400][%i]`. In `gemm` a matrix is `%x[offset; row stride, column stride]`
+and the sizes are those of rows, columns and depth.
 
 What a check blames has its line in a comment; nothing else in the text differs from one run to the next.
 """
@@ -180,8 +181,8 @@ class KernelPrinter:
             return f"alloc {buffer_text(statement.buffer)}"
         assert isinstance(statement, Gemm)
         output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
-        rows, columns, depth = map(bound_text, (statement.rows, statement.columns, statement.depth))
-        return f"gemm {output} = {left} * {right}, rows {rows}, columns {columns}, depth {depth}"
+        sizes = list_text((statement.rows, statement.columns, statement.depth))
+        return f"gemm {output} = {left} * {right} over ({sizes})"
 
     def place(self, buffer: Buffer, index: Iterable[Dim]) -> str:
         return f"{self.memory(buffer)}[{list_text(index)}]"

@@ -94,7 +94,9 @@ def computed(scalar: str, dtypes: list[DType], numbers: list[Any], type: TensorT
     try:
         with np.errstate(all="ignore"):
             if scalar == "cast":
-                return converted(numbers[0], type)
+                number = converted(numbers[0], type)
+                # A cast is what rounds to f16 and bf16; arithmetic keeps the compute type's precision.
+                return float(np.asarray(number).astype(type.dtype.numpy)) if type.dtype.is_float else number
             operands = [np.asarray(number, dtype.compute.numpy) for number, dtype in zip(numbers, dtypes, strict=True)]
             result = np.asarray(SCALARS[scalar].numpy(*operands))
     except (SmeltError, ValueError, TypeError, OverflowError):

@@ -180,6 +180,11 @@ def op_cost(op: Op) -> int:
     return 2
 
 
+def can_split(op: Op) -> bool:
+    """Whether a reduction may be done in parts, each of which leaves one number."""
+    return isinstance(op.defn.kind, Reduce) and op.defn.kind.result != "i64"
+
+
 class Fuser:
     def __init__(self, graph: Graph, max_ops: int):
         self.graph = graph
@@ -274,9 +279,11 @@ class Fuser:
             if base.op.name == "slice" and base.op.arguments["step"] != 1:
                 return False
             (base,) = base.op.operands
+        if base is value:
+            return True
         view = strided_view(value, inline)
-        if base is value or view is None:
-            return base is value
+        if view is None:
+            return False
         _base, _offset, strides = view
         (rows, columns), (row_stride, column_stride) = value.shape[-2:], strides[-2:]
         # The other stride must step over a whole row (or column): a broadcast or overlapping one does not.
@@ -546,7 +553,8 @@ class Fuser:
             return Structure(every, frozenset(), frozenset(), frozenset())
         options: list[AxisSet] = []
         total = product(self.axes.extent[axis] for axis in every)
-        if any(over == every for _, _, over in reduces) and (isinstance(total, Expr) or total > FULL_REDUCTION_SPLIT):
+        large = isinstance(total, Expr) or total > FULL_REDUCTION_SPLIT
+        if large and any(over == every and can_split(op) for op, _, over in reduces):
             options.append(frozenset())
         options.extend(sorted({over for _, _, over in reduces}, key=lambda over: (len(over), sorted(over))))
         if frozenset() in options:
@@ -577,7 +585,7 @@ class Fuser:
                 continue
             whole = over == space and space in (every, outer)
             columns = inner and space == every and over == outer
-            if not outer or not (whole or columns):
+            if not outer or not (whole or columns) or not can_split(op):
                 return f"{op.name} reduces other dims"
             secondary[op] = space - over
         spaces = set(secondary.values())

@@ -102,6 +102,7 @@ class Lowering:
         self.members: set[Op] = set()
         self.saved: dict[Value, tuple[Buffer, tuple[int, ...]]] = {}  # the memory, and which dims index it
         self.current: Op | None = None
+        self.guards: dict[str, Operand | None] = {}  # of loaded registers
         self.guard: Operand | None = None  # where it is false, what is being computed is not used
         self.taken = {f"%{name}" for name in fused.names.values()}
 
@@ -265,7 +266,9 @@ class Lowering:
                 return self.element(value, index)
             outer, self.guard = self.guard, self._both(self.guard, guard)
             element = self.element(value, index)
-            self.guard = outer
+            both, self.guard = self.guard, outer
+            if isinstance(element, Register) and self.guards.get(element.name) is both:
+                return element  # a load that gives zero there by itself
             return self.let("where", element.dtype, [guard, element, Literal(_zero(element.dtype), element.dtype)])
         return self._load(self.buffer(value), tuple(index), guard)
 
@@ -287,6 +290,7 @@ class Lowering:
         guard = self._both(self.guard, guard)
         depth = self.depth_of(*index, guard)
         result = self.register(buffer.dtype.compute, depth)
+        self.guards[result.name] = guard
         self.add(depth, Load(result, buffer, index, guard))
         return result
 

@@ -1,8 +1,8 @@
 """Rules that make a program smaller and keep what it means, to the bit.
 
-The exceptions are PyTorch's too: pow(x, 3) is x * x * x, which rounds twice, and pow(x, 0.5) is sqrt(x). The sign of a NaN may change.
-What is not a rule: x + 0.0 is not x, because -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and
-NaNs; sqrt(x) is not pow(x, 0.5) for -0.0 and -inf.
+The exceptions are PyTorch's too: pow(x, 3) is x * x * x, which rounds twice, and pow(x, 0.5) is sqrt(x), though
+they differ for -0.0 and -inf. The sign of a NaN may change. What is not a rule: x + 0.0 is not x, because
+-0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and NaNs.
 
 Views move towards the inputs, through elementwise ops whose value has no other reader: there they meet other
 views and cancel, slices save work, and an elementwise op stands next to the op that makes its operand.

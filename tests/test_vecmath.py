@@ -294,6 +294,6 @@ def test_every_row_can_be_compiled() -> None:
     for name, row in SCALARS.items():
         known = row.llvm or row.expansion or row.complex_expansion
         assert known or name in BASE, f"{name} has neither a spelling nor an expansion"
-    assert spelling(SCALARS["add"], DTYPES["f32"]) == "fadd {f} {t} {a}, {b}"
+    assert spelling(SCALARS["add"], DTYPES["f32"]) == "fadd {f}{t} {a}, {b}"
     assert expansion(SCALARS["add"], DTYPES["f32"]) is None
     assert expansion(SCALARS["exp"], DTYPES["f32"]) is not None

@@ -69,7 +69,8 @@ done:
 
 GEMM = """
 ; Column-major BLAS: everything by reference.
-define internal void @gemm(ptr %ctx, i64 %kind, i64 %ta, i64 %tb, i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc) #1 {
+define internal void @gemm(ptr %ctx, i64 %kind, i64 %ta, i64 %tb, i64 %m, i64 %n, i64 %k,
+                           ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc) #1 {
   %numbers = alloca [6 x i32], align 4
   %slot = getelementptr i64, ptr %ctx, i64 6
   %table = load ptr, ptr %slot
@@ -85,7 +86,8 @@ for _number, _name in enumerate(("m", "n", "k", "lda", "ldb", "ldc")):
   %{_name}.at = getelementptr i32, ptr %numbers, i64 {_number}
   store i32 %{_name}.32, ptr %{_name}.at
 """
-GEMM += """  call void %function(ptr %lta, ptr %ltb, ptr %m.at, ptr %n.at, ptr %k.at, ptr %alpha, ptr %a, ptr %lda.at, ptr %b, ptr %ldb.at, ptr @zero, ptr %c, ptr %ldc.at)
+GEMM += """  call void %function(ptr %lta, ptr %ltb, ptr %m.at, ptr %n.at, ptr %k.at, ptr %alpha, ptr %a, ptr %lda.at,
+                      ptr %b, ptr %ldb.at, ptr @zero, ptr %c, ptr %ldc.at)
   ret void
 }
 """

@@ -523,6 +523,9 @@ class Region:
 
             def tail() -> Values:
                 rest = self.emitter.instruction(f"sub i64 {stop}, {middle}")
+                # LLVM must not know the mask: with a constant one it merges a narrowing and a masked store of
+                # 8- or 16-bit elements into a wider store, which writes beyond the last element.
+                rest = self.emitter.instruction(f'call i64 asm "", "=r,0"(i64 {rest})')
                 many = self.emitter.splat(Lanes(i64, 1, (rest,)), width).name
                 kind = vector("i64", width)
                 mask = self.emitter.instruction(f"icmp slt {kind} {self.emitter.iota(width)}, {many}")

@@ -13,11 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Union
 
 from .errors import ShapeError
-
-Dim = Union[int, "Expr"]
 
 
 class Symbol:
@@ -81,7 +78,7 @@ class Compound:
         return (1, repr(self))
 
 
-Atom = Union[Symbol, Compound]
+Atom = Symbol | Compound
 Monomial = tuple[Atom, ...]
 
 
@@ -186,6 +183,10 @@ class Expr:
                 rest = tuple(atom for atom in monomial if not (isinstance(atom, Symbol) and atom == symbol))
                 found.append((rest, coefficient))
         return _collect(found) if found else 0
+
+
+# A size or an index: a number, or an expression that is none.
+Dim = int | Expr
 
 
 def _atom_key(atom: Atom) -> tuple:

@@ -22,7 +22,9 @@ def parallelize(kernel: Kernel) -> Kernel:
     """Turn outermost loops with enough work into parallel loops.
 
         serial %i in 0..4096 { ... }      ->  parallel<8> %i in 0..4096 { ... }
-        vector<32> %i in 0..N { ... }     ->  parallel %t in 0..ceil(N/T) { vector<32> %i in t*T..min(N, t*T+T) { ... } }
+        vector<32> %i in 0..N { ... }     ->  parallel %t0 in 0..((N + T - 1) // T) {
+                                                vector<32> %i in (T * %t0)..(min(T * %t0 + T, N)) { ... }
+                                              }
 
     A short outermost loop around another one is first merged with it. Sizes alone decide, never the number of threads.
     """

@@ -139,4 +139,7 @@ ENTRIES = {
         special=False,
         torch=scatter_combine,
     ),
+    "select_along": entry(
+        S(t(5), 0, index(7, below=5)), S(t(3, 4), 1, index(6, below=4)), **EVERY, torch="index_select"
+    ),
 }
