@@ -190,7 +190,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """output = left @ right, with `rows` x `depth` times `depth` x `columns`; the output's columns are adjacent."""
+    """output = left @ right, with `rows` x `depth` times `depth` x `columns`.
+
+    The output's columns are adjacent. So are the columns or the rows of the operands, and the other stride steps
+    over all of them: broadcast and overlapping matrices are none that BLAS reads.
+    """
 
     output: Matrix
     left: Matrix

@@ -34,6 +34,7 @@ from .loop_ir import (
     Let,
     Load,
     Loop,
+    Matrix,
     Operand,
     Register,
     Statement,
@@ -289,6 +290,10 @@ class Verifier:
             self.fail(f"{statement.output.buffer.name} is an input and cannot be written")
         if statement.output.column_stride != 1:
             self.fail("the columns of the output are not adjacent")
+        shapes = ((statement.rows, statement.depth), (statement.depth, statement.columns))
+        for matrix, (rows, columns) in zip(matrices[1:], shapes, strict=True):
+            if not readable(matrix, rows, columns):
+                self.fail(f"{matrix.buffer.name} has neither adjacent rows nor adjacent columns")
 
     def concurrent(self, statement: Concurrent) -> None:
         if self.loops:
@@ -331,7 +336,9 @@ class Verifier:
         with self.body(loop):
             least = limit(self.known_ranges(loop.start), False)
             low = least if isinstance(least, int) else None
-            self.symbols[loop.variable.name] = Symbol(loop.variable.name, low, self.known_ranges(loop.stop - 1))
+            self.symbols[loop.variable.name] = Symbol(
+                loop.variable.name, low, self.known_ranges(loop.stop - 1)
+            )
             for carry in loop.carries:
                 self.define(carry.current, carry.result.dtype)
             for statement in loop.body:
@@ -355,14 +362,31 @@ class Verifier:
 
 def written(loop: Loop) -> set[str]:
     """The buffers that a loop stores to, its own scratch apart."""
-    found = {item.buffer.name for item in walk([loop]) if isinstance(item, Store) and item.buffer.role != "scratch"}
+    found = {
+        item.buffer.name for item in walk([loop]) if isinstance(item, Store) and item.buffer.role != "scratch"
+    }
     return found | {item.output.buffer.name for item in walk([loop]) if isinstance(item, Gemm)}
 
 
 def read(loop: Loop) -> set[str]:
-    found = {item.buffer.name for item in walk([loop]) if isinstance(item, Load) and item.buffer.role != "scratch"}
+    found = {
+        item.buffer.name for item in walk([loop]) if isinstance(item, Load) and item.buffer.role != "scratch"
+    }
     gemms = [item for item in walk([loop]) if isinstance(item, Gemm)]
     return found | {matrix.buffer.name for item in gemms for matrix in (item.left, item.right)}
+
+
+def readable(matrix: Matrix, rows: Dim, columns: Dim) -> bool:
+    """Whether BLAS can read a matrix: one stride is 1 and the other steps over that whole row or column."""
+
+    def steps_over(stride: Dim, count: Dim, size: Dim) -> bool:
+        return count == 1 or not non_negative(size - 1 - stride)
+
+    by_rows = matrix.column_stride == 1 or columns == 1
+    by_columns = matrix.row_stride == 1 or rows == 1
+    return (by_rows and steps_over(matrix.row_stride, rows, columns)) or (
+        by_columns and steps_over(matrix.column_stride, columns, rows)
+    )
 
 
 def is_size(symbol: Symbol) -> bool:

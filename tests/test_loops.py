@@ -145,6 +145,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
         [np.linspace(0, 9, 20, dtype=np.float32)],
     ),
     "nothing": (lambda x: (ops.sum(x, 0), ops.exp(x), ops.reshape(x, (0, 2)) + 1), [numbers(0, 4)]),
+    "a range that is returned and read": (
+        lambda x: (ops.arange(9, dtype=f32), ops.cast(ops.arange(9, dtype=f32) * 2, f16), x * 2),
+        [X],
+    ),
     "scalars": (lambda x: ops.exp(x) + 1, [numbers()]),
     "a result twice and a parameter": (lambda x: (x, ops.exp(x), ops.reshape(ops.exp(x), (13, 9))), [X]),
 }
@@ -213,7 +217,9 @@ def assert_close(stage: str, wanted: np.ndarray, found: np.ndarray) -> None:
         return
     tolerance = TOLERANCE.get(str(wanted.dtype), 1e-9)
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    np.testing.assert_allclose(found.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance, err_msg=stage)
+    np.testing.assert_allclose(
+        found.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance, err_msg=stage
+    )
 
 
 def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
@@ -261,7 +267,9 @@ def test_random_programs() -> None:
                 verify_kernel(kernel)
                 assert_round_trip(kernel)
             difference = disagreement(program, wanted, interpret_kernels(fused, kernels, program.inputs))
-            assert not difference, f"seed {seed}, after {stage}: {difference}\n{fused}\n" + "\n".join(map(str, kernels))
+            assert not difference, f"seed {seed}, after {stage}: {difference}\n{fused}\n" + "\n".join(
+                map(str, kernels)
+            )
 
 
 def test_a_wrong_index_is_reported() -> None:
@@ -296,7 +304,9 @@ GOLDEN_CASES = [case for file in sorted(GOLDEN.glob("*.ir")) for case in read_ca
 def scheduled_text(case: Case) -> str:
     _, kernels = lowered(parse_graph(case.source, case.file.name))
     passes = Pipeline([case.pipeline])
-    return "\n\n".join(print_kernel(passes.run(kernel, verify_each=True), locations=False) for kernel in kernels)
+    return "\n\n".join(
+        print_kernel(passes.run(kernel, verify_each=True), locations=False) for kernel in kernels
+    )
 
 
 @pytest.mark.parametrize("case", GOLDEN_CASES, ids=str)
@@ -562,9 +572,13 @@ BROKEN: dict[str, tuple[str, str]] = {
         PRODUCT.replace("* %i; 20, 1] =", "* %i; 20, 2] ="),
         "the columns of the output are not",
     ),
+    "broadcast matrix": (PRODUCT.replace("%w[0; 20, 1]", "%w[0; 0, 1]"), "%w has neither adjacent rows nor"),
+    "strided matrix": (PRODUCT.replace("%w[0; 20, 1]", "%w[0; 40, 2]"), "%w has neither adjacent rows nor"),
     "product into an input": (PRODUCT.replace("out ", ""), "%y is an input and cannot be written"),
     "assigned in two bodies": (
-        inside("serial %j in 0..2 {", "%0 = load %y[%j]", "}", "serial %j in 0..2 {", "%0 = load %y[%j]", "}"),
+        inside(
+            "serial %j in 0..2 {", "%0 = load %y[%j]", "}", "serial %j in 0..2 {", "%0 = load %y[%j]", "}"
+        ),
         "%0 is defined twice",
     ),
 }
