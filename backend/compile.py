@@ -34,6 +34,7 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
     options = options or CompileOptions()
     if options.target != "cpu":
         raise CompileError(f"unknown target {options.target!r}; there is cpu")
+    from .cpu.debug import readable_text
     from .cpu.executable import Executable
     from .cpu.target import host
 
@@ -59,10 +60,10 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
     hook("loops", kernels)
     outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
     plan = plan_memory(kernels, outside)
-    executable = Executable(fused, kernels, plan, bits)
+    executable = Executable(fused, kernels, plan, bits, options.annotate)
     with timed("emit"):
         module = executable.emit()
-    hook("llvm", module.text)
+    hook("llvm", readable_text(module.text))
     if options.want_asm:
         hook("asm", executable.assembly())
     with timed("llvm"):

@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """target: "cpu". vector_bits: how wide vectors are (None: the machine's). max_ops: ops in one kernel at most.
-    verify: check the program after every pass. want_asm: also give the assembly to the stage hook."""
+    """Everything a caller may choose.
+
+    target: "cpu"
+    vector_bits: how wide vectors are; None for the machine's own width
+    max_ops: how many ops one kernel may have
+    verify: check the program after every pass
+    annotate: put the program's statements and the user's lines into the LLVM text and the assembly
+    want_asm: give the assembly to the stage hook, too
+    """
 
     target: str = "cpu"
     vector_bits: int | None = None
     max_ops: int = 128
     verify: bool = False
+    annotate: bool = False
     want_asm: bool = False

@@ -21,10 +21,10 @@ import optree
 from .backend.compile import compile_graph
 from .backend.options import CompileOptions
 from .backend.report import Report
-from .ir.errors import ArgumentError
+from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
-from .ir.types import TensorType, dtype, scalar_dtype
+from .ir.types import DType, TensorType, dtype, scalar_dtype
 from .ops.define import OpDef, as_array
 from .ops.shapes import UndecidedSize
 from .random import next_seed
@@ -45,6 +45,7 @@ class Compiled:
         self.executable = executable
         self.structure = structure
         self.fixed = fixed  # result leaves that are no tensors, by position
+        self.sized = any(isinstance(leaf, Expr) for leaf in fixed.values())
         self.hidden = [np.ascontiguousarray(array) for array in traced.arrays]
 
     def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
@@ -68,7 +69,11 @@ class Compiled:
         if self.traced.seeded:
             arrays.append(next_seed())
         results = iter(self.executable(arrays))
-        leaves = [self.fixed[at] if at in self.fixed else next(results) for at in range(self.structure.num_leaves)]
+        fixed = self.fixed
+        if self.sized:
+            sizes = self.executable.bind_sizes(arrays)
+            fixed = {at: evaluate(leaf, sizes) if isinstance(leaf, Expr) else leaf for at, leaf in fixed.items()}
+        leaves = [fixed[at] if at in fixed else next(results) for at in range(self.structure.num_leaves)]
         return optree.tree_unflatten(self.structure, leaves)
 
 
@@ -149,7 +154,7 @@ class Jitted:
                 f"{self.name}: a static argument must be hashable, got {static_args or static_kwargs}",
                 current_location(),
             ) from None
-        return leaves, structure, (static_args, static_kwargs)
+        return leaves, structure, _static_key((static_args, static_kwargs))
 
     def _array(self, leaf: Any) -> np.ndarray:
         """A leaf as a contiguous array; a Python number as a 0-dim one."""
@@ -161,7 +166,10 @@ class Jitted:
         if isinstance(leaf, np.generic):
             return np.asarray(leaf)
         if isinstance(leaf, (bool, int, float, complex)):
-            return np.asarray(leaf, scalar_dtype(leaf).numpy)
+            try:
+                return np.asarray(leaf, scalar_dtype(leaf).numpy)
+            except OverflowError:
+                raise ArgumentError(f"{self.name}: {leaf} does not fit into an i64", current_location()) from None
         if isinstance(leaf, (str, bytes)):
             raise ArgumentError(
                 f"{self.name}: got the string {leaf!r}: pass it as a static argument (static_argnames)",
@@ -169,6 +177,12 @@ class Jitted:
             )
         array = as_array(leaf, self.name)
         return array if array.flags.c_contiguous else np.array(array, order="C")
+
+    def _dtype(self, array: np.ndarray) -> DType:
+        try:
+            return dtype(array.dtype)
+        except DTypeError as error:
+            raise DTypeError(f"{self.name}: {error.message}", current_location()) from None
 
     def _find(
         self, key: Any, shapes: tuple[tuple[int, ...], ...], arrays: list[np.ndarray], args: Any, kwargs: Any
@@ -182,7 +196,7 @@ class Jitted:
         hints: dict[str, int] = {}
         if self.dynamic and seen:
             patterns, hints = _symbolic(seen, shapes)
-        dtypes = [dtype(array.dtype) for array in arrays]
+        dtypes = [self._dtype(array) for array in arrays]
         try:
             traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, patterns)), args, kwargs, hints)
         except UndecidedSize:
@@ -248,7 +262,7 @@ class Jitted:
                 types.append(TensorType(leaf.dtype, leaf.shape))
             else:
                 array = self._array(leaf)
-                types.append(TensorType(dtype(array.dtype), array.shape))
+                types.append(TensorType(self._dtype(array), array.shape))
         return self._trace(types, args, kwargs, {})[0].graph
 
     def report(self) -> Report:
@@ -261,6 +275,13 @@ class Jitted:
     def compiles(self) -> int:
         """How many versions have been compiled."""
         return sum(len(versions) for versions in self.versions.values())
+
+
+def _static_key(value: Any) -> Any:
+    """What tells static arguments apart: to a dict True == 1 == 1.0 and 0.0 == -0.0, to a program they differ."""
+    if isinstance(value, tuple):
+        return tuple(map(_static_key, value))
+    return (type(value), repr(value)) if isinstance(value, (int, float, complex)) else value
 
 
 def _symbolic(

@@ -24,7 +24,7 @@ BINARY = {
     "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }  # fmt: skip
 COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
-UNARY = {"neg": "neg", "invert": "bitwise_not", "abs": "abs"}
+UNARY = {"neg": "neg", "pos": "positive", "invert": "bitwise_not", "abs": "abs"}
 
 
 def _binary(name: str) -> Callable[[Value, Any], Any]:
@@ -136,7 +136,10 @@ def _get_item(self: Value, index: Any) -> Any:
     consumed = builtins.sum(1 for item in items if item is not None and item is not Ellipsis)
     if consumed > self.ndim:
         raise ArgumentError(f"{consumed} indices for a tensor of {self.ndim} dimensions", current_location())
-    if not builtins.any(item is Ellipsis for item in items):
+    ellipses = builtins.sum(1 for item in items if item is Ellipsis)
+    if ellipses > 1:
+        raise ArgumentError("an index can have a single ellipsis", current_location())
+    if not ellipses:
         items = (*items, Ellipsis)
     result = self
     dim = 0
@@ -170,6 +173,19 @@ def _get_item(self: Value, index: Any) -> Any:
     return result
 
 
+def _set_item(self: Value, index: Any, value: Any) -> None:
+    raise TraceError(
+        "a traced tensor is never changed in place. Use smelt.ops.where, index_put, slice_scatter or select_scatter, "
+        "which return a new one",
+        current_location(),
+        f"the tensor is {self!r}",
+    )
+
+
+def _rounded(self: Value, digits: int | None = None) -> Any:
+    return REGISTRY["round"](self, decimals=digits or 0)
+
+
 def _to(self: Value, target: Any) -> Any:
     return REGISTRY["cast"](self, target.dtype if isinstance(target, Value) else target)
 
@@ -197,6 +213,8 @@ def install() -> None:
         "__len__": _length,
         "__iter__": _iterate,
         "__getitem__": _get_item,
+        "__setitem__": _set_item,
+        "__round__": _rounded,
         "__hash__": object.__hash__,
         "item": _number,
         "numpy": _array,

@@ -230,19 +230,22 @@ def sigmoid(z: Term) -> Term:
     return make(real * 0.5 + 0.5, imag * 0.5)
 
 
+def unit_roots(z: Term) -> tuple[tuple[Term, Term], tuple[Term, Term]]:
+    """The parts of sqrt(1 - z) and of sqrt(1 + z)."""
+    a, b = parts(z)
+    return parts(sqrt(make(1 - a, -b))), parts(sqrt(make(1 + a, b)))
+
+
 def asin(z: Term) -> Term:
     """atan2(a, re(sqrt(1 - z) sqrt(1 + z))) + i asinh(im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
-    a, b = parts(z)
-    lower, upper = sqrt(make(1 - a, -b)), sqrt(make(1 + a, b))
-    (c, d), (e, f) = parts(lower), parts(upper)
+    a, _ = parts(z)
+    (c, d), (e, f) = unit_roots(z)
     return make(a.op("atan2", c * e - d * f), (c * f - d * e).op("asinh"))
 
 
 def acos(z: Term) -> Term:
     """2 atan2(re sqrt(1 - z), re sqrt(1 + z)) + i asinh(im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
-    a, b = parts(z)
-    lower, upper = sqrt(make(1 - a, -b)), sqrt(make(1 + a, b))
-    (c, d), (e, f) = parts(lower), parts(upper)
+    (c, d), (e, f) = unit_roots(z)
     return make(2 * c.op("atan2", e), (e * d - f * c).op("asinh"))
 
 

@@ -25,7 +25,7 @@ combine in an order that depends on the loop's bounds and width alone, so the nu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -92,6 +92,7 @@ class Let:
     result: Register
     op: str  # a scalar op; "cast" converts to the result's type
     operands: tuple[Operand, ...]
+    origin: Location | None = field(default=None, compare=False)  # the user's line
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class Load:
     buffer: Buffer
     index: tuple[Dim, ...]
     guard: Operand | None = None
+    origin: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Store:
     value: Operand
     guard: Operand | None = None
     combine: str | None = None  # a combiner of kernels/scalar.py
+    origin: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,7 @@ class Gemm:
     rows: Dim
     columns: Dim
     depth: Dim
+    origin: Location | None = field(default=None, compare=False)
 
 
 Statement = Let | Index | Load | Store | Check | Alloc | Loop | Concurrent | Gemm

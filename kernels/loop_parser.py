@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ..ir.errors import suggest
@@ -225,8 +226,7 @@ class KernelReader(Reader):
             self.fail_at(start, f"sites are numbered in order: this is {number}")
         self.expect("=")
         token = self.expect_kind("name", "the op to blame")
-        match = LOCATION.fullmatch(self.comments.get(token.line, ""))
-        return Site(token.text, Location(match[1], int(match[2])) if match else None)
+        return Site(token.text, self.location(token.line))
 
     # Operands
 
@@ -255,8 +255,17 @@ class KernelReader(Reader):
     def statements(self) -> list[Statement]:
         found: list[Statement] = []
         while not self.at("}") and not self.at("yield"):
-            found.append(self.statement_of_kernel())
+            line = self.token.line
+            statement = self.statement_of_kernel()
+            if isinstance(statement, (Let, Load, Store, Gemm)):
+                statement = replace(statement, origin=self.location(line))
+            found.append(statement)
         return found
+
+    def location(self, line: int) -> Location | None:
+        """The user's line, from the comment that ends a line."""
+        match = LOCATION.fullmatch(self.comments.get(line, ""))
+        return Location(match[1], int(match[2])) if match else None
 
     def statement_of_kernel(self) -> Statement:
         if self.token.kind == "value":

@@ -21,7 +21,7 @@ then those carried to the next iteration. A buffer that is read or written in an
 `load %x as [6400][%i]`. In `gemm` a matrix is `%x[offset; row stride, column stride]`
 and the sizes are those of rows, columns and depth.
 
-What a check blames has its line in a comment; nothing else in the text differs from one run to the next.
+The user's line of a statement, and of what a check blames, stands in a comment: it is no part of the program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
-from ..ir.printer import HEADER_WIDTH, INDENT, literal_text
+from ..ir.printer import COMMENT_COLUMN, HEADER_WIDTH, INDENT, literal_text
 from ..ir.symbolic import Dim, Symbol, symbols_of
 from .loop_ir import (
     Accumulator,
@@ -57,7 +57,7 @@ from .loop_ir import (
 
 
 def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
-    """The text of a kernel, with the user's line beside each site if `locations`."""
+    """The text of a kernel, with the user's line beside each statement and site if `locations`."""
     return "\n".join(KernelPrinter(kernel, locations).lines)
 
 
@@ -114,8 +114,18 @@ class KernelPrinter:
         self.places: list[int] = []
         for number, site in enumerate(kernel.sites):
             self.lines.append(f"{INDENT}{self.site(number, site, locations)}")
+        self.origins: dict[int, str] = {}
         self.block(kernel.body, 1)
         self.lines.append("}")
+        if locations:
+            self.annotate()
+
+    def annotate(self) -> None:
+        """The user's line beside each statement that has one."""
+        widths = [len(self.lines[line]) for line in self.origins]
+        column = max((width for width in widths if width <= COMMENT_COLUMN), default=COMMENT_COLUMN) + 2
+        for line, origin in self.origins.items():
+            self.lines[line] += f"{' ' * max(column - len(self.lines[line]), 2)}// {origin}"
 
     def header(self, kernel: Kernel) -> list[str]:
         buffers = [buffer_text(item) for item in kernel.buffers]
@@ -154,6 +164,8 @@ class KernelPrinter:
                     self.lines.append(f"{pad}{INDENT}yield {operands_text(yields)}")
                 self.lines.append(f"{pad}}}")
             else:
+                if isinstance(statement, (Let, Load, Store, Gemm)) and statement.origin is not None:
+                    self.origins[len(self.lines)] = str(statement.origin)
                 self.lines.append(pad + self.simple(statement))
 
     def simple(self, statement: Statement) -> str:

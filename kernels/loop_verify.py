@@ -336,9 +336,7 @@ class Verifier:
         with self.body(loop):
             least = limit(self.known_ranges(loop.start), False)
             low = least if isinstance(least, int) else None
-            self.symbols[loop.variable.name] = Symbol(
-                loop.variable.name, low, self.known_ranges(loop.stop - 1)
-            )
+            self.symbols[loop.variable.name] = Symbol(loop.variable.name, low, self.known_ranges(loop.stop - 1))
             for carry in loop.carries:
                 self.define(carry.current, carry.result.dtype)
             for statement in loop.body:
@@ -362,16 +360,12 @@ class Verifier:
 
 def written(loop: Loop) -> set[str]:
     """The buffers that a loop stores to, its own scratch apart."""
-    found = {
-        item.buffer.name for item in walk([loop]) if isinstance(item, Store) and item.buffer.role != "scratch"
-    }
+    found = {item.buffer.name for item in walk([loop]) if isinstance(item, Store) and item.buffer.role != "scratch"}
     return found | {item.output.buffer.name for item in walk([loop]) if isinstance(item, Gemm)}
 
 
 def read(loop: Loop) -> set[str]:
-    found = {
-        item.buffer.name for item in walk([loop]) if isinstance(item, Load) and item.buffer.role != "scratch"
-    }
+    found = {item.buffer.name for item in walk([loop]) if isinstance(item, Load) and item.buffer.role != "scratch"}
     gemms = [item for item in walk([loop]) if isinstance(item, Gemm)]
     return found | {matrix.buffer.name for item in gemms for matrix in (item.left, item.right)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.graph import Graph, Op, Value, replace_values
+from ..ir.graph import Graph, Location, Op, Value, located, replace_values
 from .cleanup import argument_key
 from .manager import graph_pass
 from .rewrite import Replacements, ops_behind, rebuild
@@ -13,12 +13,18 @@ from .rewrite import Replacements, ops_behind, rebuild
 
 @graph_pass("decompose", stage="primitives")
 def decompose(graph: Graph) -> Graph:
-    """Every composite is replaced by its body, recursively. New ops keep the composite's line."""
+    """Every composite is replaced by its body, recursively. New ops keep the composite's line and name."""
     bodies: dict[tuple, Body] = {}
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
         # What the body makes is visited in its turn, so nested composites go the same way.
-        return None if op.defn.kind is not None else expanded(op, arguments, bodies)
+        if op.defn.kind is not None:
+            return None
+        location = op.loc
+        if location is not None and not location.op:
+            location = Location(location.file, location.line, op.name)
+        with located(location):
+            return expanded(op, arguments, bodies, location)
 
     return rebuild(graph, visit)
 
@@ -31,22 +37,24 @@ class Body:
     ops: list[Op]
     results: tuple[Value, ...]
 
-    def copy(self, operands: tuple[Value, ...], op: Op) -> tuple[Value, ...]:
+    def copy(self, operands: tuple[Value, ...], location: Location | None) -> tuple[Value, ...]:
         replaced = Replacements(zip(self.operands, operands, strict=True))
         for inner in self.ops:
             arguments = {name: replace_values(item, replaced) for name, item in inner.arguments.items()}
-            made = Op(inner.defn, arguments, [value.type for value in inner.results], op.loc)
+            made = Op(inner.defn, arguments, [value.type for value in inner.results], location)
             replaced.update(zip(inner.results, made.results, strict=True))
         return tuple(replaced[value] for value in self.results)
 
 
-def expanded(op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body]) -> tuple[Value, ...]:
+def expanded(
+    op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body], location: Location | None
+) -> tuple[Value, ...]:
     """A composite's results. A body is worked out once for each combination of types and attributes."""
     operands: dict[Value, int] = {}
     key = (op.defn.name, *(body_key(argument, operands) for argument in arguments.values()))
     known = bodies.get(key)
     if known is not None:
-        return known.copy(tuple(operands), op)
+        return known.copy(tuple(operands), location)
     results = op.defn.expand(arguments)
     ops = ops_behind(results, {value.op.serial for value in operands if value.op is not None})
     # Two random ops never share a stream, so what draws random numbers is worked out each time.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.graph import Op, Value
+from ..ir.graph import Location, Op, Value
 from ..ir.symbolic import (
     Dim,
     Expr,
@@ -193,7 +193,20 @@ class Lowering:
         self.scopes[self.depth_of(result)].memo[guarded] = result
         return result
 
+    @property
+    def origin(self) -> Location | None:
+        return None if self.current is None else self.current.loc
+
     def _element(self, value: Value, index: tuple[Dim, ...]) -> Operand:
+        previous = self.current
+        if value.op is not None and (value.op in self.members or value.op in self.fused.inline):
+            self.current = value.op
+        try:
+            return self._made(value, index)
+        finally:
+            self.current = previous
+
+    def _made(self, value: Value, index: tuple[Dim, ...]) -> Operand:
         op = value.op
         saved = self.saved.get(value)
         if saved is not None:
@@ -215,11 +228,7 @@ class Lowering:
         if isinstance(kind, Reduce):
             return self._trivial_reduction(op, kind, index)
         if isinstance(kind, Element):
-            previous, self.current = self.current, op
-            try:
-                return kind.element(self, index, op.arguments)
-            finally:
-                self.current = previous
+            return kind.element(self, index, op.arguments)
         raise AssertionError(f"{op.name} cannot be computed one element at a time")
 
     def _elementwise(self, op: Op, kind: Elementwise, operands: list[Operand]) -> Operand:
@@ -254,7 +263,7 @@ class Lowering:
     def let(self, name: str, dtype: DType, operands: Sequence[Operand]) -> Register:
         depth = self.depth_of(*operands)
         result = self.register(dtype, depth)
-        self.add(depth, Let(result, name, tuple(operands)))
+        self.add(depth, Let(result, name, tuple(operands), self.origin))
         return result
 
     # kinds.ElementBuilder
@@ -275,7 +284,8 @@ class Lowering:
     def store(self, value: Value, place: tuple[Dim, ...], item: Operand) -> None:
         """Store an element of an output in the innermost loop."""
         buffer, index = flatten_index(self.buffer(value), place)
-        self.add(len(self.scopes) - 1, Store(buffer, index, item))
+        origin = value.op.loc if value.op is not None else None
+        self.add(len(self.scopes) - 1, Store(buffer, index, item, origin=origin))
 
     def _both(self, left: Operand | None, right: Operand | None) -> Operand | None:
         if left is None or right is None or left is right:
@@ -291,7 +301,7 @@ class Lowering:
         depth = self.depth_of(*index, guard)
         result = self.register(buffer.dtype.compute, depth)
         self.guards[result.name] = guard
-        self.add(depth, Load(result, buffer, index, guard))
+        self.add(depth, Load(result, buffer, index, guard, self.origin))
         return result
 
     def constant(self, value: Any, dtype: DType) -> Literal:
@@ -351,6 +361,7 @@ class Lowering:
     def lower(self, group: Group) -> list[Statement]:
         """The statements of one group."""
         self.members = set(group.ops)
+        self.current = group.ops[0]
         self.saved = {}
         self.variables = 0
         self.scopes = [Scope(None)]
@@ -391,7 +402,7 @@ class Lowering:
                 matrices.append(Matrix(self.buffer(base), start, strides[1], strides[2]))
             target = Matrix(out, (at * rows + first) * columns, columns, 1)
             self.scopes[-1].statements.append(
-                Gemm(target, matrices[0], matrices[1], minimum(tile, rows - first), columns, depth)
+                Gemm(target, matrices[0], matrices[1], minimum(tile, rows - first), columns, depth, op.loc)
             )
             self.close()
         else:
@@ -457,9 +468,7 @@ class Lowering:
         self.floor = min(1, len(shape))
         for variable, size in zip(variables, shape, strict=True):
             self.open(variable, 0, size)
-        self.current = op
         place, guard, item = kind.place(self, tuple(variable.expr() for variable in variables), op.arguments)
-        self.current = None
         combine = kind.combine(op.arguments)
         self.add(len(self.scopes) - 1, Store(out, tuple(place), item, guard, combine))
         for _ in variables:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ir.graph import Graph, Op, Value
+from ..ir.graph import Graph, Op, Value, operands_of
 from ..ir.types import DType
 from ..ops.define import REGISTRY, constant, scalar_value
 from ..ops.kinds import Contract, Elementwise, Reduce, View
@@ -362,17 +362,6 @@ def move_views(graph: Graph) -> Graph:
         return moved(op, arguments, source, single, {}, DEPTH)
 
     return rebuild(graph, visit)
-
-
-def operands_of(arguments: dict[str, Any]) -> list[Value]:
-    """The values among arguments, in the order of Op.operands."""
-    found: list[Value] = []
-    for argument in arguments.values():
-        if isinstance(argument, Value):
-            found.append(argument)
-        elif isinstance(argument, tuple):
-            found.extend(item for item in argument if isinstance(item, Value))
-    return found
 
 
 def movable(value: Value, single: set[Value]) -> bool:

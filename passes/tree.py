@@ -346,7 +346,7 @@ class Tree:
                 level = self.level[value.op]
                 if level < stage:
                     if value not in decided:
-                        decided[value] = self._worth_keeping(value)
+                        decided[value] = self._worth_keeping(value, decided)
                         if decided[value]:
                             self.keep.setdefault(level, []).append(value)
                     if decided[value]:
@@ -362,7 +362,8 @@ class Tree:
         vector = self._vector_axis(among)
         return vector is not None and vector in self.structure.outer
 
-    def _worth_keeping(self, value: Value) -> bool:
+    def _worth_keeping(self, value: Value, decided: dict[Value, bool]) -> bool:
+        """Whether computing a value again, from what is kept and what must be loaded, costs more than keeping it."""
         cost, loads = 0, 0
         pending, seen = [value], set()
         while pending:
@@ -370,7 +371,7 @@ class Tree:
             if item in seen:
                 continue
             seen.add(item)
-            if item.op is None or item.op not in self.level:
+            if item.op is None or item.op not in self.level or decided.get(item, False):
                 loads += item in self.touch and self._is_full(item)
             elif self._is_full(item):
                 cost += op_cost(item.op)

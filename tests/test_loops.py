@@ -217,9 +217,7 @@ def assert_close(stage: str, wanted: np.ndarray, found: np.ndarray) -> None:
         return
     tolerance = TOLERANCE.get(str(wanted.dtype), 1e-9)
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    np.testing.assert_allclose(
-        found.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance, err_msg=stage
-    )
+    np.testing.assert_allclose(found.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance, err_msg=stage)
 
 
 def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
@@ -267,9 +265,7 @@ def test_random_programs() -> None:
                 verify_kernel(kernel)
                 assert_round_trip(kernel)
             difference = disagreement(program, wanted, interpret_kernels(fused, kernels, program.inputs))
-            assert not difference, f"seed {seed}, after {stage}: {difference}\n{fused}\n" + "\n".join(
-                map(str, kernels)
-            )
+            assert not difference, f"seed {seed}, after {stage}: {difference}\n{fused}\n" + "\n".join(map(str, kernels))
 
 
 def test_a_wrong_index_is_reported() -> None:
@@ -304,9 +300,7 @@ GOLDEN_CASES = [case for file in sorted(GOLDEN.glob("*.ir")) for case in read_ca
 def scheduled_text(case: Case) -> str:
     _, kernels = lowered(parse_graph(case.source, case.file.name))
     passes = Pipeline([case.pipeline])
-    return "\n\n".join(
-        print_kernel(passes.run(kernel, verify_each=True), locations=False) for kernel in kernels
-    )
+    return "\n\n".join(print_kernel(passes.run(kernel, verify_each=True), locations=False) for kernel in kernels)
 
 
 @pytest.mark.parametrize("case", GOLDEN_CASES, ids=str)
@@ -576,9 +570,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "strided matrix": (PRODUCT.replace("%w[0; 20, 1]", "%w[0; 40, 2]"), "%w has neither adjacent rows nor"),
     "product into an input": (PRODUCT.replace("out ", ""), "%y is an input and cannot be written"),
     "assigned in two bodies": (
-        inside(
-            "serial %j in 0..2 {", "%0 = load %y[%j]", "}", "serial %j in 0..2 {", "%0 = load %y[%j]", "}"
-        ),
+        inside("serial %j in 0..2 {", "%0 = load %y[%j]", "}", "serial %j in 0..2 {", "%0 = load %y[%j]", "}"),
         "%0 is defined twice",
     ),
 }

@@ -182,7 +182,7 @@ def compile_stages(graph: Graph, wanted: Sequence[str]) -> dict[str, Any]:
                 raise Enough
 
     with contextlib.suppress(Enough):
-        compile_graph(graph, CompileOptions(want_asm="asm" in wanted), on_stage=keep)
+        compile_graph(graph, CompileOptions(annotate=True, want_asm="asm" in wanted), on_stage=keep)
     return seen
 
 

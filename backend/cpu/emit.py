@@ -1,16 +1,21 @@
-"""A compiled graph as one LLVM module: `run(ctx)` calls its regions in order.
+"""A compiled graph as one LLVM module: `run(ctx)` calls its kernels in order.
 
 `ctx` is a block of 64-bit slots (Layout): the run time's addresses, then the sizes, the parameters and the
-results. Everything else, the arena's offsets and the loops' bounds, is computed inside.
+results. A kernel is a function of its own block of arguments, which `run` fills: ctx, the number of its first
+site, its buffers and its sizes. So kernels that differ only in their buffers are the same code, and are
+compiled once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
-from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
+from ...kernels.loop_ir import Alloc, Buffer, Concurrent, Kernel, Loop, Statement, walk
+from ...kernels.loop_text import print_kernel, size_symbols
+from .debug import DebugInfo
 from .region import Region
 
 ALIGN = 64
@@ -35,7 +40,27 @@ class Module:
 
     text: str = ""
     scratch: list[Dim] = field(default_factory=list)  # bytes of each region, for each thread
-    regions: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One function of a kernel: how often its loop runs, and how many iterations a thread takes at a time."""
+
+    function: str
+    count: Dim
+    grain: int | None  # None: the caller runs it alone
+
+
+CONTEXT, FIRST_SITE, FIRST_BUFFER = range(3)
+
+
+def identity(kernel: Kernel) -> str:
+    """The text of a kernel without the names of the kernel and its buffers: equal for equal code."""
+    names = {buffer.name: f"%b{number}" for number, buffer in enumerate(kernel.buffers)}
+    for number, item in enumerate(item for item in walk(kernel.body) if isinstance(item, Alloc)):
+        names[item.buffer.name] = f"%s{number}"
+    text = print_kernel(kernel, locations=False).split("(", 1)[1]
+    return re.sub(r"%[\w.]+", lambda match: names.get(match[0], match[0]), text)
 
 
 RUNTIME = """
@@ -48,7 +73,11 @@ RUNTIME = """
 @ones = internal constant [4 x ptr] [ptr @one.0, ptr @one.1, ptr @one.2, ptr @one.3]
 
 ; The first index out of range is kept for the caller.
-define internal void @report(ptr %ctx, i64 %site, i64 %index, i64 %bound) #1 {
+define internal void @report(ptr %args, i64 %number, i64 %index, i64 %bound) #1 {
+  %ctx = load ptr, ptr %args
+  %first.at = getelementptr i64, ptr %args, i64 1
+  %first.site = load i64, ptr %first.at
+  %site = add i64 %first.site, %number
   %slot = getelementptr i64, ptr %ctx, i64 5
   %error = load ptr, ptr %slot
   %old = cmpxchg ptr %error, i64 0, i64 1 seq_cst seq_cst
@@ -69,9 +98,10 @@ done:
 
 GEMM = """
 ; Column-major BLAS: everything by reference.
-define internal void @gemm(ptr %ctx, i64 %kind, i64 %ta, i64 %tb, i64 %m, i64 %n, i64 %k,
+define internal void @gemm(ptr %args, i64 %kind, i64 %ta, i64 %tb, i64 %m, i64 %n, i64 %k,
                            ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc) #1 {
   %numbers = alloca [6 x i32], align 4
+  %ctx = load ptr, ptr %args
   %slot = getelementptr i64, ptr %ctx, i64 6
   %table = load ptr, ptr %slot
   %entry = getelementptr ptr, ptr %table, i64 %kind
@@ -94,26 +124,31 @@ GEMM += """  call void %function(ptr %lta, ptr %ltb, ptr %m.at, ptr %n.at, ptr %
 
 
 class ModuleEmitter:
-    def __init__(self, layout: Layout, vector_bits: int):
+    def __init__(self, layout: Layout, vector_bits: int, annotate: bool):
         self.layout = layout
         self.vector_bits = vector_bits
+        self.debug = DebugInfo() if annotate else None
         self.declarations: set[str] = set()
         self.functions: list[str] = []
         self.module = Module()
+        self.known: dict[str, list[Step]] = {}
         self.sites = 0
         self.allocated: Dim = 0
+        self.kernel: Kernel | None = None
+        self.sizes: list[str] = []
 
     def emit(self, kernels: Sequence[Kernel]) -> Module:
-        run = self._region()
-        run._write("%parallel.at = getelementptr i64, ptr %ctx, i64 0")
-        run._write("%parallel = load ptr, ptr %parallel.at")
-        run._write("%pool.at = getelementptr i64, ptr %ctx, i64 1")
-        run._write("%pool = load ptr, ptr %pool.at")
+        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch)
+        for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
+            run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
+            run.write(f"%{name} = load ptr, ptr %{name}.at")
+        slots = 0
         for kernel in kernels:
-            self._kernel(kernel, run)
+            slots = max(slots, self._call(run, kernel, self._steps(kernel)))
             self.sites += len(kernel.sites)
         body = "\n".join(run.frames[0].lines)
-        self.functions.append(f"define void @run(ptr %ctx) #0 {{\nentry:\n{body}\n  ret void\n}}")
+        block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
+        self.functions.append(f"define void @run(ptr %ctx) #0 {{\nentry:\n{block}{body}\n  ret void\n}}")
         text = "\n".join([RUNTIME, *self.functions])
         if "@gemm(" in text:
             text += GEMM
@@ -121,13 +156,13 @@ class ModuleEmitter:
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'
         )
-        self.module.text = "\n".join([text, *sorted(self.declarations), attributes])
+        notes = self.debug.metadata() if self.debug is not None else ""
+        self.module.text = "\n".join([text, *sorted(self.declarations), attributes, notes])
         return self.module
 
-    def _region(self) -> Region:
-        return Region(self.declarations, self._pointer, self._size, self._scratch, self.sites)
+    # run
 
-    def _pointer(self, region: Region, buffer: Buffer) -> str:
+    def _run_pointer(self, region: Region, buffer: Buffer) -> str:
         slot = self.layout.pointers.get(buffer.name)
         write = region.emitter.instruction
         if slot is not None:
@@ -138,74 +173,114 @@ class ModuleEmitter:
         place = region.uniform(self.layout.arena[buffer.name])
         return write(f"getelementptr i8, ptr {base}, i64 {place}")
 
-    def _size(self, region: Region, symbol: Symbol) -> str:
+    def _run_size(self, region: Region, symbol: Symbol) -> str:
         at = region.emitter.instruction(f"getelementptr i64, ptr %ctx, i64 {self.layout.sizes[symbol.name]}")
         return region.emitter.instruction(f"load i64, ptr {at}, align 8")
+
+    def _call(self, run: Region, kernel: Kernel, steps: Sequence[Step]) -> int:
+        """Fill the block of arguments and run the kernel's steps; gives the block's length."""
+        run.write(f"; {kernel.name}")
+        values = [("ptr", "%ctx"), ("i64", str(self.sites))]
+        values.extend(("ptr", run.pointer(buffer)) for buffer in kernel.buffers)
+        values.extend(("i64", run.uniform(symbol.expr())) for symbol in size_symbols(kernel))
+        for slot, (kind, value) in enumerate(values):
+            at = run.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
+            run.write(f"store {kind} {value}, ptr {at}, align 8")
+        for step in steps:
+            count = run.uniform(step.count)
+            if step.grain is None:
+                run.write(f"call void @{step.function}(ptr %args, i64 0, i64 {count}, i64 0)")
+            else:
+                run.write(
+                    f"call void %parallel(ptr %pool, ptr @{step.function}, ptr %args, i64 {count}, i64 {step.grain})"
+                )
+        return len(values)
+
+    # Kernels
+
+    def _pointer(self, region: Region, buffer: Buffer) -> str:
+        assert self.kernel is not None
+        names = [item.name for item in self.kernel.buffers]
+        return self._argument(region, "ptr", FIRST_BUFFER + names.index(buffer.name))
+
+    def _size(self, region: Region, symbol: Symbol) -> str:
+        assert self.kernel is not None
+        return self._argument(region, "i64", FIRST_BUFFER + len(self.kernel.buffers) + self.sizes.index(symbol.name))
+
+    def _argument(self, region: Region, kind: str, slot: int) -> str:
+        at = region.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
+        return region.emitter.instruction(f"load {kind}, ptr {at}, align 8")
 
     def _scratch(self, region: Region, buffer: Buffer) -> str:
         place = self.allocated
         nbytes = product(buffer.shape) * buffer.dtype.bytes
         self.allocated = place + ceil_divide(nbytes, ALIGN) * ALIGN
+        write = region.emitter.instruction
         with region.at(0):
             if "%scratch" not in region.pointers:
-                write = region.emitter.instruction
-                base = write(f"load ptr, ptr {write(f'getelementptr i64, ptr %ctx, i64 {SCRATCH}')}, align 8")
-                each = write(f"load i64, ptr {write(f'getelementptr i64, ptr %ctx, i64 {SCRATCH_STRIDE}')}, align 8")
-                mine = write(f"mul i64 %worker, {each}")
+                context = self._argument(region, "ptr", CONTEXT)
+                base = write(f"load ptr, ptr {write(f'getelementptr i64, ptr {context}, i64 {SCRATCH}')}, align 8")
+                stride = write(f"getelementptr i64, ptr {context}, i64 {SCRATCH_STRIDE}")
+                mine = write(f"mul i64 %worker, {write(f'load i64, ptr {stride}, align 8')}")
                 region.pointers["%scratch"] = write(f"getelementptr i8, ptr {base}, i64 {mine}")
-            return region.emitter.instruction(
-                f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {region.uniform(place)}"
-            )
+            return write(f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {region.uniform(place)}")
 
-    def _kernel(self, kernel: Kernel, run: Region) -> None:
-        number = 0
-        rest: list[Statement] = []
+    def _steps(self, kernel: Kernel) -> list[Step]:
+        """The functions of a kernel; those of an equal kernel if there is one."""
+        key = identity(kernel)
+        if key in self.known:
+            return self.known[key]
+        self.kernel, self.sizes = kernel, [symbol.name for symbol in size_symbols(kernel)]
+        steps: list[Step] = []
+        alone: list[Statement] = []
+
+        def next_name() -> str:
+            return f"{kernel.name}.r{len(steps)}"
 
         def flush() -> None:
-            nonlocal number
-            if rest:
-                name = f"{kernel.name}.r{number}"
-                number += 1
-                self._serial(name, list(rest))
-                run._write(f"call void @{name}(ptr %ctx, i64 0, i64 1, i64 0)")
-                rest.clear()
+            if alone:
+                name = next_name()
+                self._serial(name, list(alone))
+                steps.append(Step(name, 1, None))
+                alone.clear()
 
         for statement in kernel.body:
             if isinstance(statement, Concurrent):
                 flush()
-                self._concurrent(f"{kernel.name}.r{number}", statement, run)
+                steps.append(self._concurrent(next_name(), statement))
             elif isinstance(statement, Loop) and statement.kind == "parallel":
                 flush()
-                name = f"{kernel.name}.r{number}"
+                name = next_name()
                 self._parallel(name, statement)
-                self._dispatch(run, name, run.uniform(statement.stop), statement.width)
+                steps.append(Step(name, statement.stop, statement.width))
             else:
-                rest.append(statement)
-                continue
-            number += 1
+                alone.append(statement)
         flush()
+        self.known[key] = steps
+        return steps
 
-    def _dispatch(self, run: Region, name: str, count: str, grain: int) -> None:
-        self.module.regions += 1
-        run._write(f"call void %parallel(ptr %pool, ptr @{name}, ptr %ctx, i64 {count}, i64 {grain})")
+    def _region(self, name: str) -> Region:
+        note = None if self.debug is None else self.debug.function(name)
+        return Region(self.declarations, self._pointer, self._size, self._scratch, note)
 
     def _finish(self, name: str, region: Region) -> None:
         lines = "\n".join(region.frames[0].lines)
         sink = "  %sink = alloca [32 x i8], align 16\n" if "%sink" in lines else ""
+        note = f" !dbg {region.note.scope}" if region.note is not None else ""
         self.functions.append(
-            f"define internal void @{name}(ptr %ctx, i64 %begin, i64 %end, i64 %worker) #0 {{\n"
+            f"define internal void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker) #0{note} {{\n"
             f"entry:\n{sink}{lines}\n  ret void\n}}"
         )
         self.module.scratch.append(self.allocated)
         self.allocated = 0
 
     def _serial(self, name: str, statements: Sequence[Statement]) -> None:
-        region = self._region()
+        region = self._region(name)
         region.body(statements)
         self._finish(name, region)
 
     def _parallel(self, name: str, loop: Loop) -> None:
-        region = self._region()
+        region = self._region(name)
 
         def body(current: list) -> list:
             region.body(loop.body)
@@ -214,7 +289,7 @@ class ModuleEmitter:
         region.counted(loop.variable, "%begin", "%end", 1, True, [], body)
         self._finish(name, region)
 
-    def _concurrent(self, name: str, statement: Concurrent, run: Region) -> None:
+    def _concurrent(self, name: str, statement: Concurrent) -> Step:
         """Tiles of all branches in one region: tile numbers run through the branches in turn."""
         counts: list[Dim] = []
         for position, branch in enumerate(statement.branches):
@@ -225,7 +300,7 @@ class ModuleEmitter:
             else:
                 self._serial(part, [branch])
                 counts.append(1)
-        region = self._region()
+        region = self._region(name)
         tile = Symbol("%tile")
 
         def body(current: list) -> list:
@@ -234,7 +309,7 @@ class ModuleEmitter:
             first: Dim = 0
             for position, (branch, count) in enumerate(zip(statement.branches, counts, strict=True)):
                 low, high = region.uniform(first), region.uniform(first + count)
-                mine = write(f"and i1 {write(f'icmp sge i64 {now}, {low}')}, {write(f'icmp slt i64 {now}, {high}')}")
+                above, below = write(f"icmp sge i64 {now}, {low}"), write(f"icmp slt i64 {now}, {high}")
                 local = write(f"sub i64 {now}, {low}")
 
                 def call(position: int = position, branch: Loop = branch, local: str = local) -> None:
@@ -244,9 +319,9 @@ class ModuleEmitter:
                         over = write(f"add i64 {begin}, {branch.width}")
                         stop = region.uniform(branch.stop)
                         end = region.emitter.call("i64", "llvm.smin.i64", ("i64", over), ("i64", stop))
-                    region._write(f"call void @{name}.b{position}(ptr %ctx, i64 {begin}, i64 {end}, i64 %worker)")
+                    region.write(f"call void @{name}.b{position}(ptr %args, i64 {begin}, i64 {end}, i64 %worker)")
 
-                region.conditional(mine, call)
+                region.conditional(write(f"and i1 {above}, {below}"), call)
                 first = first + count
             return []
 
@@ -255,7 +330,5 @@ class ModuleEmitter:
         total: Dim = 0
         for count in counts:
             total = total + count
-        if any(branch.kind == "parallel" for branch in statement.branches):
-            self._dispatch(run, name, run.uniform(total), 1)
-        else:
-            run._write(f"call void @{name}(ptr %ctx, i64 0, i64 {run.uniform(total)}, i64 0)")
+        threaded = any(branch.kind == "parallel" for branch in statement.branches)
+        return Step(name, total, 1 if threaded else None)

@@ -15,6 +15,7 @@ from ...kernels.loop_ir import Gemm, Kernel, walk
 from ...passes.fuse import Fused
 from ...passes.memory import Plan
 from ..report import Report
+from .debug import readable_assembly
 from .emit import (
     ALIGN,
     ARENA,
@@ -40,7 +41,7 @@ class Executable:
 
     report: Report
 
-    def __init__(self, fused: Fused, kernels: Sequence[Kernel], plan: Plan, vector_bits: int):
+    def __init__(self, fused: Fused, kernels: Sequence[Kernel], plan: Plan, vector_bits: int, annotate: bool = False):
         self.graph = fused.graph
         self.kernels = list(kernels)
         self.plan = plan
@@ -56,7 +57,7 @@ class Executable:
         for number, value in enumerate(self.stored):
             pointers[f"%{fused.names[value]}"] = self.first_result + number
         self.layout = Layout(sizes, pointers, plan.offsets, self.first_result + len(self.stored))
-        self.emitter = ModuleEmitter(self.layout, vector_bits)
+        self.emitter = ModuleEmitter(self.layout, vector_bits, annotate)
         self.module = Module()
 
     def _results(self, fused: Fused) -> None:
@@ -83,7 +84,8 @@ class Executable:
         return self.module
 
     def assembly(self) -> str:
-        return engine().assembly(self.module.text)
+        """What the machine runs, with the user's lines if the module has them."""
+        return readable_assembly(engine().assembly(self.module.text))
 
     def link(self) -> None:
         address, self.keep = engine().link(engine().object_code(self.module.text), "run")
@@ -137,8 +139,9 @@ class Executable:
 
     def _raise(self, error: Any) -> None:
         site = self.sites[error[1]]
+        called = site.location.op if site.location and site.location.op else site.op
         raise IndexRangeError(
-            f"{site.op}: index {error[2]} is out of range for a dimension of size {error[3]}", site.location
+            f"{called}: index {error[2]} is out of range for a dimension of size {error[3]}", site.location
         )
 
     def _collect(

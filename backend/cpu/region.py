@@ -33,8 +33,10 @@ from ...kernels.loop_ir import (
     Statement,
     Store,
 )
+from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.scalar import COMBINERS
 from ...passes.loop.analysis import offset
+from .debug import FunctionNotes
 from .scalars import ScalarEmitter
 from .types import MEMORY, Lanes, constant, register_type, suffix, vector
 
@@ -59,11 +61,11 @@ class Region:
         pointer: Callable[[Region, Buffer], str],
         size: Callable[[Region, Symbol], str],
         scratch: Callable[[Region, Buffer], str],
-        sites: int,
+        note: FunctionNotes | None = None,
     ):
         self.frames = [Frame("entry")]
         self.target = 0
-        self.emitter = ScalarEmitter(self._write, declarations)
+        self.emitter = ScalarEmitter(self.write, declarations)
         self.declarations = declarations
         self.registers: dict[str, Lanes] = {}
         self.register_depths: dict[str, int] = {}
@@ -73,7 +75,9 @@ class Region:
         self.lanes = 1
         self.mask: str | None = None
         self.labels = 0
-        self.sites = sites  # number of the kernel's first site in the module
+        self.note = note
+        # What stands behind every instruction: the user's line, if lines are asked for.
+        self.mark = note.nowhere if note is not None else ""
         self._pointer = pointer
         self._size = size
         self._scratch = scratch
@@ -81,8 +85,8 @@ class Region:
 
     # Text.
 
-    def _write(self, text: str) -> None:
-        self.frames[self.target].lines.append(f"  {text}")
+    def write(self, text: str) -> None:
+        self.frames[self.target].lines.append(f"  {text}{self.mark}")
 
     @contextmanager
     def at(self, depth: int) -> Iterator[None]:
@@ -230,6 +234,7 @@ class Region:
 
     def body(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
+            self._annotate(statement)
             if isinstance(statement, Let):
                 self._let(statement)
             elif isinstance(statement, Load):
@@ -249,6 +254,23 @@ class Region:
                 self._gemm(statement)
             else:
                 raise CompileError("concurrent loops inside of a loop")
+
+    def _annotate(self, statement: Statement) -> None:
+        """The statement as a comment, and its line behind the instructions that it becomes."""
+        if self.note is None:
+            return
+        origin = getattr(statement, "origin", None)
+        place = "" if origin is None else f"    // {origin}"
+        self.mark = ""
+        if isinstance(statement, Loop):
+            self.write(f"; {loop_head(statement)}")
+        elif isinstance(statement, Let):
+            self.write(f"; {statement.result} = {statement.op}({operands_text(statement.operands)}){place}")
+        elif isinstance(statement, Load):
+            self.write(f"; {statement.result} = load {statement.buffer.name}[{list_text(statement.index)}]{place}")
+        elif isinstance(statement, Store):
+            self.write(f"; store {statement.buffer.name}[{list_text(statement.index)}]{place}")
+        self.mark = self.note.nowhere if origin is None else self.note.line(origin)
 
     @contextmanager
     def _hoisted(self, result: Register, depth: int) -> Iterator[None]:
@@ -318,7 +340,7 @@ class Region:
                 lane = first if lanes == 32 else write(f"{how} i{lanes} {first} to i32")
                 culprit = write(f"extractelement {kind} {value.name}, i32 {lane}")
             bound = self.uniform(statement.size)
-            self._write(f"call void @report(ptr %ctx, i64 {self.sites + statement.site}, i64 {culprit}, i64 {bound})")
+            self.write(f"call void @report(ptr %args, i64 {statement.site}, i64 {culprit}, i64 {bound})")
 
         self.conditional(some, report)
         safe = write(f"select {mask} {good}, {kind} {place}, {kind} {constant(0, i64, lanes)}")
@@ -347,8 +369,8 @@ class Region:
         right_flag, right_lead = layout(statement.right, statement.depth, statement.columns)
         lead = self._at_least(self.uniform(statement.output.row_stride), "1")
         numbers = (statement.columns, statement.rows, statement.depth)
-        self._write(
-            f"call void @gemm(ptr %ctx, i64 {('f32', 'f64', 'c64', 'c128').index(dtype.name)}, "
+        self.write(
+            f"call void @gemm(ptr %args, i64 {('f32', 'f64', 'c64', 'c128').index(dtype.name)}, "
             f"i64 {right_flag}, i64 {left_flag}, {', '.join(f'i64 {self.uniform(item)}' for item in numbers)}, "
             f"ptr {address(statement.right)}, i64 {right_lead}, ptr {address(statement.left)}, i64 {left_lead}, "
             f"ptr {address(statement.output)}, i64 {lead})"
@@ -366,9 +388,9 @@ class Region:
         self.push(yes)
         after = body() or []
         frame = self.pop()
-        self._write(f"br i1 {condition}, label %{yes}, label %{done}")
+        self.write(f"br i1 {condition}, label %{yes}, label %{done}")
         self._append(yes, frame)
-        self._write(f"br label %{done}")
+        self.write(f"br label %{done}")
         self._start(done)
         return self._merge(otherwise or [], before, after, frame.label)
 
@@ -432,10 +454,10 @@ class Region:
         del self.symbols[variable.name]
         before = self.frames[self.target].label
         if nonempty:
-            self._write(f"br label %{label}")
+            self.write(f"br label %{label}")
         else:
             some = self.emitter.instruction(f"icmp slt i64 {start}, {stop}")
-            self._write(f"br i1 {some}, label %{label}, label %{done}")
+            self.write(f"br i1 {some}, label %{label}, label %{done}")
         lines = self.frames[self.target].lines
         lines.append(f"{label}:")
         lines.append(f"  {name} = phi i64 [ {start}, %{before} ], [ {following}, %{frame.label} ]")
@@ -634,7 +656,7 @@ class Region:
         shown.extend(f"{kind} {value}" for kind, value in rest)
         text = f"call {result} @{function}({', '.join(shown)})"
         if result == "void":
-            self._write(text)
+            self.write(text)
             return ""
         return self.emitter.instruction(text)
 
@@ -692,7 +714,7 @@ class Region:
                 if number:
                     at = self.emitter.instruction(f"getelementptr inbounds {element}, ptr {address}, i64 {number}")
                 text = self.emitter.to_memory(Lanes(value.dtype if scale == 1 else real, 1, (part,)), real)
-                self._write(f"store {element} {text}, ptr {at}, align {real.bytes}")
+                self.write(f"store {element} {text}, ptr {at}, align {real.bytes}")
             return
         active = self._active(guard)
         value = self.emitter.splat(value, self.lanes)
@@ -703,7 +725,7 @@ class Region:
             if how == "along" and scale == 1:
                 address = self._scalar_address(buffer, spot, element, None, "")
                 if active is None:
-                    self._write(f"store {kind} {text}, ptr {address}, align {real.bytes}")
+                    self.write(f"store {kind} {text}, ptr {address}, align {real.bytes}")
                     continue
                 function = f"llvm.masked.store.{suffix(element, self.lanes)}.p0"
                 self._masked("void", function, real.bytes, ((kind, text), ("ptr", address)), (mask, active))

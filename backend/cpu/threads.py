@@ -233,6 +233,7 @@ class Pool:
         worker, self.keep_worker = engine().link(code, "worker")
         self._worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
         self.lock = threading.Lock()
+        self.limit = available_cpus()
         self._fresh()
         if hasattr(os, "register_at_fork"):
             # A forked child has this block, but none of the threads.
@@ -244,8 +245,7 @@ class Pool:
         start = ctypes.addressof(self.block)
         self.address = start + (-start) % 64
         self.started = 1
-        self.limit = 0
-        self.resize(available_cpus())
+        self.resize(self.limit)
 
     def resize(self, count: int) -> None:
         """Use at most `count` threads, the caller included."""
@@ -281,7 +281,7 @@ def pool() -> Pool:
 
 def set_num_threads(count: int) -> None:
     """How many threads compiled code may use, the calling one included."""
-    if not isinstance(count, int) or count < 1:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"the number of threads must be a positive int, got {count!r}")
     pool().resize(count)
 

@@ -33,13 +33,14 @@ _internal_file: dict[str, bool] = {}
 
 
 class Location:
-    """A line of the user's code."""
+    """A line of the user's code, and the op that was called there if a pass has replaced it by others."""
 
-    __slots__ = ("file", "line")
+    __slots__ = ("file", "line", "op")
 
-    def __init__(self, file: str, line: int):
+    def __init__(self, file: str, line: int, op: str = ""):
         self.file = file
         self.line = line
+        self.op = op
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"
@@ -48,10 +49,14 @@ class Location:
         return f"Location({self.file!r}, {self.line})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Location) and (self.file, self.line) == (other.file, other.line)
+        return isinstance(other, Location) and (self.file, self.line, self.op) == (
+            other.file,
+            other.line,
+            other.op,
+        )
 
     def __hash__(self) -> int:
-        return hash((self.file, self.line))
+        return hash((self.file, self.line, self.op))
 
 
 # A pass that rewrites an op into others says so here, so that the new ops point at the old op's line.
@@ -142,6 +147,17 @@ class Value:
         def __getitem__(self, index: Any) -> Any: ...
 
 
+def operands_of(arguments: dict[str, Any]) -> tuple[Value, ...]:
+    """The values among the arguments of an op, in order."""
+    found: list[Value] = []
+    for argument in arguments.values():
+        if isinstance(argument, Value):
+            found.append(argument)
+        elif isinstance(argument, tuple):
+            found.extend(item for item in argument if isinstance(item, Value))
+    return tuple(found)
+
+
 class Op:
     """One op call. `arguments` has every parameter of the op by name; those that hold values are its operands."""
 
@@ -152,13 +168,7 @@ class Op:
         self.arguments = arguments
         self.loc = loc
         self.serial = next(_serial)
-        operands: list[Value] = []
-        for argument in arguments.values():
-            if isinstance(argument, Value):
-                operands.append(argument)
-            elif isinstance(argument, tuple):
-                operands.extend(item for item in argument if isinstance(item, Value))
-        self.operands = tuple(operands)
+        self.operands = operands_of(arguments)
         self.results = tuple(Value(type, self, index) for index, type in enumerate(types))
 
     @property

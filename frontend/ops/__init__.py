@@ -11,6 +11,10 @@ from .define import REGISTRY
 FAMILIES = (
     "create",
     "pointwise",
+    "extremes",
+    "rounding",
+    "elementary",
+    "special",
     "activation",
     "view",
     "join",
@@ -19,6 +23,7 @@ FAMILIES = (
     "indexing",
     "scan",
     "random",
+    "softmax",
     "norm",
     "attention",
     "loss",

@@ -10,8 +10,11 @@ import math
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import floor_divide, remainder
 from .define import REGISTRY, Scalar, Tensor, composite
-from .pointwise import abs, clamp, erf, exp, expm1, ge, gt, le, log1p, lt, rounded_once, sigmoid, tanh, where
+from .elementary import exp, expm1, log1p, sigmoid, tanh
+from .extremes import clamp
+from .pointwise import abs, ge, gt, le, lt, rounded_once, where
 from .shapes import dimension, equal
+from .special import erf
 
 
 @composite

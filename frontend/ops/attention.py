@@ -13,12 +13,13 @@ from ..ir.symbolic import floor_divide, remainder
 from ..ir.types import bool_, i64
 from .create import iota, number_of
 from .define import Tensor, composite
+from .elementary import exp, log, rsqrt
 from .linalg import matmul
-from .norm import _safe_softmax, convert, widen
-from .pointwise import eq, exp, le, log, rsqrt, where
+from .pointwise import convert, eq, le, where, widen
 from .random import STREAMS, dropout
 from .reduce import amax
 from .reduce import sum as total
+from .softmax import _safe_softmax
 from .view import detach, expand, reshape, transpose, unsqueeze
 
 

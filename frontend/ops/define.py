@@ -276,7 +276,7 @@ class OpDef:
         shown = [
             show(value) if self.by_name[name].is_tensor else f"{name} = {show(value)}"
             for name, value in arguments.items()
-            if not (value is self.by_name[name].default)
+            if value is not self.by_name[name].default
         ]
         types = "   ".join(f"{name}: {value.type}" for value, name in names.items())
         return f"{self.name}({', '.join(shown)})     {types}".rstrip()
@@ -336,6 +336,8 @@ def as_array(value: Any, what: str) -> np.ndarray:
         array = np.asarray(value)
     else:
         raise ArgumentError(f"{what} must be a tensor, got {type(value).__name__}", current_location())
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     dtype(array.dtype)
     return array
 

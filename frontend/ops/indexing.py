@@ -32,9 +32,7 @@ def _check_index(index: Tensor, what: str = "index") -> None:
 
 def _typed(value: Tensor | Scalar, dtype: DType) -> Tensor:
     """A number or tensor in the type of what it is written into."""
-    if not isinstance(value, Tensor):
-        return constant(value, dtype)
-    return value if value.dtype is dtype else pointwise.cast(value, dtype)
+    return pointwise.convert(value, dtype) if isinstance(value, Tensor) else constant(value, dtype)
 
 
 # index_select

@@ -76,7 +76,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if kept[0].ndim == 0:
         raise ShapeError("0-dim tensors cannot be joined: use stack")
     return {
-        "tensors": tuple(value if value.dtype is wanted else pointwise.cast(value, wanted) for value in kept),
+        "tensors": tuple(pointwise.convert(value, wanted) for value in kept),
         "dim": dimension(dim, kept[0].ndim),
     }
 

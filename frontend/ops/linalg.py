@@ -20,8 +20,7 @@ def bmm(self: Tensor, mat2: Tensor) -> Tensor:
 
 
 def _adjoint(value: Tensor) -> Tensor:
-    swapped = permute(value, (0, 2, 1))
-    return pointwise.conj(swapped) if value.dtype.is_complex else swapped
+    return pointwise.conjugate(permute(value, (0, 2, 1)))
 
 
 @bmm.vjp
@@ -114,7 +113,7 @@ def dot(self: Tensor, tensor: Tensor) -> Tensor:
 @composite
 def vdot(self: Tensor, other: Tensor) -> Tensor:
     """The sum of conj(self) * other, two vectors."""
-    return dot(pointwise.conj(self) if self.dtype.is_complex else self, other)
+    return dot(pointwise.conjugate(self), other)
 
 
 @composite

@@ -13,27 +13,15 @@ from ..ir.symbolic import Dim, product
 from ..ir.types import DType, float_of, promote
 from .create import iota, number_of
 from .define import Tensor, composite, constant
+from .elementary import exp, log, log1p, sigmoid, sqrt
+from .extremes import clamp_min, maximum, minimum
 from .indexing import gather, select_along
-from .norm import _log_softmax, _log_softmax_backward_data, convert, total_over, widen
-from .pointwise import (
-    abs,
-    clamp_min,
-    exp,
-    log,
-    log1p,
-    logical_and,
-    maximum,
-    minimum,
-    ne,
-    sigmoid,
-    sign,
-    sqrt,
-    where,
-    xlogy,
-)
-from .reduce import amax, linalg_vector_norm
+from .pointwise import abs, convert, logical_and, ne, sign, where, widen
+from .reduce import amax, linalg_vector_norm, total_over
 from .reduce import sum as total
 from .shapes import broadcast
+from .softmax import _log_softmax, _log_softmax_backward_data
+from .special import xlogy
 from .view import detach, expand, reshape, squeeze, unsqueeze
 
 REDUCTIONS = ("none", "mean", "sum")

@@ -1,4 +1,4 @@
-"""Softmax and normalisation: elementwise ops around reductions over the same dimensions: one kernel each.
+"""Normalisation: elementwise ops around reductions over the same dimensions, one kernel each.
 
 Statistics of f16 and bf16 tensors are computed in f32 and the result is rounded once. Variances take two
 passes: the mean first, then the mean square of what is left. The forward ops that return their statistics
@@ -17,135 +17,24 @@ import ml_dtypes
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, floor_divide, product, remainder
-from ..ir.types import DType, f32, float_of
+from ..ir.types import DType
 from .create import number_of, zeros
 from .define import Size, Tensor, composite
-from .pointwise import cast, clamp_min, eq, exp, log, rsqrt, sqrt, where
-from .reduce import amax, linalg_vector_norm
+from .elementary import rsqrt, sqrt
+from .extremes import clamp_min
+from .pointwise import convert, widen
+from .reduce import linalg_vector_norm, total_over
 from .reduce import sum as total
 from .shapes import dimension, equal
 from .view import detach, expand, reshape
 
-
-def convert(value: Tensor, dtype: DType) -> Tensor:
-    """value as dtype, without an op if it has it already."""
-    return value if value.dtype is dtype else cast(value, dtype)
-
-
-def widen(value: Tensor) -> Tensor:
-    """value in the type that arithmetic on it is done in."""
-    return convert(value, float_of(value.dtype).compute)
-
-
-def total_over(value: Tensor, dims: Sequence[int], keepdim: bool = False) -> Tensor:
-    """The sum over dims; over none of them the value itself."""
-    return total(value, tuple(dims), keepdim) if dims else value
+# What all normalisations share
 
 
 def average(value: Tensor, dims: Sequence[int]) -> Tensor:
     """The mean over dims, which are kept."""
     count = number_of(product(value.shape[dim] for dim in dims), value.dtype)
     return total_over(value, dims, keepdim=True) / count
-
-
-def is_empty(value: Tensor, dim: int) -> bool:
-    size = value.shape[dim] if value.ndim else 1
-    return isinstance(size, int) and size == 0
-
-
-# Softmax
-
-
-@composite
-def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """exp(self) / sum(exp(self)) along dim."""
-    return _softmax(self if dtype is None else convert(self, dtype), dim, False)
-
-
-@softmax.vjp
-def softmax_vjp(grad, result, self, dim):
-    return _softmax_backward_data(grad, result, dim, self.dtype)
-
-
-@composite
-def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """exp(self) / sum(exp(self)) along dim; half_to_float keeps the f32 result of a half input."""
-    dim = dimension(dim, self.ndim)
-    target = f32 if half_to_float else float_of(self.dtype)
-    value = widen(self)
-    if is_empty(value, dim):
-        return convert(value, target)
-    # The shift cancels, so no derivative passes through the maximum.
-    powers = exp(value - detach(amax(value, dim, True)))
-    return convert(powers / total(powers, dim, True), target)
-
-
-@_softmax.vjp
-def _softmax_vjp(grad, result, self, dim):
-    return _softmax_backward_data(grad, result, dim, self.dtype)
-
-
-@composite
-def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
-    """output * (grad_output - sum(grad_output * output)) along dim."""
-    dim = dimension(dim, output.ndim)
-    weighted = widen(grad_output) * widen(output)
-    return convert(weighted - widen(output) * total(weighted, dim, True), input_dtype)
-
-
-@composite
-def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """self - log(sum(exp(self))) along dim."""
-    return _log_softmax(self if dtype is None else convert(self, dtype), dim, False)
-
-
-@log_softmax.vjp
-def log_softmax_vjp(grad, result, self, dim):
-    return _log_softmax_backward_data(grad, result, dim, self.dtype)
-
-
-@composite
-def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """self - log(sum(exp(self))) along dim; half_to_float keeps the f32 result of a half input."""
-    dim = dimension(dim, self.ndim)
-    target = f32 if half_to_float else float_of(self.dtype)
-    value = widen(self)
-    if is_empty(value, dim):
-        return convert(value, target)
-    shifted = value - detach(amax(value, dim, True))
-    return convert(shifted - log(total(exp(shifted), dim, True)), target)
-
-
-@_log_softmax.vjp
-def _log_softmax_vjp(grad, result, self, dim):
-    return _log_softmax_backward_data(grad, result, dim, self.dtype)
-
-
-@composite
-def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
-    """grad_output - exp(output) * sum(grad_output) along dim."""
-    dim = dimension(dim, output.ndim)
-    gradient = widen(grad_output)
-    return convert(gradient - exp(widen(output)) * total(gradient, dim, True), input_dtype)
-
-
-@composite
-def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """Softmax along dim, and zero where all of a row is -inf."""
-    value = self if dtype is None else convert(self, dtype)
-    dim = dimension(dim, value.ndim)
-    if is_empty(value, dim):
-        return value
-    masked = eq(detach(amax(value, dim, True)), float("-inf"))
-    return where(masked, 0.0, _softmax(value, dim, False))
-
-
-@_safe_softmax.vjp
-def _safe_softmax_vjp(grad, result, self, dim):
-    return _softmax_backward_data(grad, result, dim, self.dtype)
-
-
-# What all normalisations share
 
 
 def _standardized(value: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ir.errors import ArgumentError
 from ..ir.types import DType, TensorType, bool_, f32, f64, i64
-from . import pointwise
+from . import elementary, pointwise
 from .create import full
 from .define import Scalar, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, ElementBuilder, Generate, Index
@@ -86,7 +86,7 @@ def randn(size: Size, *, dtype: DType | None = None, seed: Tensor | None = None,
     # Never 0, whose logarithm is infinite.
     radius = (pointwise.cast(pointwise.bitwise_and(bits, word), working) + 1) * 2.0**-32
     turn = _fraction(bits, 32 if working is f64 else 24, working)
-    result = pointwise.sqrt(pointwise.log(radius) * -2) * pointwise.cos(turn * (2 * math.pi))
+    result = elementary.sqrt(elementary.log(radius) * -2) * elementary.cos(turn * (2 * math.pi))
     return pointwise.cast(result, wanted)
 
 

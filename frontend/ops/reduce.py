@@ -10,7 +10,7 @@ from typing import Any
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
 from ..ir.types import COMPLEX, DType, bool_, float_of, i64, u8
-from . import pointwise
+from . import elementary, extremes, pointwise
 from .create import iota, number_of
 from .define import Dims, Scalar, Tensor, composite, prim
 from .kinds import Reduce
@@ -23,20 +23,15 @@ def _restored(value: Tensor, shape: Sequence[Dim], dims: Sequence[int], keepdim:
     return value if keepdim or not dims else reshape(value, reduced(tuple(shape), dims, True))
 
 
-def _conjugate(value: Tensor) -> Tensor:
-    return pointwise.conj(value) if value.dtype.is_complex else value
-
-
 def _not_empty(value: Tensor, dims: Sequence[int]) -> None:
     for dim in dims:
         if value.shape[dim] == 0:
             raise ShapeError(f"dimension {dim} has no elements, so there is no result")
 
 
-def _widened(value: Tensor, dtype: DType | None) -> Tensor:
-    """The type that a reduction accumulates: the one asked for, or i64 for integers and bools."""
-    wanted = dtype or (value.dtype if value.dtype.is_inexact else i64)
-    return value if value.dtype is wanted else pointwise.cast(value, wanted)
+def accumulable(value: Tensor, dtype: DType | None) -> Tensor:
+    """value in the type that a reduction accumulates: the one asked for, or i64 for integers and bools."""
+    return pointwise.convert(value, dtype or (value.dtype if value.dtype.is_inexact else i64))
 
 
 def _floating(value: Tensor, dtype: DType | None = None) -> Tensor:
@@ -44,11 +39,7 @@ def _floating(value: Tensor, dtype: DType | None = None) -> Tensor:
     wanted = dtype or value.dtype
     if not wanted.is_inexact:
         raise DTypeError(f"self is {value.dtype}, expected a float or complex type: cast it first")
-    return pointwise.cast(value, wanted.compute) if value.dtype is not wanted.compute else value
-
-
-def _rounded(value: Tensor, dtype: DType) -> Tensor:
-    return value if value.dtype is dtype else pointwise.cast(value, dtype)
+    return pointwise.convert(value, wanted.compute)
 
 
 def _count(value: Tensor, dims: Sequence[int]) -> int | Tensor:
@@ -62,7 +53,7 @@ def _count(value: Tensor, dims: Sequence[int]) -> int | Tensor:
 @prim(Reduce("add"))
 def sum(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum over dim; integers and bools add up as i64."""
-    return {"self": _widened(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
+    return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
 
 
 @sum.vjp
@@ -70,10 +61,15 @@ def sum_vjp(grad, self, dim, keepdim):
     return expand(_restored(grad, self.shape, dim, keepdim), self.shape)
 
 
+def total_over(value: Tensor, dims: Sequence[int], keepdim: bool = False) -> Tensor:
+    """The sum over dims; over none of them the value itself."""
+    return sum(value, tuple(dims), keepdim) if dims else value
+
+
 @prim(Reduce("mul"))
 def prod(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The product over dim; integers and bools multiply as i64."""
-    return {"self": _widened(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
+    return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
 
 
 def _other_factors(self: Tensor, dim: Sequence[int]) -> Tensor:
@@ -87,7 +83,7 @@ def _other_factors(self: Tensor, dim: Sequence[int]) -> Tensor:
 
 @prod.vjp
 def prod_vjp(grad, self, dim, keepdim):
-    return _restored(grad, self.shape, dim, keepdim) * _conjugate(_other_factors(self, dim))
+    return _restored(grad, self.shape, dim, keepdim) * pointwise.conjugate(_other_factors(self, dim))
 
 
 @prod.jvp
@@ -160,10 +156,7 @@ def argmin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 
 def _truth(self: Tensor, dim: Dims) -> dict[str, Any]:
-    return {
-        "self": pointwise.cast(self, bool_) if self.dtype is not bool_ else self,
-        "dim": dimensions(dim, self.ndim),
-    }
+    return {"self": pointwise.convert(self, bool_), "dim": dimensions(dim, self.ndim)}
 
 
 @prim(Reduce("any", result="bool"))
@@ -200,7 +193,7 @@ def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
     """The sum over dim divided by the number of elements."""
     value = _floating(self, dtype)
     dims = dimensions(dim, self.ndim)
-    return _rounded(sum(value, dims, keepdim) / _count(value, dims), dtype or self.dtype)
+    return pointwise.convert(sum(value, dims, keepdim) / _count(value, dims), dtype or self.dtype)
 
 
 @mean.vjp
@@ -214,7 +207,7 @@ def _degrees(value: Tensor, dims: Sequence[int], correction: Scalar | None) -> i
     lost = 1 if correction is None else correction
     count = _count(value, dims)
     if isinstance(count, Tensor):
-        return pointwise.maximum(count - lost, 0)
+        return extremes.maximum(count - lost, 0)
     return builtins.max(count - lost, 0)  # type: ignore[operator, type-var]
 
 
@@ -248,7 +241,7 @@ def var_mean(
     middle, deviation = _deviation(value, dims)
     variance = sum(_square(deviation), dims, keepdim) / _degrees(value, dims, correction)
     shape = reduced(self.shape, dims, keepdim)
-    return _rounded(variance, self.dtype.real), _rounded(reshape(middle, shape), self.dtype)
+    return pointwise.convert(variance, self.dtype.real), pointwise.convert(reshape(middle, shape), self.dtype)
 
 
 @var_mean.vjp
@@ -271,7 +264,7 @@ def var_vjp(grad, self, dim, correction, keepdim):
     dims = dimensions(dim, self.ndim)
     value = _floating(self)
     scale = _floating(grad) * 2 / _degrees(value, dims, correction)
-    return _rounded(_restored(scale, self.shape, dims, keepdim) * _deviation(value, dims)[1], self.dtype)
+    return pointwise.convert(_restored(scale, self.shape, dims, keepdim) * _deviation(value, dims)[1], self.dtype)
 
 
 @composite
@@ -281,7 +274,7 @@ def std_mean(
     """The standard deviation and the mean over dim."""
     value = _floating(self)
     variance, middle = var_mean(value, dim, correction=correction, keepdim=keepdim)
-    return _rounded(pointwise.sqrt(variance), self.dtype.real), _rounded(middle, self.dtype)
+    return pointwise.convert(elementary.sqrt(variance), self.dtype.real), pointwise.convert(middle, self.dtype)
 
 
 @std_mean.vjp
@@ -357,7 +350,7 @@ def max(self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False)
     """The largest element; along dim, with its index; of two tensors, the larger at each place."""
     if dim is None:
         return amax(self)
-    return pointwise.maximum(self, dim) if isinstance(dim, Tensor) else max_dim(self, dim, keepdim)
+    return extremes.maximum(self, dim) if isinstance(dim, Tensor) else max_dim(self, dim, keepdim)
 
 
 @composite
@@ -365,7 +358,7 @@ def min(self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False)
     """The smallest element; along dim, with its index; of two tensors, the smaller at each place."""
     if dim is None:
         return amin(self)
-    return pointwise.minimum(self, dim) if isinstance(dim, Tensor) else min_dim(self, dim, keepdim)
+    return extremes.minimum(self, dim) if isinstance(dim, Tensor) else min_dim(self, dim, keepdim)
 
 
 @composite
@@ -384,19 +377,19 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     value = _floating(self, wanted)
     dims = dimensions(dim, self.ndim)
     if builtins.any(self.shape[axis] == 0 for axis in dims):
-        return _rounded(pointwise.log(sum(pointwise.exp(value), dims, keepdim)), wanted)
+        return pointwise.convert(elementary.log(sum(elementary.exp(value), dims, keepdim)), wanted)
     largest = amax(value, dims, True)
     # An infinite maximum would make inf - inf.
     shift = detach(pointwise.where(pointwise.isfinite(largest), largest, 0))
-    total = pointwise.log(sum(pointwise.exp(value - shift), dims, keepdim))
-    return _rounded(total + reshape(shift, total.shape), wanted)
+    total = elementary.log(sum(elementary.exp(value - shift), dims, keepdim))
+    return pointwise.convert(total + reshape(shift, total.shape), wanted)
 
 
 @logsumexp.vjp
 def logsumexp_vjp(grad, result, self, dim, keepdim):
     dims = dimensions(dim, self.ndim)
     finite = pointwise.where(result == -math.inf, 0, result)
-    weight = pointwise.exp(self - _restored(finite, self.shape, dims, keepdim))
+    weight = elementary.exp(self - _restored(finite, self.shape, dims, keepdim))
     return _restored(grad, self.shape, dims, keepdim) * weight
 
 
@@ -414,7 +407,7 @@ def nanmean(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DTy
     missing = pointwise.isnan(value)
     total = sum(pointwise.where(missing, 0, value), dim, keepdim)
     present = sum(pointwise.cast(~missing, value.dtype), dim, keepdim)
-    return _rounded(total / present, dtype or self.dtype)
+    return pointwise.convert(total / present, dtype or self.dtype)
 
 
 @composite(differentiable=False)
@@ -434,7 +427,7 @@ def linalg_vector_norm(
     value = _floating(self, dtype)
     dims = dimensions(dim, self.ndim)
     if ord == 2:
-        result = pointwise.sqrt(sum(_square(value), dims, keepdim))
+        result = elementary.sqrt(sum(_square(value), dims, keepdim))
     elif ord == 0:
         result = sum(pointwise.cast(value != 0, value.dtype.real), dims, keepdim)
     elif ord == 1:
@@ -443,7 +436,7 @@ def linalg_vector_norm(
         result = (amax if ord > 0 else amin)(pointwise.abs(value), dims, keepdim)
     else:
         result = sum(pointwise.abs(value) ** ord, dims, keepdim) ** (1 / ord)
-    return _rounded(result, (dtype or self.dtype).real)
+    return pointwise.convert(result, (dtype or self.dtype).real)
 
 
 def _norm_slope(result: Tensor, self: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor | None:
@@ -510,5 +503,5 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     rank = builtins.max(x1.ndim, x2.ndim)
     if builtins.min(x1.ndim, x2.ndim) < rank:
         x1, x2 = (reshape(x, (*(1 for _ in range(rank - x.ndim)), *x.shape)) for x in (x1, x2))
-    norms = [pointwise.clamp_min(linalg_vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
+    norms = [extremes.clamp_min(linalg_vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / norms[0]) * (x2 / norms[1]), dim)

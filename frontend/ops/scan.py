@@ -9,10 +9,11 @@ import math
 
 from ..ir.errors import ShapeError
 from ..ir.types import FLOAT, DType, i64
-from . import pointwise
+from . import elementary, pointwise
 from .create import full, iota
 from .define import OpDef, Tensor, composite, prim
 from .kinds import Scan
+from .reduce import accumulable
 from .shapes import dimension
 from .view import alias, flip
 
@@ -56,17 +57,13 @@ def _around_first_zero(self: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor, 
     return first, seen > 0, filled, running_product(filled, dim)
 
 
-def _conjugate(value: Tensor) -> Tensor:
-    return pointwise.conj(value) if value.dtype.is_complex else value
-
-
 @running_product.vjp
 def running_product_vjp(grad, result, self, dim):
     first, after, filled, products = _around_first_zero(self, dim)
     # A later zero is only divided by where the quotient is not used.
     divisor = pointwise.where(filled == 0, 1, filled)
-    before = _suffix_sum(grad * _conjugate(result), dim) / _conjugate(divisor)
-    at_zero = _suffix_sum(grad * _conjugate(products), dim)
+    before = _suffix_sum(grad * pointwise.conjugate(result), dim) / pointwise.conjugate(divisor)
+    at_zero = _suffix_sum(grad * pointwise.conjugate(products), dim)
     return pointwise.where(first, at_zero, pointwise.where(after, 0, before))
 
 
@@ -88,8 +85,8 @@ def running_logsumexp(self: Tensor, dim: int) -> Tensor:
 def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
     """The logarithms of the positive part of value and of its negative part."""
     return (
-        pointwise.where(value > 0, pointwise.log(pointwise.where(value > 0, value, 1)), -math.inf),
-        pointwise.where(value < 0, pointwise.log(pointwise.where(value < 0, -value, 1)), -math.inf),
+        pointwise.where(value > 0, elementary.log(pointwise.where(value > 0, value, 1)), -math.inf),
+        pointwise.where(value < 0, elementary.log(pointwise.where(value < 0, -value, 1)), -math.inf),
     )
 
 
@@ -97,7 +94,7 @@ def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
 def running_logsumexp_vjp(grad, result, self, dim):
     # exp(self - result) may over- or underflow where the sum does not, so the sum is taken in logarithms.
     positive, negative = (
-        pointwise.exp(flip(running_logsumexp(flip(part - result, dim), dim), dim) + self) for part in _logarithms(grad)
+        elementary.exp(flip(running_logsumexp(flip(part - result, dim), dim), dim) + self) for part in _logarithms(grad)
     )
     return positive - negative
 
@@ -105,7 +102,7 @@ def running_logsumexp_vjp(grad, result, self, dim):
 @running_logsumexp.jvp
 def running_logsumexp_jvp(self_tangent, result, self, dim):
     positive, negative = (
-        pointwise.exp(running_logsumexp(part + self, dim) - result) for part in _logarithms(self_tangent)
+        elementary.exp(running_logsumexp(part + self, dim) - result) for part in _logarithms(self_tangent)
     )
     return positive - negative
 
@@ -147,8 +144,7 @@ def running_extreme_jvp(self_tangent, result, self, dim):
 def _accumulated(scan: OpDef, self: Tensor, dim: int, dtype: DType | None) -> Tensor:
     """A scan in the type that was asked for; integers and bools accumulate as i64."""
     dim = dimension(dim, self.ndim)
-    wanted = dtype or (self.dtype if self.dtype.is_inexact else i64)
-    value = self if self.dtype is wanted else pointwise.cast(self, wanted)
+    value = accumulable(self, dtype)
     return scan(value, dim) if self.ndim else alias(value)
 
 

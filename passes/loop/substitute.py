@@ -46,5 +46,6 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
             change(statement.rows),
             change(statement.columns),
             change(statement.depth),
+            statement.origin,
         )
     return statement

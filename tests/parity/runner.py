@@ -468,7 +468,7 @@ def run(op: OpDef, mode: str, backend: str, only: str | None = None) -> list[Fai
     """Compare an op's samples with torch; what disagrees is returned."""
     entry = entry_of(op)
     if entry is None:
-        raise LookupError(f"{op.name} has no samples: add them to tests/parity/samples_{op.module}.py")
+        raise LookupError(f"{op.name} has no samples: add them to a table of tests/parity/samples_*.py")
     failures: list[Failure] = []
     ready: list[Case] = []
     for case in cases(op, entry, mode):

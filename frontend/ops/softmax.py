@@ -1,0 +1,98 @@
+"""Softmax and its logarithm: exponentials and reductions along one dimension, one kernel each.
+
+f16 and bf16 tensors are computed in f32 and the result is rounded once. A derivative is the named backward op,
+which reads the result instead of computing it again.
+"""
+
+from __future__ import annotations
+
+from ..ir.types import DType, f32, float_of
+from .define import Tensor, composite
+from .elementary import exp, log
+from .pointwise import convert, eq, where, widen
+from .reduce import amax
+from .reduce import sum as total
+from .shapes import dimension
+from .view import detach
+
+
+def _is_empty(value: Tensor, dim: int) -> bool:
+    size = value.shape[dim] if value.ndim else 1
+    return isinstance(size, int) and size == 0
+
+
+def _shifted(value: Tensor, dim: int) -> Tensor:
+    """value less its maximum along dim, in the type that the arithmetic is done in."""
+    wide = widen(value)
+    # The shift cancels, so no derivative passes through the maximum.
+    return wide if _is_empty(wide, dim) else wide - detach(amax(wide, dim, True))
+
+
+@composite
+def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """exp(self) / sum(exp(self)) along dim."""
+    return _softmax(self if dtype is None else convert(self, dtype), dim, False)
+
+
+@composite
+def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """exp(self) / sum(exp(self)) along dim; half_to_float keeps the f32 result of a half input."""
+    dim = dimension(dim, self.ndim)
+    target = f32 if half_to_float else float_of(self.dtype)
+    powers = exp(_shifted(self, dim))
+    return convert(powers / total(powers, dim, True), target)
+
+
+@composite
+def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """Softmax along dim, and zero where all of a row is -inf."""
+    value = self if dtype is None else convert(self, dtype)
+    dim = dimension(dim, value.ndim)
+    if _is_empty(value, dim):
+        return value
+    masked = eq(detach(amax(value, dim, True)), float("-inf"))
+    return where(masked, 0.0, _softmax(value, dim, False))
+
+
+@softmax.vjp
+@_softmax.vjp
+@_safe_softmax.vjp
+def softmax_vjp(grad, result, self, dim):
+    return _softmax_backward_data(grad, result, dim, self.dtype)
+
+
+@composite
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
+    """output * (grad_output - sum(grad_output * output)) along dim."""
+    dim = dimension(dim, output.ndim)
+    weighted = widen(grad_output) * widen(output)
+    return convert(weighted - widen(output) * total(weighted, dim, True), input_dtype)
+
+
+@composite
+def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """self - log(sum(exp(self))) along dim."""
+    return _log_softmax(self if dtype is None else convert(self, dtype), dim, False)
+
+
+@composite
+def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    """self - log(sum(exp(self))) along dim; half_to_float keeps the f32 result of a half input."""
+    dim = dimension(dim, self.ndim)
+    target = f32 if half_to_float else float_of(self.dtype)
+    shifted = _shifted(self, dim)
+    return convert(shifted - log(total(exp(shifted), dim, True)), target)
+
+
+@log_softmax.vjp
+@_log_softmax.vjp
+def log_softmax_vjp(grad, result, self, dim):
+    return _log_softmax_backward_data(grad, result, dim, self.dtype)
+
+
+@composite
+def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
+    """grad_output - exp(output) * sum(grad_output) along dim."""
+    dim = dimension(dim, output.ndim)
+    gradient = widen(grad_output)
+    return convert(gradient - exp(widen(output)) * total(gradient, dim, True), input_dtype)

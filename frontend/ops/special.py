@@ -1,0 +1,141 @@
+"""Special functions: products with logarithms, sinc, and the families of erf and Gamma."""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.errors import ArgumentError
+from ..ir.types import FLOAT
+from .define import Scalar, Tensor, composite, prim
+from .elementary import cos, exp, log, log1p, sin
+from .kinds import Elementwise
+from .pointwise import conjugate, eq, isnan, le, logical_and, logical_not, lt, mul, rounded_once, true_divide, where
+
+
+@composite
+@rounded_once
+def xlogy(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+    """self * log(other), 0 where self is 0, nan where other is nan."""
+    product = mul(self, log(other))
+    return where(logical_and(eq(self, 0), logical_not(isnan(other))), 0, product)
+
+
+@xlogy.vjp
+def xlogy_vjp(grad, self, other):
+    return where(eq(self, 0) & le(other, 0), 0, grad * log(other)), grad * true_divide(self, other)
+
+
+@composite
+@rounded_once
+def special_xlog1py(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+    """self * log(1 + other), 0 where self is 0, nan where other is nan."""
+    product = mul(self, log1p(other))
+    return where(logical_and(eq(self, 0), logical_not(isnan(other))), 0, product)
+
+
+@special_xlog1py.vjp
+def special_xlog1py_vjp(grad, self, other):
+    return where(eq(self, 0) & le(other, -1), 0, grad * log1p(other)), grad * true_divide(self, other + 1)
+
+
+@composite
+@rounded_once
+def special_entr(self: Tensor) -> Tensor:
+    """-self * log(self): 0 at 0, minus infinity below."""
+    return where(lt(self, 0), -math.inf, where(eq(self, 0), 0, -self * log(self)))
+
+
+@special_entr.vjp
+def special_entr_vjp(grad, self):
+    return grad * where(lt(self, 0), math.nan, -log(self) - 1)
+
+
+@composite
+@rounded_once
+def sinc(self: Tensor) -> Tensor:
+    """sin(pi self) / (pi self), 1 at 0."""
+    angle = self * math.pi
+    zero = eq(angle, 0)
+    return where(zero, 1, sin(angle) / where(zero, 1, angle))
+
+
+@sinc.vjp
+def sinc_vjp(grad, self):
+    angle = conjugate(self) * math.pi
+    zero = eq(angle, 0)
+    safe = where(zero, 1, angle)
+    return grad * where(zero, 0, (cos(safe) - sin(safe) / safe) / safe * math.pi)
+
+
+@prim(Elementwise("erf", promote="float"), dtypes=FLOAT)
+def erf(self: Tensor) -> Tensor:
+    """2/sqrt(pi) times the integral of exp(-t*t) from 0 to self."""
+
+
+@erf.vjp
+def erf_vjp(grad, self):
+    return grad * (2 / math.sqrt(math.pi) * exp(-(self * self)))
+
+
+@prim(Elementwise("erfc", promote="float"), dtypes=FLOAT)
+def erfc(self: Tensor) -> Tensor:
+    """1 - erf(self), precise where that is small."""
+
+
+@erfc.vjp
+def erfc_vjp(grad, self):
+    return grad * (-2 / math.sqrt(math.pi) * exp(-(self * self)))
+
+
+@prim(Elementwise("erfinv", promote="float"), dtypes=FLOAT)
+def erfinv(self: Tensor) -> Tensor:
+    """The value whose erf is self."""
+
+
+@erfinv.vjp
+def erfinv_vjp(grad, result):
+    return grad * (math.sqrt(math.pi) / 2 * exp(result * result))
+
+
+@prim(Elementwise("lgamma", promote="float"), dtypes=FLOAT)
+def lgamma(self: Tensor) -> Tensor:
+    """log(|Gamma(self)|)."""
+
+
+@lgamma.vjp
+def lgamma_vjp(grad, self):
+    return grad * digamma(self)
+
+
+@prim(Elementwise("digamma", promote="float"), dtypes=FLOAT)
+def digamma(self: Tensor) -> Tensor:
+    """The derivative of log(Gamma(self))."""
+
+
+@digamma.vjp
+def digamma_vjp(grad, self):
+    return grad * trigamma(self)
+
+
+@prim(Elementwise("trigamma", promote="float"), dtypes=FLOAT)
+def trigamma(self: Tensor) -> Tensor:
+    """The second derivative of log(Gamma(self))."""
+
+
+@trigamma.vjp
+def trigamma_vjp(grad, self):
+    return grad * tetragamma(self)
+
+
+@prim(Elementwise("tetragamma", promote="float"), dtypes=FLOAT, differentiable=False)
+def tetragamma(self: Tensor) -> Tensor:
+    """The third derivative of log(Gamma(self))."""
+
+
+@composite
+def polygamma(n: int, self: Tensor) -> Tensor:
+    """The n-th derivative of digamma, for n = 0, 1, 2."""
+    orders = (digamma, trigamma, tetragamma)
+    if n not in range(len(orders)):
+        raise ArgumentError(f"n must be 0, 1 or 2, got {n}")
+    return orders[n](self)
