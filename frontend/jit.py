@@ -32,6 +32,12 @@ from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 
 _REMEMBERED = 8  # shapes that decide which dimensions vary
 SIZE_NAMES = "NMKLPQRSTUVW"
+LEAF = optree.tree_structure(0)  # type: ignore[arg-type]
+
+
+def _is_plain(array: Any) -> bool:
+    """An array that native code can take as it is."""
+    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
 
 
 class Compiled:
@@ -45,7 +51,6 @@ class Compiled:
         self.executable = executable
         self.structure = structure
         self.fixed = fixed  # result leaves that are no tensors, by position
-        self.sized = any(isinstance(leaf, Expr) for leaf in fixed.values())
         self.hidden = [np.ascontiguousarray(array) for array in traced.arrays]
 
     def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
@@ -57,24 +62,50 @@ class Compiled:
                 if isinstance(dim, int):
                     if dim != size:
                         return False
-                elif len(dim.terms) == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][1] == 1:
-                    if size < SMALLEST or sizes.setdefault(str(dim), size) != size:
+                elif (symbol := dim.symbol) is not None:
+                    if size < (symbol.lower or SMALLEST) or sizes.setdefault(symbol.name, size) != size:
                         return False
                 else:
                     later.append((dim, size))
         return all(evaluate(dim, sizes) == size for dim, size in later)
 
-    def __call__(self, arrays: list[np.ndarray]) -> Any:
-        arrays = arrays + self.hidden
+    def bind(self, shapes: Sequence[tuple[int, ...]]) -> Bound:
+        """How to run this version on arrays of these shapes."""
+        hidden = [array.shape for array in self.hidden]
         if self.traced.seeded:
-            arrays.append(next_seed())
-        results = iter(self.executable(arrays))
-        fixed = self.fixed
-        if self.sized:
-            sizes = self.executable.bind_sizes(arrays)
-            fixed = {at: evaluate(leaf, sizes) if isinstance(leaf, Expr) else leaf for at, leaf in fixed.items()}
-        leaves = [fixed[at] if at in fixed else next(results) for at in range(self.structure.num_leaves)]
-        return optree.tree_unflatten(self.structure, leaves)
+            hidden.append((2,))
+        launch = self.executable.launcher([*shapes, *hidden])
+        fixed = {
+            at: evaluate(leaf, launch.sizes) if isinstance(leaf, Expr) else leaf for at, leaf in self.fixed.items()
+        }
+        return Bound(self, launch, fixed)
+
+
+class Bound:
+    """A compiled version for one set of shapes: arrays in, the function's result out."""
+
+    def __init__(self, version: Compiled, launch: Any, fixed: dict[int, Any]):
+        self.version = version
+        self.launch = launch
+        self.fixed = fixed
+        self.hidden = version.hidden
+        self.seeded = version.traced.seeded
+        self.structure = version.structure
+        self.single = not fixed and self.structure == LEAF
+        self.positions = range(self.structure.num_leaves)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
+        if self.hidden:
+            arrays = [*arrays, *self.hidden]
+        if self.seeded:
+            arrays = [*arrays, next_seed()]
+        results = self.launch(arrays)
+        if self.single:
+            return results[0]
+        if self.fixed:
+            made = iter(results)
+            results = [self.fixed[at] if at in self.fixed else next(made) for at in self.positions]
+        return optree.tree_unflatten(self.structure, results)
 
 
 class Jitted:
@@ -95,7 +126,8 @@ class Jitted:
         self.dynamic = dynamic
         self.options = options
         self.name = getattr(function, "__name__", "function").strip("<>")
-        self.exact: dict[Any, Compiled] = {}
+        self.exact: dict[Any, Bound] = {}
+        self.quick: dict[tuple, Bound] = {}
         self.versions: dict[Any, list[Compiled]] = {}
         self.seen: dict[Any, list[tuple[tuple[int, ...], ...]]] = {}
         self.lock = threading.RLock()
@@ -123,6 +155,15 @@ class Jitted:
         self.static_argnums = frozenset(number % len(names) for number in self.static_argnums)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            # The common case, and the quick one: contiguous arrays of types seen before.
+            try:
+                bound = self.quick.get(tuple([(array.shape, array.dtype) for array in args]))
+            except AttributeError:
+                bound = None
+            if bound is not None and all(map(_is_plain, args)):
+                self.latest = bound.version
+                return bound(args)
         leaves, structure, static = self._flatten(args, kwargs)
         if any(isinstance(leaf, Value) for leaf in leaves):
             # Inside another trace: the function is just part of it.
@@ -130,13 +171,15 @@ class Jitted:
         arrays = [self._array(leaf) for leaf in leaves]
         key = (structure, static, tuple(array.dtype for array in arrays), tuple(array.ndim for array in arrays))
         shapes = tuple(array.shape for array in arrays)
-        compiled = self.exact.get((key, shapes))
-        if compiled is None:
+        bound = self.exact.get((key, shapes))
+        if bound is None:
             with self.lock:
-                compiled = self._find(key, shapes, arrays, args, kwargs)
-                self.exact[(key, shapes)] = compiled
-        self.latest = compiled
-        return compiled(arrays)
+                bound = self._find(key, shapes, arrays, args, kwargs).bind(shapes)
+                self.exact[(key, shapes)] = bound
+                if not kwargs and not self.static_argnames and all(map(_is_plain, args)):
+                    self.quick[tuple((array.shape, array.dtype) for array in args)] = bound
+        self.latest = bound.version
+        return bound(arrays)
 
     def _flatten(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         static_args = tuple((number, args[number]) for number in sorted(self.static_argnums) if number < len(args))
@@ -352,8 +395,8 @@ def evaluate_value(value: Value) -> np.ndarray | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _eager(op: OpDef) -> Jitted:
-    statics = [parameter.name for parameter in op.parameters if not parameter.is_tensor]
+def _eager(op: OpDef, numbers: frozenset[str]) -> Jitted:
+    statics = {parameter.name for parameter in op.parameters if not parameter.is_tensor} | numbers
     compiled = Jitted(lambda **arguments: op.apply(arguments), (), (), False, CompileOptions())
     compiled.static_argnames = frozenset(statics)
     compiled.name = op.name
@@ -366,4 +409,10 @@ def evaluate_op(op: OpDef, arguments: dict[str, Any]) -> Any:
         name: tuple(value) if isinstance(value, list) and not op.by_name[name].is_tensor else value
         for name, value in arguments.items()
     }
-    return _eager(op)(**named)
+    # A number where the op takes tensors and numbers stays one: ops.max(x, 1) is no maximum with a tensor.
+    numbers = {
+        name
+        for name, value in named.items()
+        if op.by_name[name].scalars and isinstance(value, (bool, int, float, complex))
+    }
+    return _eager(op, frozenset(numbers))(**named)

@@ -16,12 +16,13 @@ import numpy as np
 
 from .ir.errors import ArgumentError, TraceError
 from .ir.graph import Graph, Op, Value
-from .ir.symbolic import Dim, Symbol, evaluate, substitute
+from .ir.symbolic import Dim, SizeNeeded, Symbol, differs, evaluate, substitute, symbols_of
 from .ir.types import DType, TensorType, dtype, i64
 from .ops.define import ArrayConstant, as_array, captured
 from .ops.shapes import UndecidedSize
 from .passes.rewrite import rebuild, remake
 
+NARROW = 8  # how far the smallest size of a symbol may rise to tell two sizes apart
 SMALLEST = 2  # sizes 0 and 1 broadcast and vanish: they are never symbolic
 
 
@@ -70,7 +71,7 @@ def trace(
     """Run `function` on parameters of these types.
 
     Where two symbolic sizes must be told apart to go on, the sizes at hand (`hints`) decide, and the trace
-    starts again with the two made equal. The types that were used in the end are returned too.
+    starts again with the two made equal, or with the number where Python asked for it. The types that were used in the end are returned too.
     """
     types = list(types)
     while True:
@@ -81,32 +82,42 @@ def trace(
             break
         except UndecidedSize as question:
             pinned = _settle(question, hints or {})
-            types = [TensorType(item.dtype, tuple(substitute(dim, pinned) for dim in item.shape)) for item in types]
+        except SizeNeeded as question:
+            known = hints or {}
+            if not all(symbol.name in known for symbol in symbols_of(question.size)):
+                raise
+            pinned = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
+        types = [TensorType(item.dtype, tuple(substitute(dim, pinned) for dim in item.shape)) for item in types]
     graph = _with_captures(name, params, list(results))
     return _lift(graph, len(params)), types
 
 
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
-    """The symbol to replace, if the two sizes are equal at hand; the error itself otherwise."""
+    """The symbol to replace: by the other size if the two are equal at hand, else by one that starts higher."""
     try:
         left, right = evaluate(question.left, hints), evaluate(question.right, hints)
     except KeyError:
         raise question from None
     if left != right:
-        raise question
+        return _apart(question, hints)
     for one, other in ((question.left, question.right), (question.right, question.left)):
         if not isinstance(one, int) and len(one.terms) == 1 and len(one.terms[0][0]) == 1 and one.terms[0][1] == 1:
             atom = one.terms[0][0][0]
             if isinstance(atom, Symbol):
                 return {atom: other}
-    symbol = next(iter(sorted({s.name for size in (question.left, question.right) for s in _symbols(size)})))
+    symbol = next(iter(sorted({s.name for size in (question.left, question.right) for s in symbols_of(size)})))
     return {Symbol(symbol): hints[symbol]}
 
 
-def _symbols(size: Dim) -> set[Symbol]:
-    from .ir.symbolic import symbols_of
-
-    return symbols_of(size)
+def _apart(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
+    """M - 1 and 1 differ from M = 3 on: a smallest size that proves two sizes different, if one near does."""
+    for symbol in sorted(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name):
+        start = SMALLEST if symbol.lower is None else symbol.lower
+        for lower in range(start + 1, min(start + NARROW, hints[symbol.name]) + 1):
+            narrowed: dict[Symbol, Dim] = {symbol: Symbol(symbol.name, lower, symbol.upper).expr()}
+            if differs(substitute(question.left, narrowed), substitute(question.right, narrowed)):
+                return narrowed
+    raise question
 
 
 def _with_captures(name: str, params: list[Value], results: list[Value]) -> Graph:

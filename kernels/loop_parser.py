@@ -226,7 +226,7 @@ class KernelReader(Reader):
             self.fail_at(start, f"sites are numbered in order: this is {number}")
         self.expect("=")
         token = self.expect_kind("name", "the op to blame")
-        return Site(token.text, self.location(token.line))
+        return Site(token.text, self.users_line(token.line))
 
     # Operands
 
@@ -258,11 +258,11 @@ class KernelReader(Reader):
             line = self.token.line
             statement = self.statement_of_kernel()
             if isinstance(statement, (Let, Load, Store, Gemm)):
-                statement = replace(statement, origin=self.location(line))
+                statement = replace(statement, origin=self.users_line(line))
             found.append(statement)
         return found
 
-    def location(self, line: int) -> Location | None:
+    def users_line(self, line: int) -> Location | None:
         """The user's line, from the comment that ends a line."""
         match = LOCATION.fullmatch(self.comments.get(line, ""))
         return Location(match[1], int(match[2])) if match else None
@@ -339,7 +339,8 @@ class KernelReader(Reader):
         sizes = self.separated(")", self.size)
         if len(sizes) != 3:
             self.fail_at(start, f"a gemm has rows, columns and depth, found {len(sizes)} sizes")
-        return Gemm(output, left, right, *sizes)
+        rows, columns, depth = sizes
+        return Gemm(output, left, right, rows, columns, depth)
 
     def typed(self) -> Register:
         name = self.new_name("a result such as %0: f32")

@@ -73,6 +73,7 @@ def run(options: Namespace) -> int:
     show_fusion(step.report())
     show_loops(model.trace(state["params"], images))
     show_speed(step, numpy_step, state, images, labels, compile_seconds)
+    print("\nYour own function: smelt explain model.py:function --args 'f32[N, 64]' (all of it: docs/guide.md)")
     return FINE
 
 
@@ -287,9 +288,12 @@ def show_fusion(report: Report) -> None:
 
 def show_loops(graph: Graph) -> None:
     """The loop IR of the kernel that does most: bias, layer norm and gelu of each row."""
+    from ..kernels.loop_text import print_kernel
+
     print(heading("One kernel of the model: bias, layer norm and gelu"))
     kernels = compile_stages(graph, ["loops"])["loops"]
-    text = max(map(str, kernels), key=len)
+    # Without source lines: those of smelt's own files are never shown, and this model is in one.
+    text = max((print_kernel(kernel, locations=False) for kernel in kernels), key=len)
     print(highlight("\n".join(f"  {line}" for line in text.splitlines())))
     print()
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import Any
 
 from ..ir.errors import suggest
 from .program import compile_stages, configure_function, trace_function
 from .terminal import FINE, UsageError, heading, highlight, progress
 
 STAGES = ("graph", "decompose", "simplify", "fuse", "loops", "llvm", "asm")
+
+# The line on which a kernel, or a function of it, begins; and what begins a comment there.
+KERNEL_HEADS = {
+    "loops": (re.compile(r"^kernel @(?P<kernel>\w+)\(", re.MULTILINE), "//"),
+    "llvm": (re.compile(r"^define .*@(?P<kernel>\w+)\.r(?P<part>\d+)\(", re.MULTILINE), ";"),
+    "asm": (re.compile(r"^_?(?P<kernel>\w+)\.r(?P<part>\d+):", re.MULTILINE), "#"),
+}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -32,7 +43,44 @@ def run(options: Namespace) -> int:
     for stage in wanted:
         if len(wanted) > 1:
             print(heading(f"// ----- {stage}"))
-        print(highlight(str(seen[stage]).rstrip("\n")))
+        print(highlight(with_origins(stage, seen).strip("\n")))
         if stage != wanted[-1]:
             print()
     return FINE
+
+
+def with_origins(stage: str, seen: dict[str, Any]) -> str:
+    """The text of a stage; where kernels have names, each has the ops and the user's lines it was made of above it."""
+    text = str(seen[stage])
+    if stage not in KERNEL_HEADS:
+        return text
+    pattern, mark = KERNEL_HEADS[stage]
+    launches = zip(seen["fuse"].launches, seen["loops"], strict=True)
+    origins = {
+        kernel.name: f"kernel {number}: {origin_text([op for group in groups for op in group.ops])}"
+        for number, (groups, kernel) in enumerate(launches)
+    }
+
+    def head(match: re.Match[str]) -> str:
+        origin = origins.get(match["kernel"])
+        if origin is None:
+            return match.group()
+        # A kernel has several functions where its threads have to meet in between.
+        part = int(match.groupdict().get("part") or 0)
+        about = f"{origin}; part {part + 1}" if part else origin
+        return "\n".join(
+            [*textwrap.wrap(about, 110, initial_indent=f"{mark} ", subsequent_indent=f"{mark}   "), match.group()]
+        )
+
+    return pattern.sub(head, text)
+
+
+def origin_text(ops: Sequence[Any]) -> str:
+    """amax sub exp (model.py:18), sum true_divide (model.py:19)"""
+    lines: list[tuple[str, list[str]]] = []
+    for op in ops:
+        place = "" if op.loc is None else f" ({op.loc})"
+        if not lines or lines[-1][0] != place:
+            lines.append((place, []))
+        lines[-1][1].append(op.name)
+    return ", ".join(f"{' '.join(names)}{place}" for place, names in lines)

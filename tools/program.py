@@ -7,6 +7,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -81,11 +82,11 @@ def _load_module(place: str) -> ModuleType:
 
 
 def _user_traceback(error: Exception, path: str) -> str:
-    """The traceback from the user's file on, without the frames of the import machinery."""
+    """The traceback from the user's file on, without the frames of the machinery that led there."""
     frame = error.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename != path:
         frame = frame.tb_next
-    return "".join(traceback.format_exception(type(error), error, frame)).rstrip()
+    return "".join(traceback.format_exception(type(error), error, frame or error.__traceback__)).rstrip()
 
 
 def trace_function(name: str, types: Sequence[str] | None, gradient: bool = False) -> Graph:
@@ -96,11 +97,28 @@ def trace_function(name: str, types: Sequence[str] | None, gradient: bool = Fals
     # What jit returned is traced anew: the command line has its own idea of static arguments.
     function = getattr(given, "__wrapped__", given)
     arguments = _arguments(given, name, types)
+    _check_count(function, arguments, name)
     static = tuple(index for index, value in enumerate(arguments) if not _arrays_in(value))
-    if gradient:
-        function = _gradient(function, arguments, name)
-    graph: Graph = smelt.jit(function, static_argnums=static).trace(*arguments)
+    traced = _gradient(function, arguments, name) if gradient else function
+    try:
+        graph: Graph = smelt.jit(traced, static_argnums=static).trace(*arguments)
+    except (smelt.SmeltError, UserError):
+        raise
+    except Exception as error:
+        path = inspect.getsourcefile(inspect.unwrap(function)) or name
+        raise UserError(f"{name} failed while it was traced\n{_user_traceback(error, path)}") from None
     return graph
+
+
+def _check_count(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise UserError(f"{name}{signature}: {error}") from None
 
 
 def _arrays_in(argument: Any) -> list[Any]:
@@ -117,9 +135,11 @@ def _arguments(function: Callable[..., Any], name: str, types: Sequence[str] | N
         return [_argument(text) for text in types]
     examples = getattr(function, "example_args", None)
     if examples is None:
+        with contextlib.suppress(TypeError, ValueError):
+            name += str(inspect.signature(function))
         raise UsageError(
             f'the types of the arguments of {name} are not known: give them with --args "f32[64, 784]" ..., '
-            "or set example_args on the function"
+            "or set example_args on the function (for trees of arrays, too)"
         )
     import optree
 
@@ -169,17 +189,16 @@ class Enough(Exception):
 
 
 def compile_stages(graph: Graph, wanted: Sequence[str]) -> dict[str, Any]:
-    """What the compiler makes of a graph at each of the wanted stages, named in the compiler's order."""
+    """What the compiler makes of a graph at each stage up to the last one wanted, by the stage's name."""
     from ..backend.compile import compile_graph
     from ..backend.options import CompileOptions
 
     seen: dict[str, Any] = {}
 
     def keep(stage: str, thing: Any) -> None:
-        if stage in wanted:
-            seen[stage] = thing
-            if stage == wanted[-1]:
-                raise Enough
+        seen[stage] = thing
+        if stage == wanted[-1]:
+            raise Enough
 
     with contextlib.suppress(Enough):
         compile_graph(graph, CompileOptions(annotate=True, want_asm="asm" in wanted), on_stage=keep)

@@ -124,8 +124,9 @@ GEMM += """  call void %function(ptr %lta, ptr %ltb, ptr %m.at, ptr %n.at, ptr %
 
 
 class ModuleEmitter:
-    def __init__(self, layout: Layout, vector_bits: int, annotate: bool):
+    def __init__(self, layout: Layout, vector_bits: int, annotate: bool, data_offset: int | None):
         self.layout = layout
+        self.data_offset = data_offset  # of the data's address in an array object; None: slots hold the address itself
         self.vector_bits = vector_bits
         self.debug = DebugInfo() if annotate else None
         self.declarations: set[str] = set()
@@ -167,7 +168,10 @@ class ModuleEmitter:
         write = region.emitter.instruction
         if slot is not None:
             at = write(f"getelementptr i64, ptr %ctx, i64 {slot}")
-            return write(f"load ptr, ptr {at}, align 8")
+            array = write(f"load ptr, ptr {at}, align 8")
+            if self.data_offset is None:
+                return array
+            return write(f"load ptr, ptr {write(f'getelementptr i8, ptr {array}, i64 {self.data_offset}')}, align 8")
         at = write(f"getelementptr i64, ptr %ctx, i64 {ARENA}")
         base = write(f"load ptr, ptr {at}, align 8")
         place = region.uniform(self.layout.arena[buffer.name])

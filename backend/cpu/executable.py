@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from .emit import (
     ModuleEmitter,
 )
 from .engine import engine
-from .threads import pool
+from .threads import Pool, pool
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -57,7 +58,7 @@ class Executable:
         for number, value in enumerate(self.stored):
             pointers[f"%{fused.names[value]}"] = self.first_result + number
         self.layout = Layout(sizes, pointers, plan.offsets, self.first_result + len(self.stored))
-        self.emitter = ModuleEmitter(self.layout, vector_bits, annotate)
+        self.emitter = ModuleEmitter(self.layout, vector_bits, annotate, DATA_OFFSET)
         self.module = Module()
 
     def _results(self, fused: Fused) -> None:
@@ -89,70 +90,125 @@ class Executable:
 
     def link(self) -> None:
         address, self.keep = engine().link(engine().object_code(self.module.text), "run")
-        self._run = _RUN(address)
-        self._static = not self.sizes
-        self._fixed = self._memory({}) if self._static else None
+        self.run = _RUN(address)
 
-    def _memory(self, sizes: dict[str, int]) -> tuple[int, int]:
-        """Bytes of the arena and of one thread's scratch."""
-        scratch = max((evaluate(item, sizes) for item in self.module.scratch), default=0)
-        return evaluate(self.plan.size, sizes), scratch
-
-    def bind_sizes(self, arrays: Sequence[np.ndarray]) -> dict[str, int]:
+    def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """What the symbolic sizes are for parameters of these shapes."""
         sizes: dict[str, int] = {}
-        for param, array in zip(self.graph.params, arrays, strict=True):
-            for dim, size in zip(param.shape, array.shape, strict=True):
+        for param, shape in zip(self.graph.params, shapes, strict=True):
+            for dim, size in zip(param.shape, shape, strict=True):
                 if isinstance(dim, Expr) and len(dim.terms) == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][1] == 1:
                     sizes[str(dim)] = size
         return sizes
 
+    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
+        """How to call this code for parameters of these shapes."""
+        return Launcher(self, self.sizes_of(shapes))
+
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        sizes = {} if self._static else self.bind_sizes(arrays)
-        arena_bytes, scratch_bytes = self._fixed or self._memory(sizes)
-        threads = pool()
-        threads.ready()
-        workers = max(threads.limit, threads.started)
-        results = [np.empty(_shape(value.shape, sizes), value.dtype.numpy) for value in self.stored]
-        scratch_bytes += -scratch_bytes % ALIGN
-        memory = np.empty(arena_bytes + scratch_bytes * workers + ALIGN, np.uint8)
-        base = memory.__array_interface__["data"][0]
-        base += -base % ALIGN
-        block = (ctypes.c_int64 * self.layout.slots)()
-        error = (ctypes.c_int64 * 4)()
-        block[PARALLEL], block[POOL] = threads.parallel, threads.address
-        block[ARENA], block[SCRATCH], block[SCRATCH_STRIDE] = base, base + arena_bytes, scratch_bytes
-        block[ERROR] = ctypes.addressof(error)
-        if self.uses_blas:
-            from .blas import table
+        return self.launcher([array.shape for array in arrays])(arrays)
 
-            block[BLAS_TABLE] = ctypes.addressof(table())
-        for number, name in enumerate(self.sizes):
-            block[FIRST_FREE + number] = sizes[name]
-        for number, array in enumerate(arrays):
-            block[self.first_param + number] = array.__array_interface__["data"][0]
-        for number, array in enumerate(results):
-            block[self.first_result + number] = array.__array_interface__["data"][0]
-        self._run(ctypes.addressof(block))
-        if error[0]:
-            self._raise(error)
-        return self._collect(arrays, results, sizes)
-
-    def _raise(self, error: Any) -> None:
+    def raise_index_error(self, error: Any) -> None:
         site = self.sites[error[1]]
         called = site.location.op if site.location and site.location.op else site.op
         raise IndexRangeError(
             f"{called}: index {error[2]} is out of range for a dimension of size {error[3]}", site.location
         )
 
-    def _collect(
-        self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], sizes: dict[str, int]
-    ) -> list[np.ndarray]:
+
+class Frame:
+    """The memory of one call: ctx, where an error is reported, the arena and the scratch of all threads."""
+
+    def __init__(self, launcher: Launcher, threads: Pool):
+        executable = launcher.executable
+        self.workers = max(threads.limit, threads.started)
+        self.memory = np.empty(launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN, np.uint8)
+        base = self.memory.__array_interface__["data"][0]
+        base += -base % ALIGN
+        self.block = block = (ctypes.c_int64 * executable.layout.slots)()
+        self.error = (ctypes.c_int64 * 4)()
+        self.address = ctypes.addressof(block)
+        block[PARALLEL], block[POOL] = threads.parallel, threads.address
+        block[ARENA], block[SCRATCH] = base, base + launcher.arena_bytes
+        block[SCRATCH_STRIDE] = launcher.scratch_bytes
+        block[ERROR] = ctypes.addressof(self.error)
+        if executable.uses_blas:
+            from .blas import table
+
+            block[BLAS_TABLE] = ctypes.addressof(table())
+        for number, name in enumerate(executable.sizes):
+            block[FIRST_FREE + number] = launcher.sizes[name]
+
+
+class Launcher:
+    """The call into native code for one set of sizes: all that can be known beforehand is.
+
+    Frames are kept and used again; as many exist as there ever were calls at the same time. Arrays are passed as
+    the addresses of their Python objects, in which native code finds the data (DATA_OFFSET)."""
+
+    def __init__(self, executable: Executable, sizes: dict[str, int]):
+        self.executable = executable
+        self.sizes = sizes
+        scratch = max((evaluate(item, sizes) for item in executable.module.scratch), default=0)
+        self.scratch_bytes = scratch + -scratch % ALIGN
+        self.arena_bytes = evaluate(executable.plan.size, sizes)
+        self.results = [(_shape(value.shape, sizes), value.dtype.numpy) for value in executable.stored]
+        self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
+        # Whether the results are just the stored arrays, in order.
+        self.plain = executable.sources == [("own", number) for number in range(len(self.results))] and all(
+            shape == stored for shape, (stored, _) in zip(self.shapes, self.results, strict=True)
+        )
+        count = len(executable.graph.params) + len(self.results)
+        self.pack = struct.Struct(f"{count}q").pack_into
+        self.offset = 8 * executable.first_param
+        self.frames: list[Frame] = []
+        self.run = executable.run
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        threads = pool()
+        if threads.started < threads.limit:
+            threads.ready()
+        frames = self.frames
+        try:
+            frame = frames.pop()
+            if frame.workers < threads.limit or frame.block[POOL] != threads.address:
+                frame = Frame(self, threads)
+        except IndexError:
+            frame = Frame(self, threads)
+        results = [np.empty(shape, dtype) for shape, dtype in self.results]
+        self.pack(frame.block, self.offset, *map(address_of, arrays), *map(address_of, results))
+        self.run(frame.address)
+        if frame.error[0]:
+            self.executable.raise_index_error(frame.error)
+        frames.append(frame)
+        return results if self.plain else self._collect(arrays, results)
+
+    def _collect(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
         found: list[np.ndarray] = []
-        for value, (how, number) in zip(self.graph.results, self.sources, strict=True):
+        for shape, (how, number) in zip(self.shapes, self.executable.sources, strict=True):
             array = arrays[number] if how == "parameter" else results[number]
-            shaped = array.reshape(_shape(value.shape, sizes))
+            shaped = array.reshape(shape)
             found.append(shaped if how == "own" else shaped.copy())
         return found
+
+
+def _find_data_offset() -> int | None:
+    """Where an array object holds the address of its data, by looking; None if it does not show."""
+    probe = np.empty(3)
+    data = probe.__array_interface__["data"][0]
+    for offset in (16, 24, 32, 40):
+        if ctypes.c_int64.from_address(id(probe) + offset).value == data:
+            return offset
+    return None
+
+
+def _data_address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+# With an offset native code reads the data's address from the object; without one Python has to ask for it.
+DATA_OFFSET = _find_data_offset()
+address_of: Callable[[np.ndarray], int] = id if DATA_OFFSET is not None else _data_address
 
 
 def _shape(shape: Sequence[Dim], sizes: dict[str, int]) -> tuple[int, ...]:

@@ -11,10 +11,20 @@ module that may import it.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import Any, NoReturn
 
 from .errors import ShapeError
+
+
+class SizeNeeded(ShapeError):
+    """Python asked a symbolic size for its number; tracing starts again with the number at hand."""
+
+    def __init__(self, size: Expr):
+        super().__init__(f"the size {size} is not known while tracing, so Python cannot branch or calculate with it")
+        self.size = size
 
 
 class Symbol:
@@ -122,13 +132,38 @@ class Expr:
                 parts.append(f"-{text}" if coefficient < 0 else text)
         return " ".join(parts)
 
-    def __bool__(self) -> bool:
-        raise ShapeError(f"the size {self} is not known while tracing, so Python cannot branch on it")
+    @property
+    def symbol(self) -> Symbol | None:
+        """The symbol that this expression is, if it is nothing else."""
+        if len(self.terms) != 1 or self.terms[0][1] != 1 or len(self.terms[0][0]) != 1:
+            return None
+        atom = self.terms[0][0][0]
+        return atom if isinstance(atom, Symbol) else None
+
+    def _number(self, *others: Any) -> NoReturn:
+        raise SizeNeeded(self)
+
+    __bool__ = __int__ = __float__ = __index__ = __complex__ = _number
+    __lt__ = __le__ = __gt__ = __ge__ = _number
+
+    def _operand(self, other: Any) -> Dim | None:
+        """What else an expression is calculated with; None for tensors, which know sizes themselves."""
+        if isinstance(other, (int, Expr)):
+            return other
+        if isinstance(other, numbers.Integral):
+            return int(other)
+        return self._number() if isinstance(other, numbers.Number) else None
+
+    def __truediv__(self, other: Any) -> Any:
+        return NotImplemented if self._operand(other) is None else self._number()
+
+    __rtruediv__ = __pow__ = __rpow__ = __truediv__
 
     def __add__(self, other: Dim) -> Dim:
         if isinstance(other, int) and other == 0:
             return self
-        return _collect(self.terms + _terms(other))
+        operand = self._operand(other)
+        return NotImplemented if operand is None else _collect(self.terms + _terms(operand))
 
     __radd__ = __add__
 
@@ -147,7 +182,8 @@ class Expr:
                 return 0
             return self if other == 1 else Expr(tuple((m, c * other) for m, c in self.terms))
         if not isinstance(other, Expr):
-            return NotImplemented
+            operand = self._operand(other)
+            return NotImplemented if operand is None else self * operand
         return _collect(
             (tuple(sorted(left + right, key=_atom_key)), a * b) for left, a in self.terms for right, b in other.terms
         )
@@ -155,16 +191,20 @@ class Expr:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Dim) -> Dim:
-        return floor_divide(self, other)
+        operand = self._operand(other)
+        return NotImplemented if operand is None else floor_divide(self, operand)
 
     def __rfloordiv__(self, other: Dim) -> Dim:
-        return floor_divide(other, self)
+        operand = self._operand(other)
+        return NotImplemented if operand is None else floor_divide(operand, self)
 
     def __mod__(self, other: Dim) -> Dim:
-        return remainder(self, other)
+        operand = self._operand(other)
+        return NotImplemented if operand is None else remainder(self, operand)
 
     def __rmod__(self, other: Dim) -> Dim:
-        return remainder(other, self)
+        operand = self._operand(other)
+        return NotImplemented if operand is None else remainder(operand, self)
 
     def coefficient(self, symbol: Symbol) -> Dim | None:
         """The factor of `symbol` if the expression is affine in it, else None. Zero if it does not occur."""

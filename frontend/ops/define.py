@@ -39,7 +39,7 @@ import numpy as np
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Op, Value, current_location
 from ..ir.symbolic import Dim, Expr, symbols_of
-from ..ir.types import ANY, DType, TensorType, dtype, scalar_dtype
+from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
 from .kinds import Kind
 
 Tensor = Value
@@ -193,7 +193,7 @@ class OpDef:
                 error.location = current_location()
             if not error.detail:
                 error.message = (
-                    f"{self.name}: {error.message}" if not error.message.startswith(self.name) else error.message
+                    f"{self.name}: {error.message}" if not error.message.startswith(f"{self.name}:") else error.message
                 )
                 error.detail = self._call_text(arguments)
             raise
@@ -236,6 +236,8 @@ class OpDef:
             if parameter.scalars or (self.kind is not None and self.kind.promotes):
                 return value
             return constant(value, scalar_dtype(value))
+        if isinstance(value, Expr):
+            return REGISTRY["extent"].apply({"value": value, "dtype": i64})
         return captured(as_array(value, f"{self.name}: {parameter.name}"))
 
     def _check_dtypes(self, arguments: dict[str, Any]) -> None:
@@ -243,9 +245,8 @@ class OpDef:
             value = arguments[parameter.name]
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, Value) and item.dtype not in self.dtypes:
-                    raise DTypeError(
-                        f"{parameter.name} is {item.dtype}, accepted are {', '.join(entry.name for entry in self.dtypes)}"
-                    )
+                    accepted = ", ".join(entry.name for entry in self.dtypes)
+                    raise DTypeError(f"{parameter.name} is {item.dtype}, accepted are {accepted}")
             if self.kind is None or not self.kind.promotes:
                 break
 
