@@ -95,8 +95,13 @@ def name_values(fused: Fused) -> None:
             name += "_"
         taken.add(name)
         fused.names[param] = name
-    number = 0
+    number = constants = 0
     for op in fused.graph.ops:
+        if op.name == "constant":
+            # Numbered apart: the printer numbers only what has a line.
+            fused.names[op.results[0]] = f"constant{constants}"
+            constants += 1
+            continue
         for value in op.results:
             name = f"t{number}"
             while name in taken:

@@ -44,9 +44,8 @@ class Report:
         lines = [f"{self.name}: {self.ops} ops in {len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"]
         for kernel in self.kernels:
             widths = f", vectors of {', '.join(map(str, kernel.vector_widths))}" if kernel.vector_widths else ""
-            lines.append(
-                f"  {kernel.name}: {len(kernel.ops)} ops{widths}, reads {kernel.reads}, writes {kernel.writes}"
-            )
+            count = f"{len(kernel.ops)} op{'s' * (len(kernel.ops) != 1)}"
+            lines.append(f"  {kernel.name}: {count}{widths}, reads {kernel.reads}, writes {kernel.writes}")
             lines.append(f"    {' '.join(kernel.ops)}")
         if self.refusals:
             lines.append("  not fused:")

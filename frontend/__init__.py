@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ops
-from .ir.errors import SmeltError
+from .ir.errors import SmeltError, suggest
 from .ir.types import (
     DType,
     bf16,
@@ -71,4 +71,5 @@ def __getattr__(name: str) -> Any:
         from .backend.cpu import threads as module
 
         return getattr(module, name)
-    raise AttributeError(f"module 'smelt' has no attribute {name!r}")
+    hint = f"; did you mean smelt.ops.{name}?" if name in ops.define.REGISTRY else suggest(name, __all__)
+    raise AttributeError(f"module 'smelt' has no attribute {name!r}{hint}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,7 +52,8 @@ class Compiled:
         self.executable = executable
         self.structure = structure
         self.fixed = fixed  # result leaves that are no tensors, by position
-        self.hidden = [np.ascontiguousarray(array) for array in traced.arrays]
+        # What the function captured is a constant: later changes to the array do not show.
+        self.hidden = [np.array(array, order="C", copy=True) for array in traced.arrays]
 
     def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Whether arrays of these shapes fit this version's symbolic shapes."""
@@ -273,7 +275,7 @@ class Jitted:
         return traced, kept["structure"], kept["fixed"], used
 
     def _names(self, args: Any, kwargs: Any, count: int) -> list[str]:
-        """Parameter names for the leaves: x, or params_0, params_1 for the leaves of a tree."""
+        """Parameter names for the leaves: x, or params_weight_0 for the leaf params["weight"][0]."""
         try:
             names = list(inspect.signature(self.function).parameters)
         except (TypeError, ValueError):
@@ -287,14 +289,17 @@ class Jitted:
         for name, item, is_static in pieces:
             if is_static:
                 continue
-            leaves = optree.tree_leaves(item)
-            labels.extend([name] if optree.tree_is_leaf(item) else [f"{name}_{at}" for at in range(len(leaves))])
+            paths = optree.tree_paths(item)
+            labels.extend("_".join([name, *(re.sub(r"\W", "_", str(part)) for part in path)]) for path in paths)
         unique: list[str] = []
         for label in labels[:count]:
             while label in unique:
                 label += "_"
             unique.append(label)
         return unique + [f"p{at}" for at in range(len(unique), count)]
+
+    def __repr__(self) -> str:
+        return f"<smelt.jit of {self.name}, {self.compiles} version{'s' * (self.compiles != 1)}>"
 
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph for arguments that are arrays or specs (smelt.spec("f32[N, 64]"))."""

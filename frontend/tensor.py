@@ -16,7 +16,7 @@ import numpy as np
 
 from .ir.errors import ArgumentError, TraceError, suggest
 from .ir.graph import Value, current_location
-from .ops.define import REGISTRY
+from .ops.define import NUMPY_NAMES, REGISTRY
 
 BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -102,6 +102,18 @@ UFUNCS = {
 }  # fmt: skip
 
 
+# NumPy's functions that mean the same as an op, once `axis` is called `dim`; std and var do not.
+_SAME_NAME = (
+    "sum", "prod", "mean", "any", "all", "argmax", "argmin", "where", "stack", "einsum", "cumsum", "cumprod", "reshape",
+    "flip", "roll", "tril", "triu", "tensordot", "outer", "dot", "broadcast_to", "squeeze", "swapaxes", "zeros_like",
+    "ones_like", "tile",
+)  # fmt: skip
+NUMPY_FUNCTIONS = {name: name for name in _SAME_NAME} | {
+    "concatenate": "cat", "max": "amax", "min": "amin", "amax": "amax", "amin": "amin", "transpose": "permute",
+    "clip": "clamp", "expand_dims": "unsqueeze", "moveaxis": "movedim",
+}  # fmt: skip
+
+
 def _ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
     """np.exp(x) and array + x: the op of the same meaning."""
     name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
@@ -113,9 +125,15 @@ def _ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: Any) -
 
 
 def _array_function(self: Value, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    name = function.__name__
-    hint = f"smelt.ops.{name}" if name in REGISTRY else f"smelt.ops{suggest(name, REGISTRY)}"
-    raise TraceError(f"numpy.{name} on a traced tensor: use {hint}", current_location(), f"the tensor is {args[0]!r}")
+    """np.sum(x, axis=0): the op of the same meaning, where there is one."""
+    name = NUMPY_FUNCTIONS.get(function.__name__)
+    if name is None or set(kwargs) - {"axis", "keepdims", *REGISTRY[name].by_name}:
+        raise TraceError(
+            f"numpy.{function.__name__} on a traced tensor: use smelt.ops, which has no op of that name and arguments",
+            current_location(),
+        )
+    renamed = {NUMPY_NAMES.get(key, key): value for key, value in kwargs.items()}
+    return REGISTRY[name](*args, **renamed)
 
 
 def _length(self: Value) -> Any:
@@ -129,6 +147,19 @@ def _length(self: Value) -> Any:
 
 def _iterate(self: Value) -> Iterator[Value]:
     return iter([self[position] for position in range(len(self))])  # type: ignore[arg-type]
+
+
+def _backwards(self: Value, dim: int, item: slice) -> Any:
+    """A slice with a negative step: the same elements forwards, flipped."""
+    size = self.shape[dim]
+    if isinstance(size, int):
+        places = range(size)[item]
+        low, high = (places[-1], places[0] + 1) if places else (0, 0)
+    elif item.start is None and item.stop is None and item.step == -1:
+        low, high = None, None
+    else:
+        raise ArgumentError(f"a slice with a negative step along the symbolic size {size}", current_location())
+    return REGISTRY["flip"](REGISTRY["slice"](self, dim, low, high, -item.step), (dim,))
 
 
 def _get_item(self: Value, index: Any) -> Any:
@@ -161,8 +192,8 @@ def _get_item(self: Value, index: Any) -> Any:
         elif isinstance(item, slice):
             step = 1 if item.step is None else item.step
             if step < 0:
-                raise ArgumentError("a slice with a negative step: use smelt.ops.flip", current_location())
-            if item != slice(None):
+                result = _backwards(result, dim, item)
+            elif item != slice(None):
                 result = REGISTRY["slice"](result, dim, item.start, item.stop, step)
             dim += 1
         else:

@@ -71,7 +71,8 @@ def trace(
     """Run `function` on parameters of these types.
 
     Where two symbolic sizes must be told apart to go on, the sizes at hand (`hints`) decide, and the trace
-    starts again with the two made equal, or with the number where Python asked for it. The types that were used in the end are returned too.
+    starts again with the two made equal, or with the number where Python asked for it. The types that were used
+    in the end are returned too.
     """
     types = list(types)
     while True:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.printer import Printer
+from ..ir.graph import Op
+from ..ir.printer import COMMENT_COLUMN, Printer
 from .fuse import Fused, Group
 
 
@@ -13,17 +14,22 @@ def print_fused(fused: Fused) -> str:
     free = [op for op in fused.graph.ops if op not in shown and op.name != "constant"]
     if free:
         lines.append("  // views and index arithmetic: worked out where they are read")
-        lines.extend(printer.op_line(op) for op in free)
+        lines.extend(_located(op, printer.op_line(op)) for op in free)
     for number, groups in enumerate(fused.launches):
         together = "" if len(groups) == 1 else f" // {len(groups)} independent loop nests in one parallel region"
         lines.append(f"  kernel {number} {{{together}")
         for group in groups:
             lines.append(f"    // {_about(fused, group)}")
-            lines.extend("  " + line for op in group.ops for line in printer.op_line(op).split("\n"))
+            lines.extend("  " + _located(op, printer.op_line(op)) for op in group.ops)
         lines.append("  }")
     lines.extend([printer.return_line(), "}"])
     lines.extend(f"// not fused: {refusal}" for refusal in fused.refusals)
     return "\n".join(lines)
+
+
+def _located(op: Op, line: str) -> str:
+    """The op's line with the user's beside it."""
+    return line if op.loc is None else f"{line:<{COMMENT_COLUMN - 12}}  // {op.loc}"
 
 
 def _about(fused: Fused, group: Group) -> str:

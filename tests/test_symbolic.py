@@ -84,9 +84,13 @@ def divide(left: Formula, right: Formula, name: str) -> Formula:
 divisors = st.one_of(
     st.integers(1, 9).map(literal),
     st.sampled_from([N, M]).map(leaf),
-    st.tuples(st.sampled_from([N, M]), st.integers(1, 5)).map(lambda item: combine(leaf(item[0]), literal(item[1]), "mul")),
+    st.tuples(st.sampled_from([N, M]), st.integers(1, 5)).map(
+        lambda item: combine(leaf(item[0]), literal(item[1]), "mul")
+    ),
     st.just(combine(leaf(N), leaf(M), "mul")),
-    st.tuples(st.sampled_from([N, M]), st.integers(0, 4)).map(lambda item: combine(leaf(item[0]), literal(item[1]), "add")),
+    st.tuples(st.sampled_from([N, M]), st.integers(0, 4)).map(
+        lambda item: combine(leaf(item[0]), literal(item[1]), "add")
+    ),
 )
 formulas = st.recursive(
     st.one_of(st.integers(-9, 9).map(literal), st.sampled_from(SYMBOLS).map(leaf)),

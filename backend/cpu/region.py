@@ -563,6 +563,10 @@ class Region:
 
             some = "true" if number is not None else self.emitter.instruction(f"icmp slt i64 {middle}, {stop}")
             values = self.conditional(some, tail, values)
+        if self.note is not None and loop.accumulators:
+            self.mark = ""
+            self.write(f"; all {width} lanes onto one, halves onto halves")
+            self.mark = self.note.nowhere
         return [
             self.emitter.horizontal(item.combiner, total) for item, total in zip(loop.accumulators, values, strict=True)
         ]

@@ -21,10 +21,13 @@ class SmeltError(Exception):
         self.message = message
         self.location = location
         self.detail = detail
+        self.op = ""  # the op that the user called
         super().__init__(message)
 
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""
+        if self.op:
+            place += f"{self.op}: "
         detail = "".join(f"\n    {line}" for line in self.detail.splitlines())
         return f"{place}{self.message}{detail}"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _serial = itertools.count()
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ROOT = os.path.dirname(_PACKAGE)
-_INTERNAL = (_PACKAGE, *(os.path.join(_ROOT, part) + os.sep for part in ("passes", "backend", "kernels", "tools")))
+_INTERNAL = (_PACKAGE, *(os.path.join(_ROOT, part) + os.sep for part in ("passes", "backend", "kernels")))
 _internal_file: dict[str, bool] = {}
 
 

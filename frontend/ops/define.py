@@ -48,6 +48,7 @@ Size = Sequence[Dim]
 Dims = int | Sequence[int] | None
 
 REGISTRY: dict[str, OpDef] = {}
+NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
 
 class Parameter:
@@ -140,7 +141,7 @@ class OpDef:
         for name in kwargs:
             if name not in self.by_name:
                 raise ArgumentError(
-                    f"{self.name}: unexpected argument {name!r}{suggest(name, self.by_name)}; "
+                    f"{self.name}: unexpected argument {name!r}{suggest(NUMPY_NAMES.get(name, name), self.by_name)}; "
                     f"the signature is {self.signature()}",
                     current_location(),
                 )
@@ -151,7 +152,7 @@ class OpDef:
             if position < given and parameter.positional:
                 value = args[position]
                 position += 1
-                if parameter.is_size and not isinstance(value, (tuple, list)):
+                if (parameter.is_size or parameter.is_list) and not isinstance(value, (tuple, list)):
                     value = (value, *args[position:])
                     position = given
                 if parameter.name in kwargs:
@@ -189,13 +190,11 @@ class OpDef:
                 types = self.kind.infer(self, arguments)
             op = Op(self, arguments, types, current_location())
         except SmeltError as error:
+            # The outermost call has the last word: that is what the user wrote.
             if error.location is None:
                 error.location = current_location()
-            if not error.detail:
-                error.message = (
-                    f"{self.name}: {error.message}" if not error.message.startswith(f"{self.name}:") else error.message
-                )
-                error.detail = self._call_text(arguments)
+            error.op = self.name
+            error.detail = self._call_text(arguments)
             raise
         return op.results[0] if len(op.results) == 1 and not self.returns_tuple else op.results
 
@@ -335,6 +334,9 @@ def as_array(value: Any, what: str) -> np.ndarray:
         array = np.from_dlpack(value)
     elif isinstance(value, (list, tuple)):
         array = np.asarray(value)
+        if array.dtype == np.float64 or array.dtype == np.complex128:
+            # A list of Python numbers is typed like a Python number.
+            array = array.astype(np.complex64 if array.dtype.kind == "c" else np.float32)
     else:
         raise ArgumentError(f"{what} must be a tensor, got {type(value).__name__}", current_location())
     if not array.dtype.isnative:
