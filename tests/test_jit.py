@@ -526,6 +526,8 @@ INDICES: dict[str, Any] = {
     "empty slice": slice(3, 1),
     "step": (slice(None), slice(0, None, 2)),
     "step from the back": (slice(None), slice(-3, None, 2)),
+    "negative step": (slice(None, None, -1), slice(3, 0, -2), slice(None, 1, -3)),
+    "negative step of nothing": slice(0, 2, -1),
     "none": (None, 1, None),
     "ellipsis": (..., 0),
     "ellipsis in between": (0, ..., 1),
@@ -580,6 +582,30 @@ def test_numpy_functions_of_two(name: str) -> None:
     np.testing.assert_allclose(smelt.jit(function)(x, y), expected, rtol=2e-6)
     np.testing.assert_allclose(smelt.jit(lambda b: function(x, b))(y), expected, rtol=2e-6)
     np.testing.assert_allclose(smelt.jit(lambda a: function(a, y))(x), expected, rtol=2e-6)
+
+
+NUMPY_CALLS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: np.sum(x),
+    "sum along": lambda x: np.sum(x, axis=1, keepdims=True),
+    "mean along": lambda x: np.mean(x, 0),
+    "max": lambda x: np.max(x),
+    "max along": lambda x: np.max(x, axis=0),
+    "argmax": lambda x: np.argmax(x, axis=1),
+    "where": lambda x: np.where(x > 0, x, 0.5),
+    "concatenate": lambda x: np.concatenate([x, x * 2], axis=1),
+    "stack": lambda x: np.stack([x, x], axis=1),
+    "cumsum": lambda x: np.cumsum(x, axis=1),
+    "clip": lambda x: np.clip(x, -0.5, 0.5),
+    "reshape": lambda x: np.reshape(x, (4, 3)),
+    "einsum": lambda x: np.einsum("ij,kj->ik", x, x),
+    "expand_dims": lambda x: np.expand_dims(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", NUMPY_CALLS)
+def test_numpy_calls_on_a_traced_tensor(name: str) -> None:
+    function = NUMPY_CALLS[name]
+    np.testing.assert_allclose(smelt.jit(function)(X), function(X), rtol=1e-5, atol=1e-6)
 
 
 # Random numbers.

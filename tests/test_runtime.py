@@ -1,0 +1,393 @@
+"""Compiled code in the wild: bare machines, forks, threads, any number of them, and for a long time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import smelt
+from smelt import ops
+
+PROGRAM = """
+import numpy as np
+import smelt
+from smelt import ops
+
+@smelt.jit
+def layer(x, w):
+    return ops.gelu(x @ w).sum(1) + ops.softmax(x, 1)[:, 0]
+
+x = np.random.default_rng(0).standard_normal((64, 32)).astype("float32")
+w = np.random.default_rng(1).standard_normal((32, 16)).astype("float32")
+result = layer(x, w)
+assert result.shape == (64,) and np.isfinite(result).all()
+print("fine")
+"""
+
+
+def run(code: str, cwd: Path | None = None, **environment: str) -> str:
+    """The output of a program in a process of its own, with this environment and no other."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# Bare machines.
+
+
+def test_no_compiler_no_home_no_environment() -> None:
+    assert run(PROGRAM, PATH="", HOME="/nonexistent") == "fine"
+    assert run(PROGRAM) == "fine"
+
+
+def test_a_working_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    folder.chmod(0o555)
+    try:
+        assert run(PROGRAM, cwd=folder, HOME=str(folder), TMPDIR="/nonexistent") == "fine"
+        assert list(folder.iterdir()) == []
+    finally:
+        folder.chmod(0o755)
+
+
+def test_no_process_is_started() -> None:
+    code = f"import os, subprocess\nos.fork = os.posix_spawn = subprocess.Popen = None\n{PROGRAM}"
+    assert run(code) == "fine"
+
+
+def test_import_loads_nothing_heavy() -> None:
+    code = """
+import sys
+import smelt
+print(sorted(set(sys.modules) & {"llvmlite", "scipy", "sympy", "torch", "numba"}))
+"""
+    assert run(code) == "[]"
+
+
+def test_sympy_and_torch_are_not_loaded_by_compiling() -> None:
+    code = f"{PROGRAM}\nlayer(x[:9], w)\nimport sys\nprint(sorted(set(sys.modules) & {{'sympy', 'torch', 'numba'}}))"
+    assert run(code).splitlines() == ["fine", "[]"]
+
+
+def test_the_process_ends_while_workers_sleep() -> None:
+    code = f"import smelt\nsmelt.set_num_threads(4)\n{PROGRAM}\nlayer(np.tile(x, (500, 1)), w)"
+    assert run(code) == "fine"
+
+
+# Forks.
+
+FORKED = """
+import os
+import threading
+import numpy as np
+import smelt
+from smelt import ops
+
+smelt.set_num_threads(3)
+big = np.random.default_rng(0).standard_normal((2000, 300)).astype("float32")
+function = smelt.jit(lambda x: ops.softmax(x, 1).sum(0))
+expected = function(big)
+
+def check():
+    assert smelt.get_num_threads() == 3
+    assert np.array_equal(function(big), expected)
+    # New code compiles in the child, too, and several threads share the new pool.
+    other = smelt.jit(lambda x: x.exp().sum())
+    results = []
+    workers = [threading.Thread(target=lambda: results.append(other(big))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(set(map(float, results))) == 1
+    assert np.array_equal(function(big), expected)
+
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        try:
+            check()
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+check()
+print("parent", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_computes_with_threads_of_its_own() -> None:
+    assert run(FORKED).splitlines() == ["0", "0", "0", "parent"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_multiprocessing_pool_after_use_in_the_parent() -> None:
+    code = """
+import multiprocessing
+import numpy as np
+import smelt
+
+function = smelt.jit(lambda x: (x * 2).sum())
+data = np.ones((400, 1000), np.float32)
+
+def work(number):
+    return float(function(data * number))
+
+if __name__ == "__main__":
+    function(data)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(pool.map(work, range(4)))
+"""
+    assert run(code) == "[0.0, 800000.0, 1600000.0, 2400000.0]"
+
+
+# Python threads.
+
+
+def test_many_python_threads_call_at_once() -> None:
+    function = smelt.jit(lambda x, k: (ops.softmax(x * k, 1), (x + k).sum()))
+    data = [np.random.default_rng(seed).standard_normal((150, 64)).astype("float32") for seed in range(6)]
+    expected = [[out.copy() for out in function(x, float(number))] for number, x in enumerate(data)]
+
+    def work(turn: int) -> None:
+        number = turn % len(data)
+        soft, total = function(data[number], float(number))
+        np.testing.assert_array_equal(soft, expected[number][0])
+        np.testing.assert_array_equal(total, expected[number][1])
+
+    with smelt.threads(3), ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(600)))
+
+
+def test_many_python_threads_compile_at_once() -> None:
+    function = smelt.jit(lambda x: ops.layer_norm(x, (x.shape[-1],)).sum(0))
+    barrier = threading.Barrier(6)
+
+    def work(turn: int) -> None:
+        barrier.wait()
+        for rows in (3, 5, 8, turn + 2):
+            x = np.random.default_rng(rows).standard_normal((rows, 16)).astype("float32")
+            wanted = ((x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)).sum(0)
+            np.testing.assert_allclose(function(x), wanted, rtol=1e-3, atol=1e-4)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert function.compiles <= 3
+
+
+def test_each_call_has_results_of_its_own() -> None:
+    function = smelt.jit(lambda x: (x + 1, ops.cumsum(x.reshape(-1), 0)))
+    first = function(np.zeros((40, 50), np.float32))
+    kept = [array.copy() for array in first]
+    for number in range(1, 30):
+        function(np.full((40, 50), number, np.float32))
+    for array, wanted in zip(first, kept, strict=True):
+        np.testing.assert_array_equal(array, wanted)
+
+
+def test_native_code_lets_other_python_threads_run() -> None:
+    # The lock of the interpreter is free while a kernel runs: else the counter could not move.
+    function = smelt.jit(lambda x: ops.erfinv(ops.tanh(ops.sin(x) * ops.exp(x)) * 0.9).sum())
+    data = np.random.default_rng(0).standard_normal(3_000_000).astype("float32")
+    function(data)
+    ticks, running = [0], threading.Event()
+
+    def count() -> None:
+        while not running.is_set():
+            ticks[0] += 1
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5)
+    counter = threading.Thread(target=count)
+    try:
+        with smelt.threads(1):
+            counter.start()
+            start = ticks[0]
+            function(data)
+            moved = ticks[0] - start
+    finally:
+        sys.setswitchinterval(before)
+        running.set()
+        counter.join()
+    assert moved > 0
+
+
+# Any number of threads, the same bits.
+
+LARGE = np.random.default_rng(0).standard_normal((700, 510)).astype("float32")
+WEIGHT = np.random.default_rng(1).standard_normal((510, 130)).astype("float32")
+TABLE = np.random.default_rng(2).standard_normal((300, 48)).astype("float32")
+INDEX = np.random.default_rng(3).integers(0, 300, 20_000)
+SAME_BITS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
+    "pointwise": (lambda x: ops.gelu(x * 2 + 1), (LARGE,)),
+    "sum of everything": (lambda x: x.sum(), (LARGE,)),
+    "sum of many": (lambda x: (x.reshape(-1) * 0.1).sum(), (np.tile(LARGE, (4, 1)),)),
+    "sum of rows": (lambda x: x.sum(1), (LARGE,)),
+    "sum of columns": (lambda x: x.sum(0), (LARGE,)),
+    "sum of the middle": (lambda x: x.reshape(7, 100, 510).sum(1), (LARGE,)),
+    "product and mean": (lambda x: (x.mean(), ops.prod(1 + x * 1e-4)), (LARGE,)),
+    "norm and variance": (lambda x: (ops.norm(x), x.var(0), x.std()), (LARGE,)),
+    "logsumexp": (lambda x: ops.logsumexp(x.reshape(-1), 0), (LARGE,)),
+    "argmax": (lambda x: x.reshape(-1).argmax(0), (np.round(LARGE, 1),)),
+    "softmax": (lambda x: ops.softmax(x, 1), (LARGE,)),
+    "softmax of columns": (lambda x: ops.softmax(x, 0), (LARGE,)),
+    "layer_norm gradient": (
+        smelt.value_and_grad(lambda x, w: (ops.layer_norm(x, (510,), w) ** 3).mean(), argnums=(0, 1)),
+        (LARGE, LARGE[0]),
+    ),
+    "matmul": (lambda x, w: ops.relu(x @ w), (LARGE, WEIGHT)),
+    "matmul gradient": (
+        smelt.grad(lambda x, w: ops.tanh(x @ w).mean(), argnums=(0, 1)), (LARGE, WEIGHT),
+    ),
+    "batched matmul": (lambda x: x.reshape(10, 70, 510) @ x.reshape(10, 70, 510).mT, (LARGE,)),
+    "running sum": (lambda x: (x.cumsum(0), x.reshape(-1).cumsum(0)), (LARGE,)),
+    "scatter": (lambda t, i: ops.index_add(t, 0, i, ops.ones((20_000, 48)) * 0.1), (TABLE, INDEX)),
+    "embedding gradient": (smelt.grad(lambda t, i: (ops.embedding(t, i) ** 3).sum()), (TABLE, INDEX)),
+    "cross_entropy gradient": (
+        smelt.value_and_grad(lambda x, y: ops.cross_entropy(x, y)), (LARGE, np.arange(700) % 510),
+    ),
+    "dropout": (lambda x: ops.dropout(x, 0.3), (LARGE,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME_BITS)
+def test_the_same_bits_for_any_number_of_threads(name: str) -> None:
+    function, arrays = SAME_BITS[name]
+    compiled = smelt.jit(function)
+    found = []
+    for count in (1, 2, 3, 2, 5, 1):
+        smelt.manual_seed(0)
+        with smelt.threads(count):
+            result = compiled(*arrays)
+        leaves = result if isinstance(result, tuple) else (result,)
+        leaves = [leaf for item in leaves for leaf in (item if isinstance(item, tuple) else (item,))]
+        found.append([leaf.tobytes() for leaf in leaves])
+    assert all(item == found[0] for item in found)
+
+
+def test_number_of_threads() -> None:
+    before = smelt.get_num_threads()
+    assert before >= 1
+    with smelt.threads(3):
+        assert smelt.get_num_threads() == 3
+        with smelt.threads(1):
+            assert smelt.get_num_threads() == 1
+        assert smelt.get_num_threads() == 3
+        with pytest.raises(KeyError), smelt.threads(2):
+            raise KeyError
+        assert smelt.get_num_threads() == 3
+    assert smelt.get_num_threads() == before
+    smelt.set_num_threads(2)
+    assert smelt.get_num_threads() == 2
+    smelt.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", None, True])
+def test_a_number_of_threads_that_is_none(count: Any) -> None:
+    before = smelt.get_num_threads()
+    with pytest.raises(ValueError, match="the number of threads must be a positive int, got"):
+        smelt.set_num_threads(count)
+    assert smelt.get_num_threads() == before
+
+
+def test_threads_may_be_set_while_others_compute() -> None:
+    function = smelt.jit(lambda x: ops.softmax(x, 0).sum(1))
+    data = np.random.default_rng(0).standard_normal((400, 300)).astype("float32")
+    expected = function(data)
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            for count in (1, 4, 2, 3):
+                smelt.set_num_threads(count)
+
+    before = smelt.get_num_threads()
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(200):
+            np.testing.assert_array_equal(function(data), expected)
+    finally:
+        stop.set()
+        changing.join()
+        smelt.set_num_threads(before)
+
+
+# Big arrays, and for a long time.
+
+
+def test_big_arrays() -> None:
+    data = np.ones((2**13, 2**12), np.float32)
+    total, last = smelt.jit(lambda x: ((x * 2).sum(), (x + 1)[-1, -1]))(data)
+    assert total == 2**26 and last == 2
+
+
+def test_an_index_beyond_32_bits() -> None:
+    # More than 2**32 bytes in one buffer; pages that nothing touches cost nothing.
+    data = np.zeros((2**31 + 64,), np.int8)
+    data[-1] = 7
+    found = smelt.jit(lambda x, i: x[i])(data, np.array([2**31 + 63, 0]))
+    np.testing.assert_array_equal(found, [7, 0])
+
+
+RESIDENT = """
+import gc
+import numpy as np
+import smelt
+from smelt import ops
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+function = smelt.jit(lambda x: (ops.softmax(x, 1), x.T, (x @ x.T).sum(), x))
+x = np.ones((200, 250), np.float32)
+bad = smelt.jit(lambda x, i: x[i])
+
+def turn(count):
+    for number in range(count):
+        function(x)
+        try:
+            bad(x, np.array([10**6]))
+        except IndexError:
+            pass
+    gc.collect()
+
+turn(100)
+before = resident()
+turn(1500)
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc/self/statm")
+def test_memory_does_not_grow() -> None:
+    # Each turn makes 600 KB: one array in a hundred kept would be 9 MB.
+    assert int(run(RESIDENT)) < 4_000_000
+
+
+def test_results_and_inputs_are_released() -> None:
+    import gc
+    import weakref
+
+    function = smelt.jit(lambda x: x * 2)
+    given = np.ones(1000, np.float32)
+    made = function(given)
+    watched = [weakref.ref(given), weakref.ref(made)]
+    del given, made
+    gc.collect()
+    assert [reference() for reference in watched] == [None, None]
