@@ -47,6 +47,9 @@ class ScalarBuilder(Protocol):
     def bitcast(self, operand: Any, dtype: DType) -> Any:
         """The same bits as another type of the same width."""
 
+    def rare(self, condition: Any, slow: Callable[[], Any], fast: Any) -> Any:
+        """`fast`, but where the condition holds what `slow` builds, which is run only if it holds in some lane."""
+
 
 @dataclass(frozen=True)
 class ScalarOp:
@@ -145,6 +148,11 @@ class NumpyBuilder:
 
     def cast(self, operand: NumpyOperand, dtype: DType) -> NumpyOperand:
         return NumpyOperand(SCALARS["cast"].numpy(operand.array, dtype), dtype)
+
+    def rare(
+        self, condition: NumpyOperand, slow: Callable[[], NumpyOperand], fast: NumpyOperand
+    ) -> NumpyOperand:
+        return NumpyOperand(np.where(condition.array, slow().array, fast.array), fast.dtype)
 
     def bitcast(self, operand: NumpyOperand, dtype: DType) -> NumpyOperand:
         return NumpyOperand(np.asarray(operand.array).view(dtype.numpy), dtype)

@@ -27,6 +27,7 @@ from .emit import (
     POOL,
     SCRATCH,
     SCRATCH_STRIDE,
+    WORKERS,
     Layout,
     Module,
     ModuleEmitter,
@@ -130,7 +131,7 @@ class Frame:
         self.address = ctypes.addressof(block)
         block[PARALLEL], block[POOL] = threads.parallel, threads.address
         block[ARENA], block[SCRATCH] = base, base + launcher.arena_bytes
-        block[SCRATCH_STRIDE] = launcher.scratch_bytes
+        block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_bytes, self.workers
         block[ERROR] = ctypes.addressof(self.error)
         if executable.uses_blas:
             from .blas import table

@@ -65,7 +65,7 @@ class Region:
     ):
         self.frames = [Frame("entry")]
         self.target = 0
-        self.emitter = ScalarEmitter(self.write, declarations)
+        self.emitter = ScalarEmitter(self.write, declarations, self._branch)
         self.declarations = declarations
         self.registers: dict[str, Lanes] = {}
         self.register_depths: dict[str, int] = {}
@@ -393,6 +393,13 @@ class Region:
         self.write(f"br label %{done}")
         self._start(done)
         return self._merge(otherwise or [], before, after, frame.label)
+
+    def _branch(self, condition: str, yes: Callable[[], Lanes], no: Lanes) -> Lanes:
+        """ScalarEmitter's branch. What is being written into an outer frame stays straight-line code."""
+        if self.target != len(self.frames) - 1:
+            return yes()
+        ((value,),) = self.conditional(condition, lambda: [(yes(),)], [(no,)])
+        return value
 
     def _append(self, label: str, frame: Frame) -> None:
         lines = self.frames[self.target].lines

@@ -13,11 +13,16 @@ from .types import REGISTER, Lanes, constant, register_type, suffix, vector
 FLAGS = "contract "  # a * b + c of the program may become one instruction; inside of an expansion nothing may
 
 
+# if condition: the first value, made on demand; else the second.
+Branch = Callable[[str, Callable[[], Lanes], Lanes], Lanes]
+
+
 class ScalarEmitter:
     """Writes instructions through `line`; keeps the module's intrinsic declarations."""
 
-    def __init__(self, line: Callable[[str], None], declarations: set[str]):
+    def __init__(self, line: Callable[[str], None], declarations: set[str], branch: Branch):
         self._line = line
+        self._branch = branch
         self.declarations = declarations
         self.counter = 0
         self.flags = FLAGS
@@ -145,6 +150,16 @@ class ScalarEmitter:
     def bitcast(self, operand: Lanes, dtype: DType) -> Lanes:
         old, new = register_type(operand.dtype, operand.lanes), register_type(dtype, operand.lanes)
         return Lanes(dtype, operand.lanes, (self.instruction(f"bitcast {old} {operand.name} to {new}"),))
+
+    def rare(self, condition: Lanes, slow: Callable[[], Lanes], fast: Lanes) -> Lanes:
+        """A branch around what hardly ever is needed; the lanes that need it are then selected."""
+        lanes = condition.lanes
+        some = condition.name
+        if lanes > 1:
+            mask = vector("i1", lanes)
+            some = self.call("i1", f"llvm.vector.reduce.or.{suffix('i1', lanes)}", (mask, condition.name))
+        fast = self.splat(fast, lanes)
+        return self._branch(some, lambda: self.select(condition.name, lanes, slow(), fast), fast)
 
     # Conversions that happen where memory is touched.
 

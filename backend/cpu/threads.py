@@ -6,6 +6,9 @@ itself (`active`) before it looks whether the job is still open; the caller clos
 for those that announced themselves. Waiting workers spin for some microseconds, then sleep on a futex (where
 there is none, they nap).
 
+A call brings scratch memory for as many workers as there were when it began; those that were started since then
+leave its jobs to the others.
+
 When the pool is busy with the job of another Python thread, the caller does all of its job itself. Nothing that
 a kernel computes depends on who does which part.
 """
@@ -19,6 +22,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .emit import WORKERS
 from .engine import engine
 
 # Slots of the pool's block, a cache line apart where threads meet.
@@ -151,7 +155,15 @@ announce:
   %in = atomicrmw add ptr %active.at, i64 1 seq_cst
   %open = load atomic i64, ptr %open.at seq_cst, align 8
   %is.open = icmp ne i64 %open, 0
-  br i1 %is.open, label %help, label %leave
+  br i1 %is.open, label %look.inside, label %leave
+look.inside:
+  %args.at = getelementptr i64, ptr %pool, i64 {ARGUMENTS}
+  %args = load ptr, ptr %args.at, align 8
+  %ctx = load ptr, ptr %args, align 8
+  %workers.at = getelementptr i64, ptr %ctx, i64 {WORKERS}
+  %workers = load i64, ptr %workers.at, align 8
+  %has.scratch = icmp slt i64 %number, %workers
+  br i1 %has.scratch, label %help, label %leave
 help:
   call void @share(ptr %pool, i64 %number)
   br label %leave
@@ -195,6 +207,7 @@ def runtime_text(system: str, machine: str) -> str:
     return _PARALLEL.format(
         wake=wake, sleep=sleep, pause=pause, declarations=declarations, SPIN_CYCLES=SPIN_CYCLES,
         GENERATION=GENERATION, NEXT=NEXT, ACTIVE=ACTIVE, SLEEPING=SLEEPING, OPEN=OPEN, LOCK=LOCK, JOB=JOB, LIMIT=LIMIT,
+        ARGUMENTS=JOB + 1, WORKERS=WORKERS,
     )  # fmt: skip
 
 
