@@ -50,6 +50,7 @@ from .fuse import Fused, Group
 from .tree import Tree, flatten_index, static
 
 VARIABLES = "ijklmnpqrstuvwabcdefgh"
+MIN_TILE = 128  # rows or columns of a matrix product that one thread should at least take
 BLAS = ("f32", "f64", "c64", "c128")
 
 
@@ -392,21 +393,20 @@ class Lowering:
         if output.dtype.name in BLAS and not empty:
             views = [strided_view(value, lambda item: item in self.fused.inline) for value in (left, right)]
             assert views[0] is not None and views[1] is not None
-            tile = gemm_rows(batch, rows, columns, depth)
-            tiles = ceil_divide(rows, tile)
-            step = self.new_variable(batch * tiles)
+            height, width = gemm_tile(rows, columns, depth)
+            down, across = ceil_divide(rows, height), ceil_divide(columns, width)
+            step = self.new_variable(batch * down * across)
             self.floor = 1
-            self.open(step, 0, batch * tiles)
-            at, part = step.expr() // tiles, step.expr() % tiles
-            first = part * tile
+            self.open(step, 0, batch * down * across)
+            at = step.expr() // (down * across)
+            row, column = step.expr() // across % down * height, step.expr() % across * width
             matrices = []
-            for (base, offset, strides), row in zip(views, (first, 0), strict=True):  # type: ignore[misc]
-                start = offset + at * strides[0] + row * strides[1]
+            for (base, offset, strides), place in zip(views, ((row, 0), (0, column)), strict=True):  # type: ignore[misc]
+                start = offset + at * strides[0] + place[0] * strides[1] + place[1] * strides[2]
                 matrices.append(Matrix(self.buffer(base), start, strides[1], strides[2]))
-            target = Matrix(out, (at * rows + first) * columns, columns, 1)
-            self.scopes[-1].statements.append(
-                Gemm(target, matrices[0], matrices[1], minimum(tile, rows - first), columns, depth, op.loc)
-            )
+            target = Matrix(out, (at * rows + row) * columns + column, columns, 1)
+            height, width = minimum(height, rows - row), minimum(width, columns - column)
+            self.scopes[-1].statements.append(Gemm(target, matrices[0], matrices[1], height, width, depth, op.loc))
             self.close()
         else:
             variables = [self.new_variable(size) for size in (batch, rows, columns)]
@@ -479,13 +479,22 @@ class Lowering:
         self.floor = 0
 
 
-def gemm_rows(batch: Dim, rows: Dim, columns: Dim, depth: Dim) -> Dim:
-    """Rows of one tile of a matrix product: fixed by the shape alone, so that the bits do not depend on threads."""
-    if isinstance(rows, Expr):
-        return 256
-    work = rows * static(columns) * static(depth)
-    tiles = max(1, min(rows // 32, work // (1 << 21), 16))
-    return -(-rows // tiles)
+def gemm_tile(rows: Dim, columns: Dim, depth: Dim) -> tuple[Dim, Dim]:
+    """Rows and columns of one tile of a matrix product, by the shape alone: bits do not depend on threads.
+
+    BLAS packs one operand anew for each tile, so tiles are as large as leaves enough of them to share out."""
+    if isinstance(rows, Expr) or isinstance(columns, Expr):
+        return (256, columns) if isinstance(rows, Expr) else (rows, 512)
+    pieces = min(8, rows * columns * static(depth) // (1 << 22))
+    if pieces < 2:
+        return rows, columns
+    if rows >= columns // 4 and rows >= 2 * MIN_TILE:
+        pieces = min(pieces, rows // MIN_TILE)
+        return -(-rows // (pieces - pieces % 2)), columns
+    if columns >= 2 * MIN_TILE:
+        pieces = min(pieces, columns // MIN_TILE)
+        return rows, -(-columns // (pieces - pieces % 2))
+    return rows, columns
 
 
 def _zero(dtype: DType) -> Any:

@@ -89,8 +89,11 @@ def lanes(loop: Loop, bits: int) -> int:
                 widest = 8
     width = bits // 8 // widest
     work = cost(loop.body)
-    if work <= CHEAP and not any(isinstance(item, Loop) for item in loop.body):
+    inner = [item for item in loop.body if isinstance(item, Loop)]
+    if not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
+    elif inner and all(item.accumulators and cost(item.body) <= CHEAP for item in inner):
+        width *= 4  # a column reduction: long runs of each row, and several accumulators
     extent = loop.extent
     if isinstance(extent, int):
         while width > 2 and width > extent and width // 2 >= extent:
