@@ -98,7 +98,8 @@ def test_item_assignment_is_an_error() -> None:
 SHAPE_ERRORS: dict[str, tuple[Build, str]] = {
     "matmul": (
         lambda x: x @ x,
-        r": matmul: operand 1 has 3 rows, expected 4 \(the columns of operand 0\)\n    matmul\(%x, %x\) +%x: f32\[3, 4\]",
+        r": matmul: operand 1 has 3 rows, expected 4 \(the columns of operand 0\)\n"
+        r"    matmul\(%x, %x\) +%x: f32\[3, 4\]",
     ),
     "add": (lambda x: x + x.T, r": add: shapes \[3, 4\], \[4, 3\] do not broadcast: .*\n    add\(%x, %1\)"),
     "add of an array": (lambda x: x + np.ones((2, 4)), r": add: shapes \[3, 4\], \[2, 4\] do not broadcast"),
@@ -162,7 +163,8 @@ def test_arguments_of_unknown_element_types(given: np.ndarray) -> None:
 ARGUMENT_ERRORS: dict[str, tuple[Build, str]] = {
     "unexpected": (
         lambda x: ops.softmax(x, dimm=1),
-        r": softmax: unexpected argument 'dimm' \(did you mean 'dim'\?\); the signature is softmax\(self: Tensor, dim: int",
+        r": softmax: unexpected argument 'dimm' \(did you mean 'dim'\?\); "
+        r"the signature is softmax\(self: Tensor, dim: int",
     ),
     "missing": (lambda x: ops.softmax(x), r": softmax: dim is missing; the signature is softmax\("),
     "twice": (lambda x: ops.softmax(x, 1, dim=1), r": softmax: dim is given twice"),
