@@ -22,12 +22,11 @@ import optree
 from .backend.compile import compile_graph
 from .backend.options import CompileOptions
 from .backend.report import Report
-from .ir.errors import ArgumentError, DTypeError
+from .ir.errors import ArgumentError, DTypeError, SmeltError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
 from .ir.types import DType, TensorType, dtype, scalar_dtype
 from .ops.define import OpDef, as_array
-from .ops.shapes import UndecidedSize
 from .random import next_seed
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 
@@ -244,8 +243,10 @@ class Jitted:
         dtypes = [self._dtype(array) for array in arrays]
         try:
             traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, patterns)), args, kwargs, hints)
-        except UndecidedSize:
-            # The sizes at hand differ where the program needs them equal, or the other way round: no symbols then.
+        except SmeltError:
+            if not hints:
+                raise
+            # What holds for the sizes at hand need not hold for all: no symbols then. A mistake shows again.
             traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, shapes)), args, kwargs, {})
         executable = compile_graph(traced.graph, self.options)
         version = Compiled(tuple(item.shape for item in used), traced, executable, structure, fixed)
@@ -329,7 +330,7 @@ def _static_key(value: Any) -> Any:
     """What tells static arguments apart: to a dict True == 1 == 1.0 and 0.0 == -0.0, to a program they differ."""
     if isinstance(value, tuple):
         return tuple(map(_static_key, value))
-    return (type(value), repr(value)) if isinstance(value, (int, float, complex)) else value
+    return (type(value), repr(value)) if isinstance(value, (int, float, complex, np.generic)) else value
 
 
 def _symbolic(
@@ -393,10 +394,9 @@ def evaluate_value(value: Value) -> np.ndarray | None:
             seen.add(op.serial)
             pending.extend(op.operands)
     traced, _ = trace(lambda params: [value], [], [], "value")
-    arrays = [np.ascontiguousarray(array) for array in traced.arrays]
     if traced.seeded:
-        arrays.append(next_seed())
-    return compile_graph(traced.graph)(arrays)[0]
+        return None  # every evaluation would draw other numbers
+    return compile_graph(traced.graph)(traced.arrays)[0]
 
 
 @functools.lru_cache(maxsize=1024)

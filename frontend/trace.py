@@ -58,7 +58,6 @@ class Traced:
     graph: Graph
     arrays: list[np.ndarray] = field(default_factory=list)
     seeded: bool = False
-    result: Any = None  # what the function returned besides values
 
 
 def trace(
@@ -89,8 +88,7 @@ def trace(
                 raise
             pinned = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
         types = [TensorType(item.dtype, tuple(substitute(dim, pinned) for dim in item.shape)) for item in types]
-    graph = _with_captures(name, params, list(results))
-    return _lift(graph, len(params)), types
+    return _lift(Graph.build(name, params, list(results)), len(params)), types
 
 
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
@@ -119,10 +117,6 @@ def _apart(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
             if differs(substitute(question.left, narrowed), substitute(question.right, narrowed)):
                 return narrowed
     raise question
-
-
-def _with_captures(name: str, params: list[Value], results: list[Value]) -> Graph:
-    return Graph.build(name, params, results)
 
 
 def _lift(graph: Graph, given: int) -> Traced:

@@ -149,9 +149,7 @@ class NumpyBuilder:
     def cast(self, operand: NumpyOperand, dtype: DType) -> NumpyOperand:
         return NumpyOperand(SCALARS["cast"].numpy(operand.array, dtype), dtype)
 
-    def rare(
-        self, condition: NumpyOperand, slow: Callable[[], NumpyOperand], fast: NumpyOperand
-    ) -> NumpyOperand:
+    def rare(self, condition: NumpyOperand, slow: Callable[[], NumpyOperand], fast: NumpyOperand) -> NumpyOperand:
         return NumpyOperand(np.where(condition.array, slow().array, fast.array), fast.dtype)
 
     def bitcast(self, operand: NumpyOperand, dtype: DType) -> NumpyOperand:

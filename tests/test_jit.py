@@ -718,3 +718,10 @@ def test_spec_text() -> None:
 def test_the_same_function_traces_to_the_same_text() -> None:
     function = smelt.jit(lambda x: ops.dropout(ops.softmax(x, 1), 0.5))
     assert str(function.trace(X)) == str(function.trace(X))
+
+
+def test_a_comparison_of_sizes_is_about_the_numbers() -> None:
+    f = smelt.jit(lambda x, y: x * 2 if x.shape[0] == 8 or x.shape[0] == y.shape[0] + 1 else x)
+    for size, other in ((4, 9), (6, 9), (8, 9), (7, 6), (9, 3)):
+        expected = 2.0 if size == 8 or size == other + 1 else 1.0
+        assert f(np.ones(size), np.ones(other))[0] == expected

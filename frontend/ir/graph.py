@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from .caller import is_internal
 from .errors import TraceError
 from .symbolic import Symbol, symbols_of
 from .types import DType, TensorType
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from ..ops.define import OpDef
 
 _serial = itertools.count()
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_ROOT = os.path.dirname(_PACKAGE)
-_INTERNAL = (_PACKAGE, *(os.path.join(_ROOT, part) + os.sep for part in ("passes", "backend", "kernels")))
-_internal_file: dict[str, bool] = {}
 
 
 class Location:
@@ -81,11 +78,7 @@ def current_location() -> Location | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        internal = _internal_file.get(file)
-        if internal is None:
-            internal = file.startswith(_INTERNAL) or file.startswith("<frozen")
-            _internal_file[file] = internal
-        if not internal:
+        if not is_internal(file):
             return Location(file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None

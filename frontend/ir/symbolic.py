@@ -12,10 +12,12 @@ module that may import it.
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from .caller import is_internal
 from .errors import ShapeError
 
 
@@ -109,7 +111,17 @@ class Expr:
         self._hash = hash(terms)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Expr) and self._hash == other._hash and self.terms == other.terms)
+        if self is other:
+            return True
+        if isinstance(other, Expr):
+            if self._hash == other._hash and self.terms == other.terms:
+                return True
+        elif not isinstance(other, int):
+            return False
+        # smelt's own code asks whether two sizes are the same expression; the user asks about the numbers.
+        if not is_internal(sys._getframe(1).f_code.co_filename) and not differs(self, other):
+            raise SizeNeeded(self)
+        return False
 
     def __hash__(self) -> int:
         return self._hash

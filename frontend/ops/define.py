@@ -328,10 +328,14 @@ def as_array(value: Any, what: str) -> np.ndarray:
     """A NumPy array that shares memory with an array-like where it can."""
     if isinstance(value, np.ndarray):
         array = value
-    elif hasattr(value, "__array__"):
-        array = np.asarray(value)
-    elif hasattr(value, "__dlpack__"):
-        array = np.from_dlpack(value)
+    elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        try:
+            array = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+        except (TypeError, RuntimeError, BufferError, ValueError) as error:
+            name = type(value).__name__
+            raise ArgumentError(
+                f"{what}: this {name} cannot become a NumPy array: {error}", current_location()
+            ) from error
     elif isinstance(value, (list, tuple)):
         array = np.asarray(value)
         if array.dtype == np.float64 or array.dtype == np.complex128:
