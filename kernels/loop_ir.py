@@ -33,6 +33,9 @@ from ..ir.graph import Location
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import DType
 
+KINDS = ("serial", "parallel", "vector")  # of loops
+CONVERSIONS = ("cast", "bitcast", "round_f16", "round_bf16")  # scalar ops whose result has a type of its own
+
 
 @dataclass(frozen=True, slots=True)
 class Register:

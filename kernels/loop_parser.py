@@ -38,6 +38,8 @@ from ..ir.parser import LOCATION, Reader, Token
 from ..ir.symbolic import Dim, Symbol, limit
 from ..ir.types import DTYPES, DType, bool_, i64
 from .loop_ir import (
+    CONVERSIONS,
+    KINDS,
     Accumulator,
     Alloc,
     Buffer,
@@ -60,9 +62,7 @@ from .loop_ir import (
 )
 from .scalar import COMBINERS, SCALARS
 
-KINDS = ("serial", "parallel", "vector")
 ROLES = ("out", "temp")
-CONVERSIONS = ("cast", "bitcast", "round_f16", "round_bf16")
 
 
 def parse_kernel(text: str, file: str = "<text>") -> Kernel:

@@ -23,6 +23,8 @@ from ..ir.errors import VerifyError, suggest
 from ..ir.symbolic import Compound, Dim, Expr, Symbol, differs, limit, non_negative, product, symbols_of
 from ..ir.types import DType, bool_, f32, i64
 from .loop_ir import (
+    CONVERSIONS,
+    KINDS,
     Accumulator,
     Alloc,
     Buffer,
@@ -45,9 +47,7 @@ from .loop_text import KernelPrinter
 from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 
 CONTEXT = 6
-KINDS = ("serial", "parallel", "vector")
 ROLES = ("in", "out", "temp")
-CONVERSIONS = ("cast", "bitcast", "round_f16", "round_bf16")
 GEMM = ("f32", "f64", "c64", "c128")
 
 
@@ -302,11 +302,11 @@ class Verifier:
         for number, branch in enumerate(statement.branches):
             if not isinstance(branch, Loop):
                 self.fail("a branch that is no loop")
-            for name in written(branch):
+            for name in sorted(written(branch)):
                 if owner.setdefault(name, number) != number:
                     self.fail(f"two branches write {name}")
         for number, branch in enumerate(statement.branches):
-            for name in read(branch):
+            for name in sorted(read(branch)):
                 if owner.get(name, number) != number:
                     self.fail(f"one branch writes {name}, another reads it")
         for branch in statement.branches:

@@ -18,9 +18,7 @@ from ..ir.symbolic import (
     Expr,
     Symbol,
     ceil_divide,
-    contiguous_strides,
     minimum,
-    substitute,
     symbols_of,
 )
 from ..ir.types import DType, bool_, f32, i64
@@ -46,33 +44,13 @@ from ..kernels.loop_ir import (
 )
 from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
+from .axes import strided_view
 from .fuse import Fused, Group
 from .tree import Tree, flatten_index, static
 
 VARIABLES = "ijklmnpqrstuvwabcdefgh"
 MIN_TILE = 128  # rows or columns of a matrix product that one thread should at least take
 BLAS = ("f32", "f64", "c64", "c128")
-
-
-def strided_view(value: Value, inline: Callable[[Op], bool]) -> tuple[Value, Dim, tuple[Dim, ...]] | None:
-    """A view as (the value that has the memory, offset, stride of each dim), if it is one."""
-    symbols = [Symbol(f"%d{dim}", 0, size - 1) for dim, size in enumerate(value.shape)]
-    index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
-    while value.op is not None and inline(value.op):
-        if not isinstance(value.op.defn.kind, View):
-            return None
-        index = tuple(value.op.defn.kind.index(index, value.op.arguments))
-        (value,) = value.op.operands
-    offset: Dim = 0
-    for position, stride in zip(index, contiguous_strides(value.shape), strict=True):
-        offset = offset + position * stride
-    strides: list[Dim] = []
-    for symbol in symbols:
-        factor = offset.coefficient(symbol) if isinstance(offset, Expr) else 0
-        if factor is None:
-            return None
-        strides.append(factor)
-    return value, substitute(offset, dict.fromkeys(symbols, 0)), tuple(strides)
 
 
 class Scope:
@@ -184,7 +162,8 @@ class Lowering:
         """The element of a value at an index, in a register."""
         if any(size == 0 for size in value.shape):
             return Literal(_zero(value.dtype), value.dtype.compute)  # only a loop over nothing uses it
-        place = tuple(index)
+        # Data may choose in a dim of size 1: where the guard holds, that is 0, the place the value is known by.
+        place = tuple(0 if size == 1 else at for size, at in zip(value.shape, index, strict=True))
         guarded = (value, place) if self.guard is None else (value, place, self.guard)
         for scope in reversed(self.scopes):
             for key in ((value, place), guarded):

@@ -15,6 +15,7 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from ..ir.errors import ArgumentError, VerifyError, suggest
@@ -22,6 +23,7 @@ from ..ir.graph import Graph, Op, Value
 from ..ir.parser import Reader
 from ..ir.verify import STAGES, verify_graph
 from ..kernels.loop_verify import verify_kernel
+from . import MODULES
 from .rewrite import rebuild, remake
 
 PASSES: dict[str, Pass] = {}
@@ -196,3 +198,9 @@ def _option(reader: Reader, target: Pass) -> tuple[str, Any]:
         if not (wanted is float and isinstance(value, int)):
             reader.fail_at(start, f"{target.name}: {token.text} takes a {wanted.__name__}, found {value!r}")
     return token.text, value
+
+
+# At the end, since the passes register themselves with what is above. Whoever only rewrites or differentiates
+# graphs does not import this module, and so loads none of them.
+for _module in MODULES:
+    import_module(f"{__package__}.{_module}")

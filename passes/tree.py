@@ -32,7 +32,9 @@ from ..ir.symbolic import (
 from ..kernels.loop_ir import Alloc, Buffer, Literal, Operand, Store
 from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Element, Reduce, View
-from .fuse import INLINE_COST, Group, op_cost, rigid_map
+from .axes import rigid_map
+from .fuse import Group
+from .inline import INLINE_COST, op_cost
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -211,7 +213,6 @@ class Tree:
             self.l.open(self.l.new_variable(1), 0, 1)
             opened += 1
         self.l.floor = 1
-        chunk_scope = len(self.l.scopes) - 1
         for variable, extent in outer:
             self.l.open(variable, 0, extent)
             opened += 1
@@ -224,7 +225,7 @@ class Tree:
         for value in self.group.outputs:
             if self._is_row(value):
                 self.l.store(value, self.place(value), self.l.element(value, self.place(value)))
-        self._close_rows(opened, sums, chunked, chunk_scope)
+        self._close_rows(opened, sums, chunked)
         self.l.floor = 0
         if chunked:
             self._combine_partials()
@@ -442,7 +443,7 @@ class Tree:
             return (item, self.l.index(place[dim]))
         return (item,)
 
-    def _close_rows(self, opened: int, sums: dict[Op, tuple[Operand, ...]], chunked: bool, chunk_scope: int) -> None:
+    def _close_rows(self, opened: int, sums: dict[Op, tuple[Operand, ...]], chunked: bool) -> None:
         totals = list(sums.items())
         while opened:
             if chunked and opened == 1:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numbers
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -446,34 +446,44 @@ def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
     return tuple(remaining)
 
 
-@lru_cache(maxsize=4096)
 def _divide_polynomial(left: Dim, right: Dim) -> Dim | None:
-    """The exact quotient of two polynomials, or None. The one use of sympy."""
+    """The exact quotient of two polynomials, or None."""
     if isinstance(left, int) or any(isinstance(atom, Compound) for atom in atoms_of(left) | atoms_of(right)):
         return None
+    known = {symbol.name: symbol for symbol in symbols_of(left)}
     if not symbols_of(right) <= symbols_of(left):
         return None
+    names = sorted(known)
+    quotient = _quotient(*(tuple(_powers(value, names)) for value in (left, right)))
+    if quotient is None:
+        return None
+    # The symbols are those of `left`: others of the same names may have other ranges.
+    return _collect(
+        (tuple(known[name] for name, power in zip(names, powers, strict=True) for _ in range(power)), coefficient)
+        for powers, coefficient in quotient
+    )
+
+
+Powers = tuple[tuple[tuple[int, ...], int], ...]
+
+
+def _powers(value: Dim, names: list[str]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """A polynomial by the powers of its variables."""
+    for monomial, coefficient in _terms(value):
+        found = [atom.name for atom in monomial if isinstance(atom, Symbol)]
+        yield tuple(found.count(name) for name in names), coefficient
+
+
+@lru_cache(maxsize=4096)
+def _quotient(left: Powers, right: Powers) -> Powers | None:
+    """The exact quotient of two polynomials with integer coefficients, or None. The one use of sympy."""
     import sympy
 
-    names = sorted({symbol.name for symbol in symbols_of(left) | symbols_of(right)})
-    table = {name: sympy.Symbol(f"s{index}", integer=True) for index, name in enumerate(names)}
-    known = {symbol.name: symbol for symbol in symbols_of(left) | symbols_of(right)}
-
-    def export(value: Dim) -> sympy.Expr:
-        return sum(
-            (c * sympy.prod([table[atom.name] for atom in m]) for m, c in _terms(value)),  # type: ignore[union-attr]
-            sympy.Integer(0),
-        )
-
-    variables = [table[name] for name in names]
-    quotient, rest = sympy.div(sympy.Poly(export(left), *variables), sympy.Poly(export(right), *variables))
-    if not rest.is_zero or not all(c.is_integer for c in quotient.coeffs()):
+    variables = sympy.symbols(f"s0:{len(left[0][0])}", integer=True)
+    quotient, rest = sympy.div(*(sympy.Poly(dict(item), *variables) for item in (left, right)))
+    if not rest.is_zero or not all(coefficient.is_integer for coefficient in quotient.coeffs()):
         return None
-    terms: list[tuple[Monomial, int]] = []
-    for powers, coefficient in quotient.terms():
-        monomial = [known[name] for name, power in zip(names, powers, strict=True) for _ in range(power)]
-        terms.append((tuple(sorted(monomial, key=_atom_key)), int(coefficient)))
-    return _collect(terms)
+    return tuple((powers, int(coefficient)) for powers, coefficient in quotient.terms())
 
 
 def _contains(operator: str, whole: Dim, part: Dim) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, symbols_of
+from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, minimum, substitute, symbols_of
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,
@@ -70,12 +70,18 @@ def independent(loop: Loop) -> bool:
         return False
     stored: dict[str, set[Dim]] = {}
     chosen: set[Symbol] = set()  # indices that data chose inside of the loop
+    own = {loop.variable}  # variables that never have the same value in two iterations
     for statement in walk(loop.body):
         if isinstance(statement, Check):
             chosen.add(statement.symbol)
+        elif isinstance(statement, Loop):
+            if runs_on(statement, loop.variable):
+                own.add(statement.variable)
+            else:
+                own.discard(statement.variable)
         elif isinstance(statement, Store) and statement.buffer.role != "scratch":
             place = offset(statement.buffer, statement.index)
-            if stride(statement, loop.variable) in (0, None) or chosen & symbols_of(place):
+            if all(stride(statement, variable) in (0, None) for variable in own) or chosen & symbols_of(place):
                 return False
             stored.setdefault(statement.buffer.name, set()).add(place)
     for statement in walk(loop.body):
@@ -83,3 +89,11 @@ def independent(loop: Loop) -> bool:
             if not {offset(statement.buffer, statement.index)} <= stored[statement.buffer.name]:
                 return False
     return True
+
+
+def runs_on(loop: Loop, variable: Symbol) -> bool:
+    """Whether a loop starts, in the next iteration of an enclosing one, where it stopped in this one or later."""
+    if variable not in symbols_of(loop.start):
+        return False
+    following = substitute(loop.start, {variable: variable.expr() + 1})
+    return minimum(following, loop.stop) == loop.stop

@@ -84,6 +84,6 @@ def _split(loop: Loop, fresh: Iterator[int]) -> Loop:
     each = max(1, cost(loop.body))
     run = max(TILE // each // loop.width, 1) * loop.width
     tile = Symbol(f"%t{next(fresh)}", 0, ceil_divide(loop.extent, run) - 1)
-    start = tile.expr() * run
+    start = loop.start + tile.expr() * run
     inner = replace(loop, start=start, stop=minimum(start + run, loop.stop))
     return Loop("parallel", tile, 0, ceil_divide(loop.extent, run), (inner,))

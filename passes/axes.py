@@ -1,0 +1,113 @@
+"""Loop axes, and how the dims of a value follow them through views.
+
+An axis is one loop of a group; fusion maps the dims of every value that a group reads or makes to its axes. A
+rigid view (permute, expand, a reshape that only adds or removes dims of size 1) renames dims, so axes pass
+through it. A reshape that regroups dims is an alias: the same memory under another shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..ir.graph import Op, Value
+from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, substitute
+from ..ops.kinds import View
+from ..ops.view import unit_reshape
+
+AxisSet = frozenset[int]
+Axes = tuple[int | None, ...]  # of a value: one axis a dim, None where the size is 1
+
+ANY = -1  # in place of an axis: data chooses in that dim
+
+
+class AxisUnion:
+    """Union-find over axes; each has an extent."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = []
+        self.extent: list[Dim] = []
+
+    def new(self, extent: Dim) -> int:
+        """One more axis."""
+        self.parent.append(len(self.parent))
+        self.extent.append(extent)
+        return len(self.parent) - 1
+
+    def over(self, shape: tuple[Dim, ...]) -> Axes:
+        """New axes for the dims of a shape."""
+        return tuple(None if size == 1 else self.new(size) for size in shape)
+
+    def find(self, axis: int) -> int:
+        """The axis that stands for all that are the same."""
+        while self.parent[axis] != axis:
+            self.parent[axis] = self.parent[self.parent[axis]]
+            axis = self.parent[axis]
+        return axis
+
+    def join(self, axis: int, into: int) -> None:
+        """Make two axes one."""
+        self.parent[axis] = into
+
+    def root(self, axes: Axes) -> Axes:
+        return tuple(axis if axis is None or axis == ANY else self.find(axis) for axis in axes)
+
+    def roots(self, axes: AxisSet) -> AxisSet:
+        return frozenset(self.find(axis) for axis in axes)
+
+
+def present(axes: Axes) -> AxisSet:
+    """The axes among a value's dims."""
+    return frozenset(axis for axis in axes if axis is not None)
+
+
+def aligned(axes: Axes, value: Value) -> Axes:
+    """The axes of an operand of an elementwise op whose result has `axes`: aligned at the end, size 1 has none."""
+    lead = len(axes) - value.ndim
+    return tuple(None if size == 1 else axes[lead + dim] for dim, size in enumerate(value.shape))
+
+
+def rigid_map(op: Op) -> tuple[int | None, ...] | None:
+    """For each operand dim of a rigid view, the result dim it becomes (None: a dim of size 1); else None."""
+    if not isinstance(op.defn.kind, View):
+        return None
+    value: Value = op.arguments["self"]
+    result = op.results[0]
+    if op.name == "permute":
+        position = {dim: at for at, dim in enumerate(op.arguments["dims"])}
+        return tuple(position[dim] for dim in range(value.ndim))
+    if op.name == "expand":
+        lead = result.ndim - value.ndim
+        return tuple(lead + dim if result.shape[lead + dim] == size else None for dim, size in enumerate(value.shape))
+    if op.name == "reshape":
+        sources = unit_reshape(value.shape, result.shape)
+        if sources is None:
+            return None
+        back = {source: at for at, source in enumerate(sources) if source is not None}
+        return tuple(back.get(dim) for dim in range(value.ndim))
+    return None
+
+
+def is_alias(op: Op) -> bool:
+    """A reshape that regroups dims: the same memory under another shape."""
+    return op.name == "reshape" and rigid_map(op) is None
+
+
+def strided_view(value: Value, inline: Callable[[Op], bool]) -> tuple[Value, Dim, tuple[Dim, ...]] | None:
+    """A view as (the value that has the memory, offset, stride of each dim), if it is one."""
+    symbols = [Symbol(f"%d{dim}", 0, size - 1) for dim, size in enumerate(value.shape)]
+    index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
+    while value.op is not None and inline(value.op):
+        if not isinstance(value.op.defn.kind, View):
+            return None
+        index = tuple(value.op.defn.kind.index(index, value.op.arguments))
+        (value,) = value.op.operands
+    offset: Dim = 0
+    for position, stride in zip(index, contiguous_strides(value.shape), strict=True):
+        offset = offset + position * stride
+    strides: list[Dim] = []
+    for symbol in symbols:
+        factor = offset.coefficient(symbol) if isinstance(offset, Expr) else 0
+        if factor is None:
+            return None
+        strides.append(factor)
+    return value, substitute(offset, dict.fromkeys(symbols, 0)), tuple(strides)

@@ -1,0 +1,171 @@
+"""What has no memory of its own: ops that are worked out where they are read, and aliases.
+
+Inline are views, constants, iota and cheap arithmetic on those. An inline op is forced to have a buffer all the
+same where it is a result of the program, where another shape of its memory is asked for, or where a matrix
+product would have to read it in a way that BLAS cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.graph import Graph, Op, Value
+from ..ir.symbolic import non_negative
+from ..kernels.scalar import SCALARS
+from ..ops.kinds import Contract, Elementwise, Generate, View
+from .axes import is_alias, rigid_map, strided_view
+
+INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
+
+
+def op_cost(op: Op) -> int:
+    """What one element costs, in additions."""
+    kind = op.defn.kind
+    if isinstance(kind, Elementwise):
+        return SCALARS[kind.scalar].cost if kind.scalar in SCALARS else 1
+    if isinstance(kind, View):
+        return 0
+    if isinstance(kind, Generate):
+        return 40 if op.operands else 1
+    return 2
+
+
+class Inlining:
+    """Which ops of a graph are inline, and which values are other shapes of another's memory."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.uses = graph.uses()
+        self.results = set(graph.results)
+        self.candidates: set[Op] = set()  # inline, unless something forces them into memory
+        self.forced: set[Op] = set()
+        self.returned: dict[Op, Value] = {}  # reshapes that are results and live in another value's memory
+        for op in graph.ops:
+            if self._is_free_op(op):
+                self.candidates.add(op)
+            elif is_alias(op):
+                (source,) = op.operands
+                if source.op is not None and source.op in self.candidates:
+                    self.forced.add(source.op)
+        self._force_results()
+        self._force_matrices()
+        self._drop_readers_of_memory()
+
+    def __contains__(self, op: Op) -> bool:
+        return op in self.candidates and op not in self.forced
+
+    def ops(self) -> set[Op]:
+        """All inline ops."""
+        return self.candidates - self.forced
+
+    def alias(self, op: Op) -> Value | None:
+        """The value whose memory the op's result is in another shape, if it is one."""
+        if op in self.forced:
+            return None
+        if op in self.returned:
+            return self.returned[op]
+        return op.operands[0] if is_alias(op) else None
+
+    def _is_free_op(self, op: Op) -> bool:
+        kind = op.defn.kind
+        if isinstance(kind, View):
+            return not is_alias(op)
+        if isinstance(kind, Generate):
+            return not op.operands
+        if isinstance(kind, Elementwise):
+            number = op.results[0].ndim == 0  # computed once before the loops that read it
+            if number or op_cost(op) <= INLINE_COST:
+                return all(self._is_free_value(value, number) for value in op.operands)
+        return False
+
+    def _is_free_value(self, value: Value, parameters: bool) -> bool:
+        """Whether a value costs its readers next to nothing: made of no memory, or of parameters that are numbers."""
+        if value.op is None:
+            return parameters
+        return value.op in self.candidates and isinstance(value.op.defn.kind, (Generate, Elementwise))
+
+    def _force_results(self) -> None:
+        """A result has memory, and no other result has the same."""
+        stored: set[Value] = set()
+        for value in self.graph.results:
+            op = value.op
+            if op is None:
+                continue
+            if op.name != "reshape":
+                if op in self.candidates:
+                    self.forced.add(op)
+                continue
+            # A reshape can be returned as it is only if it is the one result that lives in that memory.
+            base = value
+            while base.op is not None and base.op.name == "reshape":
+                (base,) = base.op.operands
+            free = base.op is not None and base not in stored and base not in self.results
+            if is_alias(op):
+                if not free:
+                    self.forced.add(op)
+            elif free and base.op not in self.candidates and not self.uses[value]:
+                self.candidates.discard(op)
+                self.returned[op] = base
+            else:
+                self.forced.add(op)
+            stored.add(base)
+
+    def _force_matrices(self) -> None:
+        """The operands of matrix products lie in memory as BLAS reads them."""
+        matrices = [value for op in self.graph.ops if isinstance(op.defn.kind, Contract) for value in op.operands]
+        # What is stored for one product may be what another one reads through views.
+        while unreadable := {value.op for value in matrices if value.op and not self._is_readable(value)}:
+            self.forced |= unreadable
+
+    def _is_readable(self, value: Value) -> bool:
+        """Whether a batched matrix can be read where it lies: views of a buffer with one unit stride."""
+        base = value
+        while base.op is not None and base.op in self:
+            if base.op.name not in ("permute", "expand", "slice", "reshape"):
+                return False
+            if base.op.name == "slice" and base.op.arguments["step"] != 1:
+                return False
+            (base,) = base.op.operands
+        if base is value:
+            return True
+        view = strided_view(value, self.__contains__)
+        if view is None:
+            return False
+        _base, _offset, strides = view
+        (rows, columns), (row_stride, column_stride) = value.shape[-2:], strides[-2:]
+        # The other stride must step over a whole row (or column): a broadcast or overlapping one does not.
+        by_rows = (column_stride == 1 or columns == 1) and (rows == 1 or non_negative(row_stride - columns))
+        by_columns = (row_stride == 1 or rows == 1) and (columns == 1 or non_negative(column_stride - rows))
+        return by_rows or by_columns
+
+    def _drop_readers_of_memory(self) -> None:
+        """Who reads inline arithmetic works it out and waits for no kernel: nothing behind it may be in memory."""
+        for op in self.graph.ops:
+            if op in self.candidates and isinstance(op.defn.kind, Elementwise):
+                if any(value.op is not None and value.op not in self for value in op.operands):
+                    self.candidates.discard(op)
+
+    def peel(self, value: Value) -> tuple[Value, tuple[int | None, ...] | None]:
+        """The value behind inline views, and for each of its dims the dim of `value` it becomes (None: opaque)."""
+        dims: tuple[int | None, ...] | None = tuple(range(value.ndim))
+        while value.op is not None and isinstance(value.op.defn.kind, View) and value.op in self:
+            step = rigid_map(value.op)
+            (value,) = value.op.operands
+            dims = None if step is None or dims is None else tuple(None if at is None else dims[at] for at in step)
+        return value, dims
+
+    def readers(self, value: Value) -> Iterator[Op]:
+        """The ops with a loop that read a value, through inline ops too."""
+        for user in self.uses[value]:
+            if user in self:
+                yield from self.readers(user.results[0])
+            else:
+                yield user
+
+    def escapes(self, value: Value, inside: set[Op]) -> bool:
+        """Whether a value is a result, or read by an op that is not among these."""
+        if value in self.results:
+            return True
+        return any(
+            self.escapes(user.results[0], inside) if user in self else user not in inside for user in self.uses[value]
+        )
