@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import optree
 
+from .backend.arrays import as_plain, is_plain
 from .backend.compile import compile_graph
 from .backend.options import CompileOptions
 from .backend.report import Report
@@ -31,13 +34,9 @@ from .random import next_seed
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 
 _REMEMBERED = 8  # shapes that decide which dimensions vary
+_BOUND = 1024  # shapes that are called without further thought
 SIZE_NAMES = "NMKLPQRSTUVW"
 LEAF = optree.tree_structure(0)  # type: ignore[arg-type]
-
-
-def _is_plain(array: Any) -> bool:
-    """An array that native code can take as it is."""
-    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
 
 
 class Compiled:
@@ -109,6 +108,19 @@ class Bound:
         return optree.tree_unflatten(self.structure, results)
 
 
+_all: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
+def _unlock() -> None:
+    """In a forked child no other thread compiles any more, whatever their locks say."""
+    for jitted in _all:
+        jitted.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
+
+
 class Jitted:
     """A function that compiles itself for the types it is called with."""
 
@@ -132,6 +144,7 @@ class Jitted:
         self.versions: dict[Any, list[Compiled]] = {}
         self.seen: dict[Any, list[tuple[tuple[int, ...], ...]]] = {}
         self.lock = threading.RLock()
+        _all.add(self)
         self.latest: Compiled | None = None
         self._check_static(function)
 
@@ -162,7 +175,7 @@ class Jitted:
                 bound = self.quick.get(tuple([(array.shape, array.dtype) for array in args]))
             except AttributeError:
                 bound = None
-            if bound is not None and all(map(_is_plain, args)):
+            if bound is not None and all(map(is_plain, args)):
                 self.latest = bound.version
                 return bound(args)
         leaves, structure, static = self._flatten(args, kwargs)
@@ -176,9 +189,9 @@ class Jitted:
         if bound is None:
             with self.lock:
                 bound = self._find(key, shapes, arrays, args, kwargs).bind(shapes)
-                self.exact[(key, shapes)] = bound
-                if not kwargs and not self.static_argnames and all(map(_is_plain, args)):
-                    self.quick[tuple((array.shape, array.dtype) for array in args)] = bound
+                _keep(self.exact, (key, shapes), bound)
+                if not kwargs and not self.static_argnames and all(map(is_plain, args)):
+                    _keep(self.quick, tuple((array.shape, array.dtype) for array in args), bound)
         self.latest = bound.version
         return bound(arrays)
 
@@ -203,10 +216,7 @@ class Jitted:
     def _array(self, leaf: Any) -> np.ndarray:
         """A leaf as a contiguous array; a Python number as a 0-dim one."""
         if isinstance(leaf, np.ndarray):
-            if leaf.flags.c_contiguous and leaf.flags.aligned and leaf.dtype.isnative:
-                return leaf
-            # ascontiguousarray would make a 0-dim array 1-dim.
-            return np.array(leaf, order="C", dtype=leaf.dtype.newbyteorder("="))
+            return as_plain(leaf)
         if isinstance(leaf, np.generic):
             return np.asarray(leaf)
         if isinstance(leaf, (bool, int, float, complex)):
@@ -219,8 +229,7 @@ class Jitted:
                 f"{self.name}: got the string {leaf!r}: pass it as a static argument (static_argnames)",
                 current_location(),
             )
-        array = as_array(leaf, self.name)
-        return array if array.flags.c_contiguous else np.array(array, order="C")
+        return as_plain(as_array(leaf, self.name))
 
     def _dtype(self, array: np.ndarray) -> DType:
         try:
@@ -324,6 +333,13 @@ class Jitted:
     def compiles(self) -> int:
         """How many versions have been compiled."""
         return sum(len(versions) for versions in self.versions.values())
+
+
+def _keep(table: dict[Any, Bound], key: Any, bound: Bound) -> None:
+    """Add an entry; of too many the oldest goes."""
+    if len(table) >= _BOUND:
+        del table[next(iter(table))]
+    table[key] = bound
 
 
 def _static_key(value: Any) -> Any:

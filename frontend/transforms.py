@@ -159,6 +159,8 @@ def _differentiate(
                 f"grad of {name}: argnums has {position!r}, the call has {len(args)} positional arguments",
                 current_location(),
             )
+    if len({position % len(args) for position in wanted}) < len(wanted):
+        raise ArgumentError(f"grad of {name}: argnums {wanted} names an argument twice", current_location())
     chosen = tuple(args[position] for position in wanted)
     leaves, structure = _independent(chosen, lambda path: f"grad of {name}: argument {wanted[path[0]]}")
     replaced = list(args)

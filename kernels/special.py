@@ -10,29 +10,35 @@ from collections.abc import Sequence
 
 from ..ir.types import f64
 from .term import Term, fma, in_double, polynomial, select, two_product
-from .vecmath import exp, log
+from .vecmath import F32, exp, log, times_power
 
-# (erf(x) / x - 2 / sqrt(pi)) / x ** 2 in x * x, for |x| <= 1
+# erf(x) / x - 1 in x * x, for |x| <= 7/8
 ERF_F32 = (
-    -0.37612631916999817,
-    0.11283630132675171,
-    -0.026855485513806343,
-    0.005191294476389885,
-    -0.0008035052451305091,
-    7.933175220387056e-05,
+    0.12837915122509003,
+    -0.3761250674724579,
+    0.11281964927911758,
+    -0.026772383600473404,
+    0.005002179648727179,
+    -0.0006039599538780749,
 )
-TWO_OVER_ROOT_PI_F32 = (1.128379225730896, -5.863538342219759e-08)
-# -log(erfc(x)) / x for 1 <= x <= 3.95, beyond which erf is 1
+# -log2(erfc(x)) for 7/8 <= x <= 4, the more precise the larger erfc is; beyond, erf is 1
 ERF_TAIL_F32 = (
-    1.1285006999969482,
-    0.635914146900177,
-    0.10456529259681702,
-    -0.021736346185207367,
-    0.0021621398627758026,
-    0.00034261250402778387,
-    -0.00016752579540479928,
-    2.604398650873918e-05,
-    -1.5568787148367846e-06,
+    0.0002080536651192233,
+    1.6272003650665283,
+    0.9187381863594055,
+    0.1504010111093521,
+    -0.03228886425495148,
+    0.0044463444501161575,
+    -0.0002883933193515986,
+)
+# 2 ** -r for |r| <= 1/2: a digit less than exp2 has, for what is small against 1
+EXP2_SHORT = (
+    1.0,
+    -0.693146824836731,
+    0.24022237956523895,
+    -0.05550896376371384,
+    0.00967172160744667,
+    -0.0013224395224824548,
 )
 # erf(x) / x in x * x, for |x| <= 1, less the leading 2 / sqrt(pi)
 ERF_F64 = (
@@ -97,12 +103,12 @@ def erf(x: Term) -> Term:
     size = abs(x)
     if x.dtype is f64:
         return select(size < 1.0, erf_near(x), 1 - erfc_far(size)).op("copysign", x)
-    square = x * x
-    high, low = TWO_OVER_ROOT_PI_F32
-    near = fma(x, high, x * fma(square, polynomial(square, ERF_F32), low))
-    size = select(size > 4.0, 4.0, size)
-    far = 1 - exp(-size * polynomial(size, ERF_TAIL_F32))
-    return select(size < 1.0, near, far).op("copysign", x)
+    near = fma(x, polynomial(x * x, ERF_F32), x)
+    exponent = polynomial(select(size > 4.0, 4.0, size), ERF_TAIL_F32)
+    shifted = F32.magic - exponent
+    rest = exponent + (shifted - F32.magic)
+    far = 1 - times_power(polynomial(rest, EXP2_SHORT), shifted, F32)
+    return select(size >= 0.875, far, near).op("copysign", x)
 
 
 @in_double

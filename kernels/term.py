@@ -139,14 +139,20 @@ def select(condition: Term, chosen: Number, other: Number) -> Term:
     return Term(builder, builder.op("where", condition.value, model.lift(chosen), model.lift(other)))
 
 
+def rare(condition: Term, slow: Callable[[], Term], fast: Term) -> Term:
+    """`fast`, but where the condition holds what `slow` gives. That is computed only if some lane needs it."""
+    builder = fast.builder
+    return Term(builder, builder.rare(condition.value, lambda: slow().value, fast.value))
+
+
 def fma(a: Term, b: Number, c: Number) -> Term:
     """a * b + c, rounded once."""
     return a.op("fma", b, c)
 
 
 def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
-    """Sum of coefficients[k] * x ** k. Long ones are split into even and odd powers: two shorter chains."""
-    if len(coefficients) >= 8:
+    """Sum of coefficients[k] * x ** k. In f64 long ones are split into even and odd powers: two shorter chains."""
+    if x.dtype is f64 and len(coefficients) >= 8:
         square = x * x
         return fma(horner(square, coefficients[1::2]), x, horner(square, coefficients[::2]))
     return horner(x, coefficients)
@@ -155,7 +161,7 @@ def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
 def horner(x: Term, coefficients: Sequence[float]) -> Term:
     result = x.constant(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
-        result = fma(result, x, coefficient)
+        result = fma(result, x, coefficient) if coefficient else result * x
     return result
 
 

@@ -1,8 +1,10 @@
-"""sin, cos, tan and their inverses as straight-line expansions.
+"""sin, cos, tan and their inverses as expansions.
 
-The argument is reduced to a fraction of a turn, x / (2 pi) modulo 1, by products that are exact: 1 / (2 pi)
-is held to as many digits as the largest x needs. Of those, the digits whose product with x is a whole number
-of turns are left out, so a few pieces are enough for any x; which ones, depends on the exponent of x.
+From usual arguments a multiple of pi is subtracted: pi is held in parts whose products with a whole number are
+exact or, with fma, rounded once. Large arguments are rare: they are reduced to a fraction of a turn, x / (2 pi)
+modulo 1, by products that are exact: 1 / (2 pi) is held to as many digits as the largest x needs. Of those, the
+digits whose product with x is a whole number of turns are left out, so a few pieces are enough for any x; which
+ones, depends on the exponent of x.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import math
 
 from ..ir.types import f32, f64
-from .term import Term, fast_two_sum, fma, in_double, polynomial, select, two_product, two_sum
+from .term import Term, fast_two_sum, fma, in_double, polynomial, rare, select, two_product, two_sum
 
 # The binary digits of 1 / (2 pi) after the point: 1216 of them, enough for the largest f64.
 TURN_DIGITS = 1216
@@ -30,7 +32,7 @@ def turn_piece(first: int, count: int) -> int:
 
 # (sin(r) / r - 1) / r ** 2 and (cos(r) - 1 + r ** 2 / 2) / r ** 4 in r * r, for |r| <= pi / 4
 SIN = {
-    f32: (-0.16666655242443085, 0.008332177996635437, -0.00019517242617439479),
+    f32: (-0.16666661202907562, 0.008332598023116589, -0.0001956995256477967),
     f64: (
         -0.16666666666666632,
         0.008333333333322417,
@@ -52,24 +54,34 @@ COS = {
     ),
 }
 # (tan(r) / r - 1) / r ** 2 in r * r, for |r| <= pi / 4
-TAN = (
-    0.3333333333333333,
-    0.13333333333334096,
-    0.05396825396775577,
-    0.02186948855269609,
-    0.00886323520218255,
-    0.0035921322764593325,
-    0.001455796524837912,
-    0.0005902692113547243,
-    0.000238000817613553,
-    0.00010080780181686384,
-    2.933190411508372e-05,
-    3.459271136640144e-05,
-    -1.8760298202538204e-05,
-    2.606631743324224e-05,
-    -1.2723446876723729e-05,
-    4.564141778187083e-06,
-)
+TAN = {
+    f32: (
+        0.33333152532577515,
+        0.1333892047405243,
+        0.05340076610445976,
+        0.02446899190545082,
+        0.0030558293219655752,
+        0.009424245916306973,
+    ),
+    f64: (
+        0.3333333333333333,
+        0.13333333333334096,
+        0.05396825396775577,
+        0.02186948855269609,
+        0.00886323520218255,
+        0.0035921322764593325,
+        0.001455796524837912,
+        0.0005902692113547243,
+        0.000238000817613553,
+        0.00010080780181686384,
+        2.933190411508372e-05,
+        3.459271136640144e-05,
+        -1.8760298202538204e-05,
+        2.606631743324224e-05,
+        -1.2723446876723729e-05,
+        4.564141778187083e-06,
+    ),
+}
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 
 # For an f32 operand: the least value of each range, and the pieces of 1 / (2 pi) that matter there. A piece
@@ -150,25 +162,14 @@ def quarter_bits(quarter: Term) -> Term:
     return (quarter + magic).bits()
 
 
-def sine_and_cosine(x: Term) -> tuple[Term, Term, Term]:
-    """For x >= 0: sine and cosine of the rest, and the number of the quarter turn."""
-    if x.dtype is f32:
-        quarter, wide = reduce_single(x)
-        rest = wide.cast(f32)
-        low = (wide - rest.cast(f64)).cast(f32)
-        bits = quarter_bits(quarter.cast(f32))
-    else:
+def reduce_large(x: Term) -> tuple[Term, Term, Term]:
+    """For any x >= 0: the rest in radians as a sum of two, and the number of the quarter turn, in the last bits."""
+    if x.dtype is f64:
         quarter, rest, low = reduce_double(x)
-        bits = quarter_bits(quarter)
-    square = rest * rest
-    cube = rest * square
-    # sin(rest + low) = sin(rest) + low * cos(rest), and the like for the cosine.
-    half = 0.5 * square
-    base = 1 - half
-    sine = rest + fma(cube, polynomial(square, SIN[x.dtype]), low * base)
-    lost = (1 - base) - half
-    cosine = base + (lost + fma(square * square, polynomial(square, COS[x.dtype]), -(rest * low)))
-    return sine, cosine, bits
+        return rest, low, quarter_bits(quarter)
+    quarter, wide = reduce_single(x)
+    rest = wide.cast(f32)
+    return rest, (wide - rest.cast(f64)).cast(f32), quarter_bits(quarter.cast(f32))
 
 
 def with_sign_bit(value: Term, flag: Term) -> Term:
@@ -176,49 +177,91 @@ def with_sign_bit(value: Term, flag: Term) -> Term:
     return (value.bits() ^ ((flag & 2) << (value.dtype.bits - 2))).float()
 
 
+def with_sign_of(value: Term, x: Term) -> Term:
+    """value negated where x has its sign bit set."""
+    return (value.bits() ^ (x.bits() ^ abs(x).bits())).float()
+
+
+# pi / 2 in parts. The product of a whole number with the first one, taken off its argument, leaves no error.
+HALF_PI_PARTS = {
+    f32: (1.570796251296997, 7.549789415861596e-08, 5.390302529957765e-15),
+    f64: (1.5707963267948966, 6.123233995736765e-17, 1.0828566739219139e-32),
+}
+# Below this the parts are enough.
+USUAL = {f32: 2.0**16, f64: 2.0**20}
+MAGIC = {f32: 1.5 * 2.0**23, f64: 1.5 * 2.0**52}
+
+
+def reduce_usual(x: Term) -> tuple[Term, Term]:
+    """For x >= 0, not large: the rest in radians, and the number of the quarter turn, in the last bits."""
+    shifted = fma(x, 2 / math.pi, MAGIC[x.dtype])
+    n = shifted - MAGIC[x.dtype]
+    for part in HALF_PI_PARTS[x.dtype]:
+        x = fma(n, -part, x)
+    return x, shifted.bits()
+
+
+def sine_or_cosine(rest: Term, bits: Term, cosine_first: bool) -> Term:
+    """sin(rest + bits * pi / 2), or cos of it, for |rest| <= pi / 4."""
+    square = rest * rest
+    sine = fma(rest * square, polynomial(square, SIN[rest.dtype]), rest)
+    cosine = fma(square, polynomial(square, (-0.5, *COS[rest.dtype])), 1.0)
+    odd = (bits & 1).differs(0)
+    if cosine_first:
+        return with_sign_bit(select(odd, sine, cosine), bits + 1)
+    return with_sign_bit(select(odd, cosine, sine), bits)
+
+
 def sin(x: Term) -> Term:
     size = abs(x)
-    sine, cosine, bits = sine_and_cosine(size)
-    result = with_sign_bit(select((bits & 1).differs(0), cosine, sine), bits)
-    # The sign of x, also that of zero.
-    result = select(x.bits() < 0, -result, result)
-    return select(size < tiny(x), x, result)
+    result = with_sign_of(sine_or_cosine(*reduce_usual(size), False), x)
+    return rare(~(size < USUAL[x.dtype]), lambda: sin_large(x), result)
+
+
+def sin_large(x: Term) -> Term:
+    rest, _, bits = reduce_large(abs(x))
+    return with_sign_of(sine_or_cosine(rest, bits, False), x)
 
 
 def cos(x: Term) -> Term:
-    sine, cosine, bits = sine_and_cosine(abs(x))
-    result = select((bits & 1).differs(0), sine, cosine)
-    return with_sign_bit(result, bits + 1)
+    size = abs(x)
+    result = sine_or_cosine(*reduce_usual(size), True)
+    return rare(~(size < USUAL[x.dtype]), lambda: cos_large(x), result)
+
+
+def cos_large(x: Term) -> Term:
+    rest, _, bits = reduce_large(abs(x))
+    return sine_or_cosine(rest, bits, True)
 
 
 def tan(x: Term) -> Term:
     size = abs(x)
-    if x.dtype is f32:
-        quarter, rest = reduce_single(size)
-        low = None
-    else:
-        quarter, rest, low = reduce_double(size)
-    bits = quarter_bits(quarter)
+    shifted = fma(size, 2 / math.pi, MAGIC[x.dtype])
+    n = shifted - MAGIC[x.dtype]
+    first, second, third = HALF_PI_PARTS[x.dtype]
+    base = fma(n, -first, size)
+    product, lost = two_product(n, second)
+    rest, low = fast_two_sum(base, -product)
+    low = fma(n, -third, low - lost)
+    result = with_sign_of(tangent(rest, low, shifted.bits()), x)
+    return rare(~(size < USUAL[x.dtype]), lambda: tan_large(x), result)
+
+
+def tan_large(x: Term) -> Term:
+    rest, low, bits = reduce_large(abs(x))
+    return with_sign_of(tangent(rest, low, bits), x)
+
+
+def tangent(rest: Term, low: Term, bits: Term) -> Term:
+    """tan(rest + low) for |rest| <= pi / 4, or -1 over it where the number of quarter turns is odd."""
     square = rest * rest
-    bent = rest * square * polynomial(square, TAN)
-    result = rest + bent
-    if low is None:
-        result = select((bits & 1).differs(0), -1 / result, result)
-    else:
-        bent = fma(low, fma(result, result, 1.0), bent)
-        result, lost = fast_two_sum(rest, bent)
-        inverse = -1 / result
-        # One Newton step with the digits that the sum lost.
-        inverse = fma(fma(result, inverse, 1.0) + lost * inverse, inverse, inverse)
-        result = select((bits & 1).differs(0), inverse, result)
-    result = result.cast(x.dtype)
-    result = select(x.bits() < 0, -result, result)
-    return select(size < tiny(x), x, result)
-
-
-def tiny(x: Term) -> float:
-    """Below this, sin(x) and tan(x) round to x."""
-    return 2.0**-12 if x.dtype is f32 else 2.0**-27
+    # The slope of tan, for the low part, is 1 + 3/2 rest ** 2 to two digits.
+    bent = fma(rest * square, polynomial(square, TAN[rest.dtype]), low * fma(square, 1.5, 1.0))
+    result, lost = fast_two_sum(rest, bent)
+    inverse = -1 / result
+    # One Newton step with the digits that the sum lost.
+    inverse = fma(fma(lost, inverse, fma(result, inverse, 1.0)), inverse, inverse)
+    return select((bits & 1).differs(0), inverse, result)
 
 
 # (asin(x) / x - 1) / x ** 2 in x * x, for |x| <= 1/2
@@ -263,23 +306,58 @@ def half_angle(size: Term) -> tuple[Term, Term, Term]:
     return root, lost, root * square * polynomial(square, ASIN)
 
 
-@in_double
+# (asin(x) / x - 1) / x ** 2 in x * x, for |x| <= sqrt(1/2)
+ASIN_F32 = (
+    0.16666622459888458,
+    0.07502719014883041,
+    0.044075146317481995,
+    0.036048524081707,
+    -0.0083211250603199,
+    0.11099226772785187,
+    -0.1408282071352005,
+    0.1265658438205719,
+)
+# The first part is so small that taking off the leading part of an angle leaves less than 1 if the result is.
+SINGLE_HALF_PI = (1.53125, 0.03954632679489662)
+
+
+def half_angle_single(size: Term) -> tuple[Term, Term, Term]:
+    """Whether size > 0.7; asin of it or else of sqrt((1 - size) / 2): the operand, and what is to be added."""
+    beyond = size > 0.7
+    half = fma(size, -0.5, 0.5)
+    square = select(beyond, half, size * size)
+    root = select(beyond, half.op("sqrt"), size)
+    return beyond, root, root * square * polynomial(square, ASIN_F32)
+
+
 def asin(x: Term) -> Term:
-    """Beyond 1/2: pi/2 - 2 asin(sqrt((1 - x) / 2))."""
+    """Beyond 0.7 (f32) or 1/2: pi/2 - 2 asin(sqrt((1 - x) / 2))."""
     size = abs(x)
+    high, low = HALF_PI
+    if x.dtype is f32:
+        beyond, root, bent = half_angle_single(size)
+        high, low = SINGLE_HALF_PI
+        far = fma(root, -2.0, high) + fma(bent, -2.0, low)
+        return select(beyond, far, root + bent).op("copysign", x)
     square = x * x
     near = fma(x * square, polynomial(square, ASIN), x)
     root, lost, bent = half_angle(size)
-    high, low = HALF_PI
     far = high - (2 * root - (low - 2 * (bent + lost)))
     return select(size > 0.5, far, near).op("copysign", x)
 
 
-@in_double
 def acos(x: Term) -> Term:
     size = abs(x)
-    square = x * x
     high, low = HALF_PI
+    if x.dtype is f32:
+        beyond, root, bent = half_angle_single(size)
+        high, low = SINGLE_HALF_PI
+        # pi/2 - angle within 0.7, 2 angle above, pi - 2 angle below.
+        turn = select(x < 0, x.constant(2.0), 0.0)
+        factor = with_sign_of(select(beyond, x.constant(2.0), -1.0), x)
+        turn = select(beyond, turn, 1.0)
+        return fma(root, factor, turn * high) + fma(bent, factor, turn * low)
+    square = x * x
     near = high - (x + (x * square * polynomial(square, ASIN) - low))
     root, lost, bent = half_angle(size)
     small = 2 * (root + (bent + lost))
@@ -300,9 +378,30 @@ def atan_quotient(y: Term, x: Term) -> Term:
     return base + (quotient + fma(quotient * square, polynomial(square, ATAN), base_low))
 
 
-@in_double
+# (atan(x) / x - 1) / x ** 2 in x * x, for |x| <= 1
+ATAN_F32 = (
+    -0.33333298563957214,
+    0.1999852955341339,
+    -0.1426401436328888,
+    0.10950861126184464,
+    -0.08399208635091782,
+    0.05787891522049904,
+    -0.03109363093972206,
+    0.010866362601518631,
+    -0.001782175968401134,
+)
+
+
 def atan(x: Term) -> Term:
+    """Beyond 1: pi/2 - atan(1 / x)."""
     size = abs(x)
+    if x.dtype is f32:
+        steep = size > 1
+        ratio = select(steep, -1 / size, size)
+        square = ratio * ratio
+        high, low = SINGLE_HALF_PI
+        bent = fma(ratio * square, polynomial(square, ATAN_F32), select(steep, x.constant(low), 0.0))
+        return (select(steep, high + ratio, ratio) + bent).op("copysign", x)
     angle = atan_quotient(select(size > 2.0**60, 2.0**60, size), x.constant(1.0))
     return select(size < 2.0**-27, x, angle.op("copysign", x))
 

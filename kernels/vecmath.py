@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..ir.types import f32, f64
 from .basic import integer_power
-from .term import Term, fast_two_sum, fma, in_double, polynomial, select, two_product, two_sum
+from .term import Term, fast_two_sum, fma, in_double, polynomial, rare, select, two_product
 
 LN2 = math.log(2)
 LOG2E = 1 / LN2
@@ -27,8 +27,10 @@ class Format:
     magic: float
     lowest: float  # exp below this is 0
     highest: float  # and above this infinite
+    usual: float  # up to this size exp and its inverse are normal numbers
     ln2: tuple[float, float]
-    exp: tuple[float, ...]  # (exp(r) - 1 - r) / r ** 2 for |r| <= ln(2) / 2
+    exp: tuple[float, ...]  # (exp(r) - 1) / r for |r| <= ln(2) / 2
+    exp2: tuple[float, ...]  # (2 ** r - 1) / r for |r| <= 1 / 2
     sqrt_half: int  # the bits of sqrt(1 / 2)
 
     @property
@@ -43,8 +45,24 @@ F32 = Format(
     magic=1.5 * 2.0**23,
     lowest=-104.0,
     highest=89.0,
+    usual=86.9,
     ln2=(0.6931471824645996, -1.9046542121259336e-09),
-    exp=(0.5, 0.16666541993618011, 0.04166628047823906, 0.008366644382476807, 0.001394660328514874),
+    exp=(
+        1.0,
+        0.4999999403953552,
+        0.1666652113199234,
+        0.04166826605796814,
+        0.008368677459657192,
+        0.001382073387503624,
+    ),
+    exp2=(
+        0.6931471824645996,
+        0.24022647738456726,
+        0.05550359934568405,
+        0.009618505835533142,
+        0.0013390806270763278,
+        0.0001532646274426952,
+    ),
     sqrt_half=0x3F3504F3,
 )
 F64 = Format(
@@ -53,8 +71,10 @@ F64 = Format(
     magic=1.5 * 2.0**52,
     lowest=-746.0,
     highest=710.0,
+    usual=707.0,
     ln2=(0.6931471805599453, 2.3190468138462996e-17),
     exp=(
+        1.0,
         0.5,
         0.16666666666666677,
         0.0416666666666667,
@@ -67,6 +87,7 @@ F64 = Format(
         2.5109147353728705e-08,
         2.0924490224687668e-09,
     ),
+    exp2=(),
     sqrt_half=0x3FE6A09E667F3BCD,
 )
 
@@ -98,51 +119,75 @@ def shifted_integer(shifted: Term, fmt: Format) -> Term:
     return shifted.bits() - ((magic << fmt.digits) | (1 << (fmt.digits - 1)))
 
 
-def reduce_exponent(x: Term, fmt: Format) -> tuple[Term, Term, Term]:
-    """n, r and low with x = n * ln(2) + r + low and |r| <= ln(2) / 2; n is still shifted by `magic`."""
+def times_power(x: Term, shifted: Term, fmt: Format) -> Term:
+    """x * 2 ** n, where n is shifted by `magic` and neither the product nor x leaves the normal numbers."""
+    return (x.bits() + (shifted.bits() << fmt.digits)).float()
+
+
+def reduce_exponent(x: Term, fmt: Format) -> tuple[Term, Term]:
+    """n and r with x = n * ln(2) + r and |r| <= ln(2) / 2; n is still shifted by `magic`."""
     shifted = fma(x, LOG2E, fmt.magic)
     n = shifted - fmt.magic
     high, low = fmt.ln2
-    return shifted, fma(n, -high, x), n * -low
+    return shifted, fma(n, -low, fma(n, -high, x))
 
 
-def exp_reduced(shifted: Term, r: Term, low: Term, fmt: Format) -> Term:
-    """2 ** n * exp(r + low), with what 1 + r loses put back."""
-    total = 1 + r
-    lost = (r - (total - 1)) + low
-    rest = r + low
-    result = total + fma(rest * rest, polynomial(rest, fmt.exp), lost)
-    return scaled(result, shifted_integer(shifted, fmt), fmt)
+def exp_fraction(r: Term, fmt: Format) -> Term:
+    """exp(r) - 1 for |r| <= ln(2) / 2, good to a fraction of the last digit of exp(r)."""
+    if r.dtype is f32:
+        return r * polynomial(r, fmt.exp)
+    return fma(r * r, polynomial(r, fmt.exp[1:]), r)
 
 
 def exp(x: Term) -> Term:
     fmt = format_of(x)
-    return exp_reduced(*reduce_exponent(limited(x, fmt.lowest, fmt.highest), fmt), fmt)
+    shifted, r = reduce_exponent(x, fmt)
+    fraction = polynomial(r, (1.0, *fmt.exp)) if x.dtype is f32 else 1 + exp_fraction(r, fmt)
+    return rare(~(abs(x) < fmt.usual), lambda: exp_extreme(x), times_power(fraction, shifted, fmt))
+
+
+def exp_extreme(x: Term) -> Term:
+    """exp where it may overflow, vanish or be denormal."""
+    return exp_pair(x, x.constant(0.0))
 
 
 def exp_pair(x: Term, low: Term) -> Term:
     """exp(x + low) for a small low."""
     fmt = format_of(x)
-    shifted, r, rest = reduce_exponent(limited(x, fmt.lowest, fmt.highest), fmt)
-    return exp_reduced(shifted, r, rest + low, fmt)
+    shifted, r = reduce_exponent(limited(x, fmt.lowest, fmt.highest), fmt)
+    return scaled(1 + exp_fraction(r + low, fmt), shifted_integer(shifted, fmt), fmt)
 
 
 def exp2(x: Term) -> Term:
     fmt = format_of(x)
+    shifted = x + fmt.magic
+    fraction = exp2_fraction(x - (shifted - fmt.magic), fmt)
+    usual = abs(x) < fmt.bias - 2.0
+    return rare(~usual, lambda: exp2_extreme(x), times_power(fraction, shifted, fmt))
+
+
+def exp2_fraction(r: Term, fmt: Format) -> Term:
+    """2 ** r for |r| <= 1/2."""
+    if r.dtype is f32:
+        return polynomial(r, (1.0, *fmt.exp2))
+    high, low = fmt.ln2
+    product, lost = two_product(r, high)
+    return 1 + exp_fraction(product + fma(r, low, lost), fmt)
+
+
+def exp2_extreme(x: Term) -> Term:
+    """exp2 where it may overflow, vanish or be denormal."""
+    fmt = format_of(x)
     x = limited(x, -2.0 * fmt.bias, fmt.bias + 2.0)
     shifted = x + fmt.magic
-    fraction = x - (shifted - fmt.magic)
-    high, low = fmt.ln2
-    r, lost = two_product(fraction, high)
-    return exp_reduced(shifted, r, fma(fraction, low, lost), fmt)
+    return scaled(exp2_fraction(x - (shifted - fmt.magic), fmt), shifted_integer(shifted, fmt), fmt)
 
 
 def expm1(x: Term) -> Term:
     """2 ** n * expm1(r) + (2 ** n - 1), at half the size so that n may be the largest exponent."""
     fmt = format_of(x)
-    shifted, r, low = reduce_exponent(limited(x, -2.0 * fmt.digits, fmt.highest), fmt)
-    r = r + low
-    rest = r * r * polynomial(r, fmt.exp)
+    shifted, r = reduce_exponent(limited(x, -2.0 * fmt.digits, fmt.highest), fmt)
+    rest = r * r * polynomial(r, fmt.exp[1:])
     scale = power_of_two(shifted_integer(shifted, fmt) - 1, fmt)
     # scale * r + (scale - 1/2) with its rounding error, before the small rest.
     base = scale - 0.5
@@ -152,18 +197,71 @@ def expm1(x: Term) -> Term:
     return select(abs(x) < 2.0 ** (-fmt.digits - 2), x, result)
 
 
-# Logarithms: log(1 + f) = f - f * f / 2 + f ** 3 * polynomial(f) for sqrt(1/2) <= 1 + f < sqrt(2)
+# Logarithms: of 1 + f for sqrt(1/2) <= 1 + f < sqrt(2), and a multiple of the exponent
 
-LOG_F32 = (
-    0.33333316445350647,
-    -0.25000810623168945,
-    0.2000228762626648,
-    -0.16624556481838226,
-    0.14181171357631683,
-    -0.131287083029747,
-    0.1288178265094757,
-    -0.0785990059375763,
+
+@dataclass(frozen=True)
+class Base:
+    """A logarithm: of 2 in two parts, and log(1 + f) = slope * f + f * polynomial(f) for f32."""
+
+    two: tuple[float, float]
+    slope: float
+    fraction: tuple[float, ...]
+    natural: tuple[float, float]  # of e in two parts, for f64
+
+
+NATURAL = Base(
+    two=(0.6931471805599453, 2.3190468138462996e-17),
+    slope=1.0,
+    fraction=(
+        0.0,
+        -0.49999988079071045,
+        0.33333325386047363,
+        -0.25001609325408936,
+        0.20002013444900513,
+        -0.16608451306819916,
+        0.141805961728096,
+        -0.1324710100889206,
+        0.12914639711380005,
+        -0.07624686509370804,
+    ),
+    natural=(1.0, 0.0),
 )
+BASE_2 = Base(
+    two=(1.0, 0.0),
+    slope=1.0,
+    fraction=(
+        0.4426950514316559,
+        -0.7213475108146667,
+        0.4808965027332306,
+        -0.3606826066970825,
+        0.2886188328266144,
+        -0.23995117843151093,
+        0.20415540039539337,
+        -0.1882621794939041,
+        0.18687847256660461,
+        -0.11639093607664108,
+    ),
+    natural=(1.4426950408889634, 2.0355273740931033e-17),
+)
+BASE_10 = Base(
+    two=(0.3010299956639812, -2.8037281277851704e-18),
+    slope=0.4375,
+    fraction=(
+        -0.0032055180054157972,
+        -0.21714718639850616,
+        0.1447647511959076,
+        -0.10858087241649628,
+        0.08687043190002441,
+        -0.07212501019239426,
+        0.061526015400886536,
+        -0.05751032382249832,
+        0.05648088827729225,
+        -0.033664703369140625,
+    ),
+    natural=(0.4342944819032518, 1.098319650216765e-17),
+)
+BASE_10_TWO_F32 = (0.3010300099849701, -1.432098883924482e-08)
 # With s = f / (2 + f): log(1 + f) = 2 s + s ** 3 * polynomial(s * s)
 LOG_F64 = (
     0.6666666666666734,
@@ -177,44 +275,43 @@ LOG_F64 = (
 
 
 @dataclass(frozen=True)
-class Base:
-    """log of this base = slope * natural log; each number in two parts, so that products are precise."""
+class Split:
+    """x = 2 ** n * (1 + f) for a positive normal number, with sqrt(1/2) <= 1 + f < sqrt(2)."""
 
-    slope: tuple[float, float]
-    two: tuple[float, float]  # log(2)
-
-
-NATURAL = {f32: Base((1.0, 0.0), F32.ln2), f64: Base((1.0, 0.0), F64.ln2)}
-BASE_2 = {
-    f32: Base((1.4426950216293335, 1.925963033500011e-08), (1.0, 0.0)),
-    f64: Base((1.4426950408889634, 2.0355273740931033e-17), (1.0, 0.0)),
-}
-BASE_10 = {
-    f32: Base((0.4342944920063019, -1.0103049952192578e-08), (0.3010300099849701, -1.432098883924482e-08)),
-    f64: Base((0.4342944819032518, 1.098319650216765e-17), (0.3010299956639812, -2.8037281277851704e-18)),
-}
+    n: Term  # a float
+    f: Term
+    inverse: Term  # 2 ** -n
 
 
-def split_exponent(x: Term, fmt: Format) -> tuple[Term, Term, Term]:
-    """For x > 0: n (a float), f and 2 ** -n with x = 2 ** n * (1 + f) and sqrt(1/2) <= 1 + f < sqrt(2)."""
-    tiny = x < 2.0 ** (1 - fmt.bias)
-    lift = fmt.digits + 2
-    bits = select(tiny, x * 2.0**lift, x).bits()
-    biased = (bits + (fmt.one - fmt.sqrt_half)).op("lshr", fmt.digits)
-    fraction = (bits - (biased << fmt.digits) + fmt.one).float()
-    # The integer as a float: put into the low digits of a large one.
-    large = (fmt.bias + fmt.digits) << fmt.digits
-    n = (biased | large).float() - (2.0**fmt.digits + fmt.bias)
-    inverse = ((2 * fmt.bias - biased) << fmt.digits).float()
-    return n - select(tiny, x.constant(float(lift)), 0.0), fraction - 1, inverse
+def split_exponent(x: Term) -> Split:
+    fmt = format_of(x)
+    one = (1 << fmt.digits) - 1
+    if x.dtype is f32:
+        offset = x.bits() - fmt.sqrt_half
+        n = (offset >> fmt.digits).cast(f32)
+        above = offset & ~one
+        inverse = (fmt.one - above).float()
+    else:
+        # Few machines convert integers of 64 bits: this one is put into the low digits of a large float.
+        offset = x.bits() + (fmt.one - fmt.sqrt_half)
+        above = offset & ~one
+        large = (fmt.bias + fmt.digits) << fmt.digits
+        n = (offset.op("lshr", fmt.digits) | large).float() - (2.0**fmt.digits + fmt.bias)
+        inverse = (2 * fmt.one - above).float()
+    return Split(n, ((offset & one) + fmt.sqrt_half).float() - 1, inverse)
+
+
+def unusual(x: Term, limit: int) -> Term:
+    """Whether x is anything but a normal number below 2 ** limit: one comparison of its bits, moved to the low end."""
+    fmt = format_of(x)
+    least = 1 << (x.dtype.bits - 1)
+    smallest, largest = 1 << fmt.digits, (fmt.bias + limit) << fmt.digits
+    return x.bits() + (least - smallest) >= largest - smallest - least
 
 
 def log_fraction(f: Term) -> Term:
-    """log(1 + f) - f."""
-    square = f * f
-    if f.dtype is f32:
-        return fma(square, -0.5, f * square * polynomial(f, LOG_F32))
-    half = 0.5 * square
+    """log(1 + f) - f in f64."""
+    half = 0.5 * (f * f)
     s = f / (2 + f)
     z = s * s
     return s * fma(z, polynomial(z, LOG_F64), half) - half
@@ -222,9 +319,15 @@ def log_fraction(f: Term) -> Term:
 
 def joined_log(n: Term, f: Term, base: Base) -> Term:
     """The logarithm of 2 ** n * (1 + f)."""
-    rest = log_fraction(f)
-    slope, slope_low = base.slope
+    if f.dtype is f32:
+        bent = polynomial(f, base.fraction)
+        if base.slope == 1:
+            return fma(n, base.two[0], fma(f, bent, f))
+        two, two_low = BASE_10_TWO_F32
+        return fma(n, two, fma(f, base.slope, fma(f, bent, n * two_low)))
+    slope, slope_low = base.natural
     two, two_low = base.two
+    rest = log_fraction(f)
     if slope != 1:
         rest = fma(f, slope_low, rest * slope)
     if two_low:
@@ -240,31 +343,45 @@ def log_limits(x: Term, result: Term, zero: float = 0.0) -> Term:
 
 
 def logarithm(x: Term, base: Base) -> Term:
-    n, f, _ = split_exponent(x, format_of(x))
-    return log_limits(x, joined_log(n, f, base))
+    parts = split_exponent(x)
+    return rare(unusual(x, format_of(x).bias + 1), lambda: log_unusual(x, base), joined_log(parts.n, parts.f, base))
+
+
+def log_unusual(x: Term, base: Base) -> Term:
+    """The logarithm also of denormal numbers, of zero, infinity and negative numbers."""
+    fmt = format_of(x)
+    tiny = x < 2.0 ** (1 - fmt.bias)
+    lift = fmt.digits + 2
+    parts = split_exponent(select(tiny, x * 2.0**lift, x))
+    n = parts.n - select(tiny, x.constant(float(lift)), 0.0)
+    return log_limits(x, joined_log(n, parts.f, base))
 
 
 def log(x: Term) -> Term:
-    return logarithm(x, NATURAL[x.dtype])
+    return logarithm(x, NATURAL)
 
 
 def log2(x: Term) -> Term:
-    return logarithm(x, BASE_2[x.dtype])
+    return logarithm(x, BASE_2)
 
 
 def log10(x: Term) -> Term:
-    return logarithm(x, BASE_10[x.dtype])
+    return logarithm(x, BASE_10)
 
 
 def log1p(x: Term) -> Term:
     """log(1 + x), with what the sum 1 + x loses put back into the fraction."""
-    fmt = format_of(x)
-    total, lost = two_sum(x, 1.0)
-    n, f, inverse = split_exponent(total, fmt)
-    # Far out nothing of 1 is left, and the sum of infinities has no error.
-    lost = select(total < 2.0 ** (fmt.digits + 4), lost * inverse, 0)
-    result = log_limits(x, joined_log(n, f + lost, NATURAL[x.dtype]), -1.0)
-    return select(abs(x) < 2.0 ** (-fmt.digits - 2), x, result)
+    total = 1 + x
+    above = x > 1
+    lost = select(above, x.constant(1.0), x) - (total - select(above, x, 1.0))
+    parts = split_exponent(total)
+    result = joined_log(parts.n, fma(lost, parts.inverse, parts.f), NATURAL)
+    return rare(unusual(total, 100), lambda: log1p_unusual(x), result.op("copysign", x))
+
+
+def log1p_unusual(x: Term) -> Term:
+    """log1p of large numbers, of infinity and of what is not above -1."""
+    return select(x > 1, log_unusual(x, NATURAL), select(x.equals(-1), -math.inf, x * math.nan))
 
 
 # Powers
@@ -286,7 +403,8 @@ LN2_SHORT = (0.6931471805598903, 5.497923018708371e-14)  # 42 bits: its product 
 
 def log_pair(x: Term) -> tuple[Term, Term]:
     """log(x) for positive finite x in f64 as a sum of two, good to about 2 ** -66."""
-    n, f, _ = split_exponent(x, F64)
+    parts = split_exponent(x)
+    n, f = parts.n, parts.f
     divisor = 2 + f
     divisor_low = f - (divisor - 2)
     s = f / divisor
@@ -380,31 +498,86 @@ TANH_F32 = (
 )
 
 
+# exp(2 r) for |r| <= ln(2) / 4: the scaled coefficients are exact.
+EXP_TWICE_F32 = tuple(coefficient * 2.0**power for power, coefficient in enumerate((1.0, *F32.exp)))
+
+
 def tanh(x: Term) -> Term:
     size = abs(x)
     if x.dtype is f32:
         square = x * x
         near = fma(x * square, polynomial(square, TANH_F32), x)
-        far = 1 - 2 / (exp(2 * size) + 1)
-        return select(size < 0.625, near, far).op("copysign", x)
+        size = select(size > 9.5, 9.5, size)
+        shifted = fma(size, 2 * LOG2E, F32.magic)
+        r = fma(shifted - F32.magic, -0.5 * LN2, size)
+        far = 1 - 2 / (times_power(polynomial(r, EXP_TWICE_F32), shifted, F32) + 1)
+        return select(size >= 0.6, far, near).op("copysign", x)
     growth = expm1(2 * limited(size, 0.0, 25.0))
     return (growth / (growth + 2)).op("copysign", x)
 
 
 def sigmoid(x: Term) -> Term:
-    """exp(-|x|) never overflows, and is the numerator for negative x."""
-    small = exp(-abs(x))
-    total, lost = fast_two_sum(small.constant(1.0), small)
-    numerator = select(x < 0, small, 1.0)
-    inverse = 1 / total
-    quotient = numerator * inverse
-    # What is left of the numerator, also by what the sum lost.
-    left = fma(-quotient, total, numerator) - quotient * lost
-    return fma(left, inverse, quotient)
+    """1 / (2 ** n * exp(r) + 1), with what the sum loses put into the quotient."""
+    fmt = format_of(x)
+    # From 40 on it is 1; where exp(-x) would overflow it is exp(x).
+    shifted, r = reduce_exponent(-select(x > 40.0, 40.0, x), fmt)
+    scale = ((shifted.bits() << fmt.digits) + fmt.one).float()
+    part = fma(scale, exp_fraction(r, fmt), 1.0)
+    total = scale + part
+    lost = part - (total - scale)
+    result = 1 / total
+    result = fma(fma(-lost, result, fma(-total, result, 1.0)), result, result)
+    return rare(~(x > -fmt.usual), lambda: exp_extreme(x), result)
 
 
-@in_double
+# (sinh(r) / r - 1) / r ** 2 and (cosh(r) - 1) / r ** 2 in r * r, for |r| <= ln(2) / 2
+SINH_F32 = (0.1666666716337204, 0.00833317544311285, 0.0001997408107854426)
+COSH_F32 = (0.5, 0.041666459292173386, 0.0013935437891632318)
+
+
+@dataclass(frozen=True)
+class Hyperbolic:
+    """With x = n * ln(2) + r: (2 ** n + 2 ** -n) / 2, (2 ** n - 2 ** -n) / 2, r, sinh(r) - r and cosh(r) - 1."""
+
+    total: Term
+    difference: Term
+    r: Term
+    sine: Term
+    cosine: Term
+
+
+def hyperbolic_parts(size: Term) -> Hyperbolic:
+    """For f32, 0 <= size <= F32.usual."""
+    shifted, r = reduce_exponent(size, F32)
+    scale = shifted.bits() << F32.digits
+    half = F32.one - (1 << F32.digits)
+    up, down = (scale + half).float(), (half - scale).float()
+    square = r * r
+    sine, cosine = r * square * polynomial(square, SINH_F32), square * polynomial(square, COSH_F32)
+    return Hyperbolic(up + down, up - down, r, sine, cosine)
+
+
 def sinh(x: Term) -> Term:
+    if x.dtype is f64:
+        return precise_sinh(x)
+    size = abs(x)
+    parts = hyperbolic_parts(size)
+    small = fma(parts.total, parts.sine, parts.difference * parts.cosine)
+    result = parts.difference + fma(parts.total, parts.r, small)
+    return rare(~(size < F32.usual), lambda: in_double(precise_sinh)(x), result.op("copysign", x))
+
+
+def cosh(x: Term) -> Term:
+    if x.dtype is f64:
+        return precise_cosh(x)
+    size = abs(x)
+    parts = hyperbolic_parts(size)
+    small = fma(parts.difference, parts.sine, parts.total * parts.cosine)
+    result = parts.total + fma(parts.difference, parts.r, small)
+    return rare(~(size < F32.usual), lambda: in_double(precise_cosh)(x), result)
+
+
+def precise_sinh(x: Term) -> Term:
     """From expm1 near 0; far out half of exp(x / 2) squared, which overflows only with the result."""
     size = abs(x)
     growth = expm1(size)
@@ -413,8 +586,7 @@ def sinh(x: Term) -> Term:
     return select(size < 22.0, near, 0.5 * half * half).op("copysign", x)
 
 
-@in_double
-def cosh(x: Term) -> Term:
+def precise_cosh(x: Term) -> Term:
     size = abs(x)
     growth = exp(size)
     half = exp(0.5 * size)
@@ -436,7 +608,22 @@ def acosh(x: Term) -> Term:
     return select(x < 1, math.nan, select(x < 2.0**28, near, log(x) + LN2))
 
 
-@in_double
+# (atanh(x) / x - 1) / x ** 2 in x * x, for |x| <= 1/2
+ATANH_F32 = (
+    0.33333301544189453,
+    0.2000245451927185,
+    0.14223745465278625,
+    0.11816761642694473,
+    0.05158964917063713,
+    0.17639920115470886,
+)
+
+
 def atanh(x: Term) -> Term:
     size = abs(x)
-    return (0.5 * log1p(2 * size / (1 - size))).op("copysign", x)
+    far = 0.5 * log1p(2 * size / (1 - size))
+    if x.dtype is f32:
+        square = x * x
+        near = fma(size * square, polynomial(square, ATANH_F32), size)
+        far = select(size < 0.5, near, far)
+    return far.op("copysign", x)

@@ -22,6 +22,7 @@ COMMANDS = {
     "opt": "run passes over a program in a file",
     "run": "run a program in a file on arrays",
     "ops": "list the ops",
+    "bench": "measure smelt against PyTorch, JAX, NumPy and Numba",
     "doctor": "look at this machine and this installation",
 }
 

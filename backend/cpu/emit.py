@@ -99,7 +99,7 @@ done:
 GEMM = """
 ; Column-major BLAS: everything by reference.
 define internal void @gemm(ptr %args, i64 %kind, i64 %ta, i64 %tb, i64 %m, i64 %n, i64 %k,
-                           ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc) #1 {
+                           ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc) #1 {{
   %numbers = alloca [6 x i32], align 4
   %ctx = load ptr, ptr %args
   %slot = getelementptr i64, ptr %ctx, i64 6
@@ -110,17 +110,22 @@ define internal void @gemm(ptr %args, i64 %kind, i64 %ta, i64 %tb, i64 %m, i64 %
   %alpha = load ptr, ptr %one
   %lta = getelementptr i8, ptr @letters, i64 %ta
   %ltb = getelementptr i8, ptr @letters, i64 %tb
-"""
-for _number, _name in enumerate(("m", "n", "k", "lda", "ldb", "ldc")):
-    GEMM += f"""  %{_name}.32 = trunc i64 %{_name} to i32
-  %{_name}.at = getelementptr i32, ptr %numbers, i64 {_number}
-  store i32 %{_name}.32, ptr %{_name}.at
-"""
-GEMM += """  call void %function(ptr %lta, ptr %ltb, ptr %m.at, ptr %n.at, ptr %k.at, ptr %alpha, ptr %a, ptr %lda.at,
+{numbers}
+  call void %function(ptr %lta, ptr %ltb, ptr %m.at, ptr %n.at, ptr %k.at, ptr %alpha, ptr %a, ptr %lda.at,
                       ptr %b, ptr %ldb.at, ptr @zero, ptr %c, ptr %ldc.at)
   ret void
-}
+}}
 """
+
+
+def gemm_text() -> str:
+    """The call into BLAS, whose integers have 32 bits (Launcher sees to it that they fit)."""
+    lines: list[str] = []
+    for number, name in enumerate(("m", "n", "k", "lda", "ldb", "ldc")):
+        lines.append(f"  %{name}.32 = trunc i64 %{name} to i32")
+        lines.append(f"  %{name}.at = getelementptr i32, ptr %numbers, i64 {number}")
+        lines.append(f"  store i32 %{name}.32, ptr %{name}.at")
+    return GEMM.format(numbers="\n".join(lines))
 
 
 class ModuleEmitter:
@@ -152,7 +157,7 @@ class ModuleEmitter:
         self.functions.append(f"define void @run(ptr %ctx) #0 {{\nentry:\n{block}{body}\n  ret void\n}}")
         text = "\n".join([RUNTIME, *self.functions])
         if "@gemm(" in text:
-            text += GEMM
+            text += gemm_text()
         attributes = (
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from typing import Any
 
@@ -22,9 +23,20 @@ class Engine:
         self.target = target
         self.machine = self._machine()
         self.layout = str(self.machine.target_data)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.numbers = itertools.count()
         self.jit = llvm.create_lljit_compiler(self._machine())
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._release)
+
+    def _hold(self) -> None:
+        """Before a fork: no other thread is inside of LLVM, and none leaves the child a lock that stays taken."""
+        self.lock.acquire()
+        llvm.ffi.lib._lock.__enter__()
+
+    def _release(self) -> None:
+        llvm.ffi.lib._lock.__exit__()
+        self.lock.release()
 
     def _machine(self) -> Any:
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
@@ -76,7 +88,8 @@ _guard = threading.Lock()
 
 def engine(target: Target | None = None) -> Engine:
     wanted = target or host()
-    with _guard:
-        if wanted not in _engines:
-            _engines[wanted] = Engine(wanted)
-        return _engines[wanted]
+    if wanted not in _engines:
+        with _guard:
+            if wanted not in _engines:
+                _engines[wanted] = Engine(wanted)
+    return _engines[wanted]

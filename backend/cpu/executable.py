@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import IndexRangeError
+from ...ir.errors import CompileError, IndexRangeError
 from ...ir.graph import Value
 from ...ir.symbolic import Dim, Expr, evaluate
 from ...kernels.loop_ir import Gemm, Kernel, walk
 from ...passes.fuse import Fused
 from ...passes.memory import Plan
+from ..arrays import as_plain
+from ..interp.graph import bind_sizes
 from ..report import Report
 from .debug import readable_assembly
 from .emit import (
@@ -36,10 +38,11 @@ from .engine import engine
 from .threads import Pool, pool
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 
 
 class Executable:
-    """Call it with contiguous arrays of the parameters' types; it returns the results as new arrays."""
+    """Call it with arrays of the parameters' types; it returns the results as new arrays."""
 
     report: Report
 
@@ -49,7 +52,11 @@ class Executable:
         self.plan = plan
         self.sites = [site for kernel in kernels for site in kernel.sites]
         self.sizes = [symbol.name for symbol in self.graph.sizes]
-        self.uses_blas = any(isinstance(item, Gemm) for kernel in kernels for item in walk(kernel.body))
+        products = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
+        self.uses_blas = bool(products)
+        self.strides: set[Dim] = set()
+        for matrix in (matrix for item in products for matrix in (item.output, item.left, item.right)):
+            self.strides |= {matrix.row_stride, matrix.column_stride}
         self._results(fused)
         sizes = {name: FIRST_FREE + number for number, name in enumerate(self.sizes)}
         first = FIRST_FREE + len(sizes)
@@ -61,6 +68,7 @@ class Executable:
         self.layout = Layout(sizes, pointers, plan.offsets, self.first_result + len(self.stored))
         self.emitter = ModuleEmitter(self.layout, vector_bits, annotate, DATA_OFFSET)
         self.module = Module()
+        self.frames: list[Frame] = []
 
     def _results(self, fused: Fused) -> None:
         """Where each result comes from: memory of its own, or a copy of a parameter or of another result."""
@@ -98,8 +106,8 @@ class Executable:
         sizes: dict[str, int] = {}
         for param, shape in zip(self.graph.params, shapes, strict=True):
             for dim, size in zip(param.shape, shape, strict=True):
-                if isinstance(dim, Expr) and len(dim.terms) == 1 and len(dim.terms[0][0]) == 1 and dim.terms[0][1] == 1:
-                    sizes[str(dim)] = size
+                if isinstance(dim, Expr) and dim.symbol is not None:
+                    sizes[dim.symbol.name] = size
         return sizes
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
@@ -107,7 +115,8 @@ class Executable:
         return Launcher(self, self.sizes_of(shapes))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.launcher([array.shape for array in arrays])(arrays)
+        given = list(map(as_plain, arrays))
+        return Launcher(self, bind_sizes(self.graph, given))(given)
 
     def raise_index_error(self, error: Any) -> None:
         site = self.sites[error[1]]
@@ -120,32 +129,41 @@ class Executable:
 class Frame:
     """The memory of one call: ctx, where an error is reported, the arena and the scratch of all threads."""
 
-    def __init__(self, launcher: Launcher, threads: Pool):
-        executable = launcher.executable
-        self.workers = max(threads.limit, threads.started)
-        self.memory = np.empty(launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN, np.uint8)
-        base = self.memory.__array_interface__["data"][0]
-        base += -base % ALIGN
-        self.block = block = (ctypes.c_int64 * executable.layout.slots)()
+    def __init__(self, executable: Executable):
+        self.workers = 0
+        self.sizes: dict[str, int] | None = None  # of the launcher that it was last made fit for
+        self.memory = np.empty(0, np.uint8)
+        self.block = (ctypes.c_int64 * executable.layout.slots)()
         self.error = (ctypes.c_int64 * 4)()
-        self.address = ctypes.addressof(block)
-        block[PARALLEL], block[POOL] = threads.parallel, threads.address
-        block[ARENA], block[SCRATCH] = base, base + launcher.arena_bytes
-        block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_bytes, self.workers
-        block[ERROR] = ctypes.addressof(self.error)
+        self.address = ctypes.addressof(self.block)
+        self.block[ERROR] = ctypes.addressof(self.error)
         if executable.uses_blas:
             from .blas import table
 
-            block[BLAS_TABLE] = ctypes.addressof(table())
-        for number, name in enumerate(executable.sizes):
+            self.block[BLAS_TABLE] = ctypes.addressof(table())
+
+    def fit(self, launcher: Launcher, threads: Pool) -> None:
+        """Prepare for a launcher's sizes and as many threads as there are now."""
+        block, self.sizes = self.block, launcher.sizes
+        self.workers = max(threads.limit, threads.started)
+        needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
+        if len(self.memory) < needed:
+            self.memory = np.empty(needed, np.uint8)
+        base = self.memory.__array_interface__["data"][0]
+        base += -base % ALIGN
+        block[PARALLEL], block[POOL] = threads.parallel, threads.address
+        block[ARENA], block[SCRATCH] = base, base + launcher.arena_bytes
+        block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_bytes, self.workers
+        for number, name in enumerate(launcher.executable.sizes):
             block[FIRST_FREE + number] = launcher.sizes[name]
 
 
 class Launcher:
     """The call into native code for one set of sizes: all that can be known beforehand is.
 
-    Frames are kept and used again; as many exist as there ever were calls at the same time. Arrays are passed as
-    the addresses of their Python objects, in which native code finds the data (DATA_OFFSET)."""
+    Frames are kept and used again, for other sizes too; as many exist as there ever were calls at the same time.
+    Arrays are passed as the addresses of their Python objects, in which native code finds the data (DATA_OFFSET).
+    """
 
     def __init__(self, executable: Executable, sizes: dict[str, int]):
         self.executable = executable
@@ -153,6 +171,8 @@ class Launcher:
         scratch = max((evaluate(item, sizes) for item in executable.module.scratch), default=0)
         self.scratch_bytes = scratch + -scratch % ALIGN
         self.arena_bytes = evaluate(executable.plan.size, sizes)
+        if any(evaluate(stride, sizes) > LARGEST_BLAS for stride in executable.strides):
+            raise CompileError(f"a matrix has rows or columns of more than {LARGEST_BLAS} elements, which BLAS cannot")
         self.results = [(_shape(value.shape, sizes), value.dtype.numpy) for value in executable.stored]
         self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
         # Whether the results are just the stored arrays, in order.
@@ -162,7 +182,7 @@ class Launcher:
         count = len(executable.graph.params) + len(self.results)
         self.pack = struct.Struct(f"{count}q").pack_into
         self.offset = 8 * executable.first_param
-        self.frames: list[Frame] = []
+        self.frames = executable.frames
         self.run = executable.run
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -172,10 +192,10 @@ class Launcher:
         frames = self.frames
         try:
             frame = frames.pop()
-            if frame.workers < threads.limit or frame.block[POOL] != threads.address:
-                frame = Frame(self, threads)
         except IndexError:
-            frame = Frame(self, threads)
+            frame = Frame(self.executable)
+        if frame.sizes is not self.sizes or frame.workers < threads.limit or frame.block[POOL] != threads.address:
+            frame.fit(self, threads)
         results = [np.empty(shape, dtype) for shape, dtype in self.results]
         self.pack(frame.block, self.offset, *map(address_of, arrays), *map(address_of, results))
         self.run(frame.address)

@@ -1,9 +1,8 @@
 """Loop IR to LLVM: one region is one function that a thread runs for a range of a loop.
 
 Inside a vector loop every register is either the same for all lanes (a scalar) or has one value a lane; a scalar
-is spread out only where it meets a vector. An access is a vector load where the place moves by one element a
-lane, a scalar load where it does not move, a gather otherwise. The last, incomplete vector of a loop runs the same
-body under a mask.
+is spread out only where it meets a vector. The last, incomplete vector of a loop runs the same body under a mask.
+accesses.py has the loads and stores.
 
 Index arithmetic goes to the outermost loop where its variables exist: `Frame` is the text of a loop body while
 it is being written, and lines may be added to the frames around it until it is closed.
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, is_multiple, non_negative, symbols_of
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, is_multiple, maximum, non_negative, symbols_of
 from ...ir.types import bool_, i64
 from ...kernels.loop_ir import (
     Alloc,
@@ -35,10 +34,10 @@ from ...kernels.loop_ir import (
 )
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.scalar import COMBINERS
-from ...passes.loop.analysis import offset
+from .accesses import Accesses
 from .debug import FunctionNotes
 from .scalars import ScalarEmitter
-from .types import MEMORY, Lanes, constant, register_type, suffix, vector
+from .types import Lanes, constant, register_type, suffix, vector
 
 Values = list[tuple[Lanes, ...]]
 
@@ -66,7 +65,6 @@ class Region:
         self.frames = [Frame("entry")]
         self.target = 0
         self.emitter = ScalarEmitter(self.write, declarations, self._branch)
-        self.declarations = declarations
         self.registers: dict[str, Lanes] = {}
         self.register_depths: dict[str, int] = {}
         self.symbols: dict[str, Lanes] = {}
@@ -82,6 +80,7 @@ class Region:
         self._size = size
         self._scratch = scratch
         self.pointers: dict[str, str] = {}
+        self.accesses = Accesses(self)
 
     # Text.
 
@@ -182,6 +181,10 @@ class Region:
         if atom.operator in ("min", "max"):
             function = f"llvm.s{atom.operator}.{suffix('i64', lanes)}"
             return self.emitter.call(kind, function, (kind, left), (kind, right))
+        if not non_negative(atom.right - 1):
+            # A size such as N - 2 may be zero. No loop over such a size runs, but the division stands before it.
+            function = f"llvm.smax.{suffix('i64', lanes)}"
+            right = self.emitter.call(kind, function, (kind, right), (kind, constant(1, i64, lanes)))
         if non_negative(atom.left):
             return write(f"{'udiv' if atom.operator == '//' else 'urem'} {kind} {left}, {right}")
         rest = write(f"srem {kind} {left}, {right}")
@@ -239,9 +242,9 @@ class Region:
                 self._let(statement)
             elif isinstance(statement, Load):
                 with self._hoisted(statement.result, self._load_depth(statement)):
-                    self.registers[statement.result.name] = self._load(statement)
+                    self.registers[statement.result.name] = self.accesses.load(statement)
             elif isinstance(statement, Store):
-                self._store(statement)
+                self.accesses.store(statement)
             elif isinstance(statement, Index):
                 self._index(statement)
             elif isinstance(statement, Check):
@@ -360,14 +363,12 @@ class Region:
         def layout(matrix: Matrix, rows: Dim, columns: Dim) -> tuple[str, str]:
             # Adjacent columns: the transposed matrix is what column-major BLAS reads as it lies.
             if matrix.column_stride == 1 or (columns == 1 and matrix.row_stride != 1):
-                lead = self.uniform(matrix.row_stride if rows != 1 else columns)
-                least = self.uniform(columns)
-                return "0", self._at_least(lead, least)
-            return "1", self._at_least(self.uniform(matrix.column_stride if columns != 1 else rows), self.uniform(rows))
+                return "0", self._leading(matrix.row_stride if rows != 1 else columns, columns)
+            return "1", self._leading(matrix.column_stride if columns != 1 else rows, rows)
 
         left_flag, left_lead = layout(statement.left, statement.rows, statement.depth)
         right_flag, right_lead = layout(statement.right, statement.depth, statement.columns)
-        lead = self._at_least(self.uniform(statement.output.row_stride), "1")
+        lead = self._leading(statement.output.row_stride, statement.columns)
         numbers = (statement.columns, statement.rows, statement.depth)
         self.write(
             f"call void @gemm(ptr %args, i64 {('f32', 'f64', 'c64', 'c128').index(dtype.name)}, "
@@ -376,8 +377,9 @@ class Region:
             f"ptr {address(statement.output)}, i64 {lead})"
         )
 
-    def _at_least(self, value: str, least: str) -> str:
-        return self.emitter.call("i64", "llvm.smax.i64", ("i64", value), ("i64", least))
+    def _leading(self, stride: Dim, length: Dim) -> str:
+        """A leading dimension: BLAS wants it at least as long as what lies between, and never zero."""
+        return self.uniform(maximum(maximum(stride, length), 1))
 
     # Control.
 

@@ -28,7 +28,9 @@ from .engine import engine
 # Slots of the pool's block, a cache line apart where threads meet.
 GENERATION, NEXT, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(8))
 SLOTS = 8 * 10
-SPIN_CYCLES = 100_000
+# How long a worker spins, in ticks of the processor's counter. Arm's counter is a slow one.
+SPIN_TICKS = {"x86_64": 100_000, "AMD64": 100_000}
+SLOW_SPIN_TICKS = 1_000
 
 _PARALLEL = """
 define void @parallel(ptr %pool, ptr %function, ptr %ctx, i64 %count, i64 %grain) #0 {{
@@ -137,7 +139,7 @@ rest:
   {pause}
   %clock = call i64 @llvm.readcyclecounter()
   %waited = sub i64 %clock, %began
-  %tired = icmp ugt i64 %waited, {SPIN_CYCLES}
+  %tired = icmp ugt i64 %waited, {spin_ticks}
   br i1 %tired, label %sleep, label %spin
 sleep:
   %counted = atomicrmw add ptr %sleeping.at, i64 1 seq_cst
@@ -176,8 +178,6 @@ joined:
 
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.readcyclecounter()
-declare i64 @syscall(i64, ...)
-declare i32 @usleep(i32)
 {declarations}
 attributes #0 = {{ nounwind }}
 """
@@ -198,14 +198,21 @@ def runtime_text(system: str, machine: str) -> str:
             f"  %slept = call i64 (i64, ...) @syscall(i64 {number}, ptr %generation, i32 {_WAIT_PRIVATE}, "
             "i32 %seen, ptr null, ptr null, i32 0)"
         )
+        declarations = ["declare i64 @syscall(i64, ...)"]
+    elif system == "Windows":
+        wake, sleep = "", "  call void @Sleep(i32 1)"
+        declarations = ["declare void @Sleep(i32)"]
     else:
         wake, sleep = "", "  %slept = call i32 @usleep(i32 50)"
+        declarations = ["declare i32 @usleep(i32)"]
     if machine in ("x86_64", "AMD64"):
-        pause, declarations = "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
+        pause = "call void @llvm.x86.sse2.pause()"
+        declarations.append("declare void @llvm.x86.sse2.pause()")
     else:
-        pause, declarations = 'fence syncscope("singlethread") seq_cst', ""
+        pause = 'fence syncscope("singlethread") seq_cst'
     return _PARALLEL.format(
-        wake=wake, sleep=sleep, pause=pause, declarations=declarations, SPIN_CYCLES=SPIN_CYCLES,
+        wake=wake, sleep=sleep, pause=pause, declarations="\n".join(declarations),
+        spin_ticks=SPIN_TICKS.get(machine, SLOW_SPIN_TICKS),
         GENERATION=GENERATION, NEXT=NEXT, ACTIVE=ACTIVE, SLEEPING=SLEEPING, OPEN=OPEN, LOCK=LOCK, JOB=JOB, LIMIT=LIMIT,
         ARGUMENTS=JOB + 1, WORKERS=WORKERS,
     )  # fmt: skip
@@ -254,8 +261,10 @@ class Pool:
 
     def _fresh(self) -> None:
         self.lock = threading.Lock()
-        self.block = (ctypes.c_int64 * (SLOTS + 8))()
-        start = ctypes.addressof(self.block)
+        block = (ctypes.c_int64 * (SLOTS + 8))()
+        # Workers outlive the interpreter's last objects: nobody ever frees what they look at.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
+        start = ctypes.addressof(block)
         self.address = start + (-start) % 64
         self.started = 1
         self.resize(self.limit)

@@ -64,10 +64,8 @@ def bind_sizes(graph: Graph, arrays: Sequence[np.ndarray]) -> dict[str, int]:
             given = TensorType(dtype(array.dtype), array.shape)
             raise ShapeError(f"{graph.name}: parameter {param.name} is {param.type}, got {given}")
         for dim, size in zip(param.shape, array.shape, strict=True):
-            if isinstance(dim, Expr) and len(dim.terms) == 1:
-                (monomial, coefficient) = dim.terms[0]
-                if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
-                    sizes.setdefault(monomial[0].name, size)
+            if isinstance(dim, Expr) and dim.symbol is not None:
+                sizes.setdefault(dim.symbol.name, size)
     for param, array in zip(graph.params, arrays, strict=True):
         for dim, size in zip(param.shape, array.shape, strict=True):
             if evaluate(dim, sizes) != size:

@@ -1,0 +1,18 @@
+"""Arrays as native code takes them: dense, aligned, and in the machine's byte order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def is_plain(array: Any) -> bool:
+    """An array that native code can take as it is."""
+    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
+
+
+def as_plain(array: np.ndarray) -> np.ndarray:
+    """The array itself if native code can take it, else a copy."""
+    # ascontiguousarray would make a 0-dim array 1-dim.
+    return array if is_plain(array) else np.array(array, order="C", dtype=array.dtype.newbyteorder("="))

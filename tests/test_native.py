@@ -1,0 +1,248 @@
+"""Native code and its memory: nothing outside of an array is touched, whatever the sizes, types and vectors."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import smelt
+from smelt import CompileOptions, ops
+from smelt.backend.compile import compile_graph
+from smelt.backend.cpu import executable as native
+from smelt.backend.cpu.threads import runtime_text
+from smelt.ir.errors import ArgumentError, CompileError, ShapeError, TraceError
+from support import evaluate, flatten
+
+PAGE = mmap.PAGESIZE
+DTYPES = [
+    np.bool_, np.uint8, np.int8, np.int16, np.int32, np.int64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64,
+    np.complex64, np.complex128,
+]  # fmt: skip
+
+
+class Guarded:
+    """Arrays that begin or end where a page begins that no one may touch: a step too far ends the process."""
+
+    def __init__(self, side: str):
+        self.side = side
+        self.libc = ctypes.CDLL(None)
+        self.libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self.kept: list[Any] = []
+
+    def empty(self, shape: Any, dtype: Any = np.float64) -> np.ndarray:
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        nbytes = math.prod(sizes) * np.dtype(dtype).itemsize
+        inside = max(1, -(-nbytes // PAGE)) * PAGE
+        area = mmap.mmap(-1, inside + 2 * PAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        self.kept.append((area, start, inside))
+        for page in (start, start + PAGE + inside):
+            assert self.libc.mprotect(page, PAGE, 0) == 0
+        at = PAGE if self.side == "begin" else PAGE + inside - nbytes
+        return np.frombuffer(area, np.uint8, nbytes, at).view(dtype).reshape(sizes)
+
+    def copy(self, array: np.ndarray) -> np.ndarray:
+        result = self.empty(array.shape, array.dtype)
+        result[...] = array
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+@pytest.fixture(params=["begin", "end"])
+def guarded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guarded]:
+    """Results, arena and scratch of all calls lie between pages that no one may touch."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("needs mprotect")
+    memory = Guarded(request.param)
+    monkeypatch.setattr(native, "np", memory)
+    yield memory
+    for _, start, inside in memory.kept:
+        for page in (start, start + PAGE + inside):
+            memory.libc.mprotect(page, PAGE, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "pointwise": lambda x: x + x,
+    "rows": lambda x: (x + x[:1], x + x[:, :1]),
+    "transposed": lambda x: x.permute((1, 0)) + x.permute((1, 0)),
+    "sums": lambda x: (x.sum(1), x.sum(0), x.sum()),
+    "joined": lambda x: (ops.cat([x, x + x], 1), ops.stack([x, x], 2)),
+    "moved": lambda x: (ops.flip(x, (1,)), x[:, 1::2] + x[:, 1::2], ops.roll(x, 3, 1)),
+    "padded": lambda x: (ops.constant_pad_nd(x, (3, 2, 1, 0)), ops.constant_pad_nd(x, (-1, 2))),
+    "running": lambda x: (x.cumsum(1), x.cumsum(0)),
+    "converted": lambda x: (x.to(smelt.bool_), x.to(smelt.u8), x.to(smelt.i16), x.to(smelt.f16), x.to(smelt.c64)),
+    "products": lambda x: (x @ x.permute((1, 0)), x[:, 1:] @ x[:, 1:].permute((1, 0)), x @ x[0]),
+    "gathered": lambda x: x[:, np.array([0, -1])],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_nothing_outside_is_touched(name: str, bits: int, guarded: Guarded) -> None:
+    function = PROGRAMS[name]
+    for number, dtype in enumerate(DTYPES):
+        for shape in ((1, 1 + number), (17 + number, 33 - number)):
+            data = np.random.default_rng(number).integers(0, 4, shape).astype(dtype)
+            compiled = smelt.jit(function, options=CompileOptions(vector_bits=bits), dynamic=False)
+            results = flatten(compiled(guarded.copy(data)))
+            for found, expected in zip(results, evaluate(function, [data], "interp"), strict=True):
+                assert found.dtype == expected.dtype
+                np.testing.assert_allclose(found.astype(complex), expected.astype(complex), rtol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["pointwise", "sums", "padded", "running", "products"])
+def test_nothing_outside_is_touched_with_symbolic_sizes(name: str, guarded: Guarded) -> None:
+    function = smelt.jit(PROGRAMS[name])
+    for shape in ((3, 5), (7, 33), (4, 64), (300, 271), (2, 2)):
+        data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        results = flatten(function(guarded.copy(data)))
+        for found, expected in zip(results, evaluate(PROGRAMS[name], [data], "interp"), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    assert function.compiles == 2
+
+
+# Sizes that vanish.
+
+
+def test_a_symbolic_size_that_vanishes_divides_nothing() -> None:
+    function = smelt.jit(lambda x, y: (x[2:] * 2).cumsum(0) @ (y[:, 2:] * 3).cumsum(0))
+    for size in (5, 6, 3, 2):
+        x, y = np.ones((size, 7), np.float32), np.ones((7, size), np.float32)
+        np.testing.assert_allclose(function(x, y), (x[2:] * 2).cumsum(0) @ (y[:, 2:] * 3).cumsum(0))
+    assert function.compiles == 2
+
+
+def test_a_product_over_a_depth_that_vanishes_is_zero() -> None:
+    function = smelt.jit(lambda x, y: (x[:, 2:] * 2).cumsum(0) @ (y[2:] * 3).cumsum(0))
+    for size in (5, 6, 2):
+        x, y = np.ones((3, size), np.float32), np.ones((size, 4), np.float32)
+        np.testing.assert_allclose(function(x, y), (x[:, 2:] * 2).cumsum(0) @ (y[2:] * 3).cumsum(0))
+
+
+# What callers hand over.
+
+
+def test_an_executable_takes_arrays_as_they_lie() -> None:
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    program = compile_graph(smelt.jit(lambda x: x + 1).trace(smelt.spec("f32[2, 3]")))
+    misaligned = np.frombuffer(b"-" + data.tobytes(), np.float32, 6, 1).reshape(2, 3)
+    for array in (data, np.asfortranarray(data), np.repeat(data, 2, 1)[:, ::2], misaligned, data.astype(">f4")):
+        np.testing.assert_array_equal(program([array])[0], data + 1)
+
+
+def test_an_executable_refuses_arrays_of_other_types() -> None:
+    both = smelt.jit(lambda x, y: x + y).trace(smelt.spec("f32[N]"), smelt.spec("f32[N]"))
+    program = compile_graph(both)
+    for x, y in ((4, 3), (3, 4)):
+        with pytest.raises(ShapeError, match="parameter y is f32"):
+            program([np.ones(x, np.float32), np.ones(y, np.float32)])
+    with pytest.raises(ShapeError, match="got f64"):
+        program([np.ones(4), np.ones(4, np.float32)])
+
+
+def test_matrices_longer_than_blas_can_count() -> None:
+    graph = smelt.jit(lambda x, y: x @ y).trace(smelt.spec("f32[2, N]"), smelt.spec("f32[N, 2]"))
+    program = compile_graph(graph)
+    with pytest.raises(CompileError, match="BLAS"):
+        program.launcher([(2, 3_000_000_000), (3_000_000_000, 2)])
+
+
+def test_a_program_that_holds_for_single_sizes_only() -> None:
+    function = smelt.jit(lambda x: x.reshape((-1, 2)).sum(1))
+    for size in (4, 6, 8):
+        assert function(np.ones(size, np.float32)).shape == (size // 2,)
+    with pytest.raises(ShapeError, match="cannot reshape"):
+        function(np.ones(7, np.float32))
+
+
+def test_static_numpy_numbers_are_told_apart() -> None:
+    function = smelt.jit(lambda x, factor: x * factor, static_argnums=1)
+    x = np.ones(2, np.int64)
+    assert function(x, np.int64(1)).dtype == np.int64
+    assert function(x, np.float32(1)).dtype == np.float32
+
+
+def test_random_numbers_are_not_known_while_tracing() -> None:
+    with pytest.raises(TraceError, match="branch"):
+        smelt.jit(lambda x: x + 1 if ops.rand(()) > 0.5 else x)(np.ones(3))
+
+
+def test_an_argument_is_differentiated_once() -> None:
+    with pytest.raises(ArgumentError, match="twice"):
+        smelt.grad(lambda x, y: (x * y).sum(), argnums=(0, -2))(np.ones(2), np.ones(2))
+
+
+# Memory and processes.
+
+
+def test_sizes_share_the_memory_of_calls() -> None:
+    function = smelt.jit(lambda x: ops.softmax(x @ x.permute((1, 0)), 1).cumsum(0).sum(0))
+    for size in range(10, 60, 2):
+        function(np.ones((size, 4), np.float32))
+    assert function.compiles == 2
+    assert len(function.latest.executable.frames) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_while_other_threads_compile() -> None:
+    code = """
+import os, signal, threading, time
+import numpy as np
+import smelt
+
+x = np.ones(100, np.float32)
+smelt.jit(lambda x: x - 1)(x)
+stop = time.monotonic() + 2
+
+def compile_again():
+    number = 0
+    while time.monotonic() < stop:
+        number += 1
+        factor = number
+        smelt.jit(lambda x: (x * factor).exp().sum())(x)
+
+thread = threading.Thread(target=compile_again)
+thread.start()
+while time.monotonic() < stop:
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        smelt.jit(lambda x: x + 1)(x)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+thread.join()
+print("fine")
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "triple"),
+    [
+        ("Linux", "x86_64", "x86_64-unknown-linux-gnu"),
+        ("Linux", "aarch64", "aarch64-unknown-linux-gnu"),
+        ("Darwin", "arm64", "arm64-apple-darwin"),
+        ("Windows", "AMD64", "x86_64-pc-windows-msvc"),
+    ],
+)
+def test_the_pool_is_code_for_every_system(system: str, machine: str, triple: str) -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = llvm.parse_assembly(runtime_text(system, machine))
+    text = llvm.Target.from_triple(triple).create_target_machine().emit_assembly(module)
+    found = {name for name in ("syscall", "usleep", "Sleep") if name in text}
+    assert found == {{"Linux": "syscall", "Darwin": "usleep", "Windows": "Sleep"}[system]}

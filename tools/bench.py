@@ -1,0 +1,386 @@
+"""`smelt bench`: smelt against NumPy, PyTorch, JAX and Numba, on a suite of workloads.
+
+Every combination of size, thread count and allocator setting runs in a process of its own (workloads/measure.py),
+so that no setting leaks into the next one, and a crash costs one workload.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.errors import suggest
+from .bench_report import TimesTable, draw_plot, show_rest, show_summary
+from .terminal import FINE, WRONG_INPUT, UsageError, UserError, fail, heading, paint, table
+from .workloads.contenders import CONTENDERS, installed
+from .workloads.define import SIZES, Workload
+from .workloads.suite import all_workloads
+
+# glibc gives large blocks back to the system at once and gets them back as fresh pages, which are filled with zeros
+# one by one at first use. With these settings it keeps them.
+TUNED = (
+    "MALLOC_MMAP_THRESHOLD_=4294967296",
+    "MALLOC_TRIM_THRESHOLD_=8589934592",
+    "MALLOC_TOP_PAD_=268435456",
+)
+MALLOCS = {"default": ("default",), "tuned": ("tuned",), "both": ("default", "tuned")}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one process measures under."""
+
+    size: str
+    threads: int
+    malloc: str
+
+    def __str__(self) -> str:
+        return f"{self.size}, {self.threads} thread{'s' * (self.threads != 1)}, {self.malloc} malloc"
+
+
+def configure(parser: ArgumentParser) -> None:
+    cores = len(processors())
+    parser.add_argument("--list", action="store_true", help="the workloads there are")
+    parser.add_argument("--only", metavar="PATTERN", help='workloads by name: "softmax*", or several with commas')
+    parser.add_argument("--group", metavar="NAMES", help="groups of workloads, with commas")
+    parser.add_argument(
+        "--contenders", metavar="NAMES", help=f"who takes part (default: those installed of {', '.join(CONTENDERS)})"
+    )
+    parser.add_argument("--size", default="large", metavar="SIZES", help=f"{', '.join(SIZES)} (default: large)")
+    parser.add_argument(
+        "--threads", default=str(cores), metavar="COUNTS", help=f'such as "1,2" (default: {cores}, all processors)'
+    )
+    parser.add_argument(
+        "--malloc", choices=list(MALLOCS), default="default", help="tuned: memory is kept rather than given back"
+    )
+    parser.add_argument("--repeat", type=count, default=30, help="at most so many samples of each (default: 30)")
+    parser.add_argument(
+        "--seconds", type=duration, default=2.0, help="to spend on the samples of a workload (default: 2)"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="show the times of first calls, too, with nothing cached on disk"
+    )
+    parser.add_argument("--memory", action="store_true", help="show the memory that calls take, too")
+    parser.add_argument("--json", metavar="FILE", help="write everything that was measured to a file")
+    parser.add_argument("--plot", metavar="FILE", help="draw the ratios into a file (.png, .svg, .pdf)")
+
+
+def count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return int(text)
+
+
+def duration(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise ArgumentTypeError(f"expected seconds, got {text!r}")
+    return seconds
+
+
+def processors() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def run(options: Namespace) -> int:
+    workloads = chosen_workloads(options)
+    if options.list:
+        rows = [(item.name, item.group, item.dtype, str(item.sizes["large"]), item.summary) for item in workloads]
+        print(table([("workload", "group", "type", "large", ""), *rows]))
+        return FINE
+    contenders = chosen_contenders(options.contenders)
+    settings = chosen_settings(options)
+    for path in (options.json, options.plot):
+        check_writable(path)
+    if options.plot and not is_installed("matplotlib"):
+        raise UserError('--plot needs matplotlib: pip install "smelt[bench]"')
+
+    machine = describe_machine(contenders)
+    show_machine(machine)
+    records: list[dict[str, Any]] = []
+    startups: list[dict[str, Any]] = []
+    for setting in settings:
+        request = {
+            "size": setting.size,
+            "threads": setting.threads,
+            "contenders": contenders,
+            "compile": options.compile,
+            "startup": options.compile,
+            "repeat": options.repeat,
+            "seconds": options.seconds,
+        }
+        print(heading(f"\n{setting}"))
+        times = TimesTable([item.name for item in workloads], contenders)
+        found = []
+        for item, result in measure_all(workloads, setting, request, startups):
+            found.append(measured(item, setting, result))
+            times.add(found[-1])
+        show_rest(found, contenders, options.compile, options.memory)
+        records += found
+    show_summary(records, [str(setting) for setting in settings], startups)
+    machine["busy_afterwards"] = busy_processors()
+    warn_if_busy(machine["busy_afterwards"])
+    if options.json:
+        write_json(options.json, {"machine": machine, "startups": startups, "results": records})
+    if options.plot:
+        draw_plot(options.plot, records, [str(setting) for setting in settings])
+    return verdict(records)
+
+
+# ----- what was asked for
+
+
+def split_words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def check_known(what: str, words: Sequence[str], known: Sequence[str]) -> None:
+    for word in words:
+        if word not in known:
+            raise UsageError(f"unknown {what} {word!r}{suggest(word, known)}; there are {', '.join(known)}")
+
+
+def chosen_workloads(options: Namespace) -> list[Workload]:
+    found = list(all_workloads().values())
+    if options.group:
+        groups = split_words(options.group)
+        check_known("group", groups, list(dict.fromkeys(item.group for item in found)))
+        found = [item for item in found if item.group in groups]
+    if options.only:
+        patterns = split_words(options.only)
+        names = [item.name for item in found]
+        for pattern in patterns:
+            if not fnmatch.filter(names, pattern):
+                raise UsageError(f"no workload {pattern!r}{suggest(pattern, names)}; smelt bench --list shows them")
+        found = [item for item in found if any(fnmatch.fnmatchcase(item.name, pattern) for pattern in patterns)]
+    return found
+
+
+def chosen_contenders(text: str | None) -> list[str]:
+    present = installed()
+    if text is None:
+        return present
+    names = split_words(text)
+    check_known("contender", names, list(CONTENDERS))
+    for name in names:
+        if name not in present:
+            raise UserError(f'{name} needs {CONTENDERS[name]}, which is not installed: pip install "smelt[bench]"')
+    if not names:
+        raise UsageError("--contenders names nobody")
+    return [name for name in CONTENDERS if name in names]
+
+
+def chosen_settings(options: Namespace) -> list[Setting]:
+    sizes = split_words(options.size)
+    check_known("size", sizes, SIZES)
+    threads = []
+    for word in split_words(options.threads):
+        if not word.isdigit() or not 1 <= int(word) <= len(processors()):
+            raise UsageError(f"--threads: expected numbers from 1 to {len(processors())}, got {word!r}")
+        threads.append(int(word))
+    if not sizes or not threads:
+        raise UsageError("--size and --threads need at least one word each")
+    mallocs = MALLOCS[options.malloc]
+    if "tuned" in mallocs and (platform.libc_ver()[0] != "glibc" or shutil.which("env") is None):
+        raise UserError("--malloc tuned sets glibc's allocator, which this Python does not use")
+    return [Setting(size, number, malloc) for size in sizes for number in threads for malloc in mallocs]
+
+
+def check_writable(path: str | None) -> None:
+    """Find out before the measurements whether a file can be written after them."""
+    if path is not None:
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            raise UserError(f"{path}: cannot write to {folder}")
+
+
+# ----- the processes that measure
+
+
+def measure_all(
+    workloads: Sequence[Workload], setting: Setting, request: dict[str, Any], startups: list[dict[str, Any]]
+) -> Iterator[tuple[Workload, dict[str, Any]]]:
+    """Each workload with what was found; a process that dies is started again behind the workload that it died of."""
+    by_name = {item.name: item for item in workloads}
+    waiting = list(by_name)
+    progress = Progress(str(setting), len(waiting))
+    while waiting:
+        current, doing = waiting[0], "starting"
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+            process = start(setting, {**request, "workloads": waiting}, errors)
+            assert process.stdout is not None
+            with process:
+                try:
+                    for line in process.stdout:
+                        event = json.loads(line)
+                        if event["event"] == "startup":
+                            startups.append({"setting": str(setting), **event})
+                            continue
+                        current, doing = event["workload"], event.get("contender", event["event"])
+                        progress.show(current, doing, len(by_name) - len(waiting))
+                        if event["event"] == "end":
+                            waiting.remove(current)
+                            progress.clear()
+                            yield by_name[current], event["contenders"]
+                except BaseException:
+                    process.kill()
+                    raise
+            if process.returncode:
+                errors.seek(0)
+                last = (errors.read().strip().splitlines() or ["nothing on standard error"])[-1]
+                message = f"the process ended with code {process.returncode} ({doing}): {last}"
+                if doing == "starting":
+                    raise UserError(message)
+                waiting.remove(current)
+                # While they take turns nobody can say whose fault it was.
+                guilty = [doing] if doing in CONTENDERS else request["contenders"]
+                progress.clear()
+                yield by_name[current], {name: {"error": message} for name in guilty}
+        request = {**request, "startup": False}
+
+
+def start(setting: Setting, request: dict[str, Any], errors: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", f"{__package__}.workloads.measure"]
+    if setting.malloc == "tuned":
+        command = ["env", *TUNED, *command]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(request))
+    process.stdin.close()
+    return process
+
+
+class Progress:
+    """A bar on standard error, if that is a terminal."""
+
+    def __init__(self, what: str, total: int):
+        self.what = what
+        self.total = total
+        self.begin = time.monotonic()
+        self.shown = sys.stderr.isatty()
+
+    def show(self, name: str, doing: str, done: int) -> None:
+        if not self.shown:
+            return
+        width = 24
+        full = width * done // max(self.total, 1)
+        bar = paint("#" * full, "green", sys.stderr) + "." * (width - full)
+        seconds = time.monotonic() - self.begin
+        line = f"\r\x1b[K[{bar}] {done}/{self.total} {self.what}  {seconds:.0f} s  {name}: {doing}"
+        sys.stderr.write(line[: shutil.get_terminal_size().columns + 20])
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def measured(workload: Workload, setting: Setting, contenders: dict[str, Any]) -> dict[str, Any]:
+    """One row of the results."""
+    return {
+        "workload": workload.name,
+        "group": workload.group,
+        "dtype": workload.dtype,
+        "setting": str(setting),
+        "size": setting.size,
+        "sizes": list(workload.sizes[setting.size]),
+        "threads": setting.threads,
+        "malloc": setting.malloc,
+        "contenders": contenders,
+    }
+
+
+# ----- around the measurements
+
+
+def is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def describe_machine(contenders: Sequence[str]) -> dict[str, Any]:
+    from .doctor import cpu_name
+
+    modules = dict.fromkeys(CONTENDERS[name] for name in contenders)
+    return {
+        "cpu": cpu_name(),
+        "processors": len(processors()),
+        "platform": f"{platform.system()} {platform.release()} on {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in modules},
+        "busy": busy_processors(),
+    }
+
+
+def busy_processors(seconds: float = 0.3) -> float | None:
+    """How many processors other programs keep busy right now; None where the system does not tell."""
+
+    def idle_ticks() -> int:
+        with open("/proc/stat") as file:
+            idle, waiting = file.readline().split()[4:6]
+        return int(idle) + int(waiting)
+
+    try:
+        before = idle_ticks()
+        time.sleep(seconds)
+        idle = (idle_ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
+    except (OSError, ValueError):
+        return None
+    return max((os.cpu_count() or 1) - idle, 0.0)
+
+
+def show_machine(machine: dict[str, Any]) -> None:
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    print(f"{machine['cpu']}, {machine['processors']} processors; Python {machine['python']}, {versions}")
+    warn_if_busy(machine["busy"])
+
+
+def warn_if_busy(busy: float | None) -> None:
+    if busy is not None and busy > 0.3:
+        text = f"other programs keep {busy:.1f} processors busy: these numbers are worth little"
+        print(paint(text, "yellow"), file=sys.stderr)
+
+
+def write_json(path: str, content: dict[str, Any]) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+
+
+def verdict(records: Sequence[dict[str, Any]]) -> int:
+    """1 if results differ, or smelt could not do it."""
+    differing = [
+        f"{record['workload']} ({name}; {record['setting']})"
+        for record in records
+        for name, found in record["contenders"].items()
+        if found.get("agrees") is False or (name == "smelt" and "error" in found)
+    ]
+    if differing:
+        fail(f"results differ or are missing: {', '.join(differing)}")
+        return WRONG_INPUT
+    return FINE

@@ -1,0 +1,258 @@
+"""Measure workloads in this process: what `smelt bench` runs once for every setting.
+
+A request comes as JSON on standard input; events leave as lines of JSON on standard output, one by one, so that
+little is lost when a contender takes the process down. What libraries print goes to standard error.
+
+How a number comes about (docs/benchmarks.md explains the choices):
+
+- All contenders get the same inputs; results are compared before anything is timed.
+- They take turns, sample by sample, each time in another order: a busy moment of the machine hits all of them.
+- Before a turn the process is left alone until its threads are idle. OpenMP's threads spin for some milliseconds
+  after a loop; without the pause they would take a core from whoever is next.
+- A sample of a short call is many calls, after one that is not counted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import math
+import os
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+import numpy as np
+
+from .contenders import CONTENDERS, Prepared, arrays_of, prepare, takes
+from .define import Workload, sizes, workload
+from .pointwise import one
+from .suite import all_workloads
+
+SAMPLE_SECONDS = 2e-4  # the least that a sample takes
+WARM_SECONDS = 5e-3  # shorter calls are called once before their sample
+FEWEST_ROUNDS = 3
+TOLERANCES = {"float32": 1e-3, "float64": 1e-9}
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    use_processors(request["threads"])
+    if request["compile"]:
+        forget_compiled(request["contenders"])
+    if request["startup"]:
+        for name in request["contenders"]:
+            report(channel, event="startup", contender=name, seconds=first_use(name, request["threads"]))
+    workloads = all_workloads()
+    for name in request["workloads"]:
+        report(channel, event="begin", workload=name)
+        found = measure(workloads[name], request, channel)
+        report(channel, event="end", workload=name, contenders=found)
+
+
+def report(channel: TextIO, **event: Any) -> None:
+    channel.write(json.dumps(event) + "\n")
+    channel.flush()
+
+
+def use_processors(count: int) -> None:
+    """Let this process have so many processors: every library's threads are bound to them, also those of libraries
+    that cannot be told how many threads to use (XLA, BLAS)."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+def forget_compiled(contenders: Sequence[str]) -> None:
+    """Compile everything anew: nothing from an earlier run."""
+    if "inductor" in contenders:
+        import torch._inductor.config
+
+        torch._inductor.config.force_disable_caches = True
+
+
+@workload("warm-up", one, sizes(tiny=(8,), small=(8,), medium=(8,), large=(8,)))
+def warm_up(xp: Any, x: Any) -> Any:
+    """What a contender compiles first, to load what it needs for compiling."""
+    return xp.exp(x) + 1
+
+
+def first_use(name: str, threads: int) -> float | None:
+    """How long loading a contender takes, with the first thing that it compiles."""
+    if not takes(name, warm_up):
+        return None
+    begin = time.perf_counter()
+    prepare(name, warm_up, warm_up.make_inputs("tiny"), threads).call()
+    return time.perf_counter() - begin
+
+
+def measure(workload: Workload, request: dict[str, Any], channel: TextIO) -> dict[str, dict[str, Any]]:
+    """What each contender did with a workload."""
+    inputs = workload.make_inputs(request["size"])
+    found: dict[str, dict[str, Any]] = {}
+    prepared: list[Prepared] = []
+    results: dict[str, list[np.ndarray]] = {}
+    for name in CONTENDERS:
+        if name not in request["contenders"] or not takes(name, workload):
+            continue
+        report(channel, event="contender", workload=workload.name, contender=name)
+        try:
+            begin = time.perf_counter()
+            ready = prepare(name, workload, inputs, request["threads"])
+            result = ready.call()
+            seconds = time.perf_counter() - begin
+            results[name] = arrays_of(result)
+            del result
+        except Exception as error:
+            # A contender that fails is a result like any other; the others still run.
+            found[name] = {"error": describe(error)}
+            continue
+        found[name] = {"first_call": seconds}
+        prepared.append(ready)
+    compare(results, found)
+    del results
+    gc.collect()
+    gc.disable()
+    try:
+        report(channel, event="timing", workload=workload.name)
+        for name, times in take_turns(prepared, request["repeat"], request["seconds"]).items():
+            found[name].update(
+                median=statistics.median(times), minimum=min(times), samples=len(times), spread=spread(times)
+            )
+        for ready in prepared:
+            found[ready.name]["memory"] = memory_of(ready)
+    finally:
+        gc.enable()
+    return found
+
+
+def describe(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    text = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {text[0]} ({os.path.basename(last.filename)}:{last.lineno})"
+
+
+# ----- right or wrong
+
+
+def compare(results: dict[str, list[np.ndarray]], found: dict[str, dict[str, Any]]) -> None:
+    """Compare every contender's results with those of PyTorch eager; without it, with the first of the others."""
+    if not results:
+        return
+    reference = next((name for name in ("eager", "numpy") if name in results), next(iter(results)))
+    for name, arrays in results.items():
+        error = distance(arrays, results[reference])
+        found[name]["difference"] = error if math.isfinite(error) else None
+        found[name]["agrees"] = error <= 1.0
+        found[name]["reference"] = reference
+
+
+def distance(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
+    """The largest difference, in tolerances: 1 is just acceptable. The scale is that of the whole array, since a
+    sum of large numbers that nearly cancel is only as good as these."""
+    if len(ours) != len(theirs):
+        return math.inf
+    worst = 0.0
+    for left, right in zip(ours, theirs):
+        if left.shape != right.shape:
+            return math.inf
+        if right.dtype.kind != "f":
+            # Which of two nearly equal numbers is the larger one may differ; more than a few do not.
+            wrong = float(np.mean(left != right)) if right.size else 0.0
+            worst = max(worst, wrong / 1e-3)
+            continue
+        both = np.isfinite(left) & np.isfinite(right)
+        if not np.array_equal(left[~both], right[~both], equal_nan=True):
+            return math.inf
+        wide_left, wide_right = left[both].astype(np.float64), right[both].astype(np.float64)
+        if not wide_right.size:
+            continue
+        tolerance = TOLERANCES.get(right.dtype.name, 1e-3)
+        scale = np.abs(wide_right) + np.sqrt(np.mean(wide_right * wide_right)) + np.finfo(np.float64).tiny
+        worst = max(worst, float(np.max(np.abs(wide_left - wide_right) / scale)) / tolerance)
+    return worst
+
+
+# ----- time
+
+
+def take_turns(prepared: Sequence[Prepared], repeat: int, seconds: float) -> dict[str, list[float]]:
+    """Seconds of one call, many times, for each contender."""
+    counts: dict[str, int] = {}
+    warm: dict[str, bool] = {}
+    for ready in prepared:
+        estimate = min(sample(ready.call, 1) for _ in range(2))
+        counts[ready.name] = min(max(math.ceil(SAMPLE_SECONDS / estimate), 1), 1000)
+        warm[ready.name] = estimate < WARM_SECONDS
+    times: dict[str, list[float]] = {ready.name: [] for ready in prepared}
+    order = list(prepared)
+    end = time.perf_counter() + seconds
+    for number in range(repeat):
+        if number >= FEWEST_ROUNDS and time.perf_counter() > end:
+            break
+        for ready in order:
+            settle()
+            if warm[ready.name]:
+                ready.call()
+            times[ready.name].append(sample(ready.call, counts[ready.name]))
+        order = order[1:] + order[:1]
+    return times
+
+
+def sample(call: Callable[[], Any], count: int) -> float:
+    """Seconds of one call. The results are given up at once: that is part of the cost."""
+    begin = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - begin) / count
+
+
+def settle() -> None:
+    """Wait until the threads of this process are idle."""
+    for _ in range(50):
+        before = time.process_time()
+        time.sleep(5e-4)
+        if time.process_time() - before < 2e-4:
+            return
+
+
+def spread(times: Sequence[float]) -> float:
+    """How far the middle half of the samples is apart, as a part of the median."""
+    if len(times) < 4:
+        return 0.0
+    low, middle, high = statistics.quantiles(times, n=4)
+    return (high - low) / middle
+
+
+# ----- memory
+
+
+def memory_of(ready: Prepared) -> int | None:
+    """Bytes that become resident during a call, results included; None where the system does not tell."""
+    try:
+        ready.release()
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the peak starts anew from what is resident now
+        before = resident("VmRSS")
+        ready.call()
+        return max(resident("VmHWM") - before, 0)
+    except (OSError, StopIteration):
+        return None
+
+
+def resident(what: str) -> int:
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith(what))
+    return int(line.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    main()

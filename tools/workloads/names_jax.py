@@ -1,0 +1,119 @@
+"""The ops that workloads use, by JAX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import value_and_grad
+from jax.nn import log_softmax, mish, relu, sigmoid, silu, softmax
+from jax.numpy import (
+    abs,
+    argmax,
+    cumsum,
+    exp,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    roll,
+    sin,
+    sqrt,
+    stack,
+    tanh,
+    where,
+    zeros_like,
+)
+from jax.numpy import concatenate as cat
+from jax.numpy import transpose as permute
+from jax.scipy.special import erf, logsumexp
+
+__all__ = [
+    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat", "clamp",
+    "cross_entropy", "cumsum", "embedding", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm",
+    "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu", "rms_norm",
+    "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var", "where",
+    "zeros_like",
+]  # fmt: skip
+
+Dims = int | Sequence[int] | None
+
+
+def sum(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    return jnp.sum(x, axis=dim, keepdims=keepdim)
+
+
+def mean(x: Any, dim: Dims = None, keepdim: bool = False) -> Any:
+    return jnp.mean(x, axis=dim, keepdims=keepdim)
+
+
+def var(x: Any, dim: Dims = None) -> Any:
+    return jnp.var(x, axis=dim, ddof=1)
+
+
+def amax(x: Any, dim: Dims = None) -> Any:
+    return jnp.max(x, axis=dim)
+
+
+def amin(x: Any, dim: Dims = None) -> Any:
+    return jnp.min(x, axis=dim)
+
+
+def clamp(x: Any, low: float, high: float) -> Any:
+    return jnp.clip(x, low, high)
+
+
+def gelu(x: Any, approximate: str = "none") -> Any:
+    return jax.nn.gelu(x, approximate=approximate == "tanh")
+
+
+def normalised(x: Any, axes: Sequence[int], eps: float) -> Any:
+    centred = x - jnp.mean(x, axis=axes, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred * centred, axis=axes, keepdims=True) + eps)
+
+
+def layer_norm(x: Any, weight: Any, bias: Any) -> Any:
+    return normalised(x, (-1,), 1e-5) * weight + bias
+
+
+def rms_norm(x: Any, weight: Any) -> Any:
+    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6) * weight
+
+
+def batch_norm(x: Any, weight: Any, bias: Any) -> Any:
+    return normalised(x, (0, 2, 3), 1e-5) * weight[:, None, None] + bias[:, None, None]
+
+
+def group_norm(x: Any, groups: int, weight: Any, bias: Any) -> Any:
+    grouped = x.reshape((x.shape[0], groups, -1))
+    return normalised(grouped, (2,), 1e-5).reshape(x.shape) * weight[:, None, None] + bias[:, None, None]
+
+
+def embedding(table: Any, index: Any) -> Any:
+    return jnp.take(table, index, axis=0)
+
+
+def gather(x: Any, dim: int, index: Any) -> Any:
+    return jnp.take_along_axis(x, index, axis=dim)
+
+
+def index_add(x: Any, dim: int, index: Any, source: Any) -> Any:
+    assert dim == 0
+    return x.at[index].add(source)
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    chosen = jnp.take_along_axis(log_softmax(logits, -1), labels[:, None], axis=1)
+    return -jnp.mean(chosen)
+
+
+def binary_cross_entropy_with_logits(logits: Any, wanted: Any) -> Any:
+    return jnp.mean(jnp.maximum(logits, 0) - logits * wanted + jnp.log1p(jnp.exp(-jnp.abs(logits))))
+
+
+def attention(query: Any, key: Any, value: Any) -> Any:
+    scores = query @ jnp.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
+    return softmax(scores, -1) @ value

@@ -1,0 +1,71 @@
+"""The ops that workloads use, by smelt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import ops, value_and_grad
+from ...ops import (
+    abs,
+    amax,
+    amin,
+    argmax,
+    binary_cross_entropy_with_logits,
+    cat,
+    clamp,
+    cross_entropy,
+    cumsum,
+    embedding,
+    erf,
+    exp,
+    gather,
+    gelu,
+    group_norm,
+    index_add,
+    log,
+    log1p,
+    log_softmax,
+    logsumexp,
+    mean,
+    minimum,
+    mish,
+    permute,
+    relu,
+    roll,
+    sigmoid,
+    silu,
+    sin,
+    softmax,
+    sqrt,
+    stack,
+    sum,
+    tanh,
+    var,
+    where,
+    zeros_like,
+)
+from ...ops import scaled_dot_product_attention as attention
+
+__all__ = [
+    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat", "clamp",
+    "cross_entropy", "cumsum", "embedding", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm",
+    "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu", "rms_norm",
+    "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var", "where",
+    "zeros_like",
+]  # fmt: skip
+
+
+def maximum(x: Any, y: Any) -> Any:
+    return ops.maximum(x, y)
+
+
+def layer_norm(x: Any, weight: Any, bias: Any) -> Any:
+    return ops.layer_norm(x, weight.shape, weight, bias)
+
+
+def rms_norm(x: Any, weight: Any) -> Any:
+    return ops.rms_norm(x, weight.shape, weight, 1e-6)
+
+
+def batch_norm(x: Any, weight: Any, bias: Any) -> Any:
+    return ops.batch_norm(x, weight, bias, None, None, True, 0.1, 1e-5)

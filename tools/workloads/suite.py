@@ -1,0 +1,13 @@
+"""All workloads, by name."""
+
+from __future__ import annotations
+
+from . import layout, pointwise, reduce, rows, science, small, training
+from .define import Workload
+
+MODULES = (pointwise, rows, reduce, layout, training, science, small)
+
+
+def all_workloads() -> dict[str, Workload]:
+    found = [item for module in MODULES for item in vars(module).values() if isinstance(item, Workload)]
+    return {item.name: item for item in found}
