@@ -16,15 +16,13 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optree
 
 from .backend.arrays import as_plain, is_plain
-from .backend.compile import compile_graph
 from .backend.options import CompileOptions
-from .backend.report import Report
 from .ir.errors import ArgumentError, DTypeError, SmeltError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
@@ -33,10 +31,20 @@ from .ops.define import OpDef, as_array
 from .random import next_seed
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 
+if TYPE_CHECKING:
+    from .backend.report import Report
+
 _REMEMBERED = 8  # shapes that decide which dimensions vary
 _BOUND = 1024  # shapes that are called without further thought
 SIZE_NAMES = "NMKLPQRSTUVW"
 LEAF = optree.tree_structure(0)  # type: ignore[arg-type]
+
+
+def _compile(graph: Graph, options: CompileOptions) -> Any:
+    # The compiler is loaded when there is something to compile.
+    from .backend.compile import compile_graph
+
+    return compile_graph(graph, options)
 
 
 class Compiled:
@@ -257,7 +265,7 @@ class Jitted:
                 raise
             # What holds for the sizes at hand need not hold for all: no symbols then. A mistake shows again.
             traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, shapes)), args, kwargs, {})
-        executable = compile_graph(traced.graph, self.options)
+        executable = _compile(traced.graph, self.options)
         version = Compiled(tuple(item.shape for item in used), traced, executable, structure, fixed)
         versions.append(version)
         seen.append(shapes)
@@ -412,7 +420,7 @@ def evaluate_value(value: Value) -> np.ndarray | None:
     traced, _ = trace(lambda params: [value], [], [], "value")
     if traced.seeded:
         return None  # every evaluation would draw other numbers
-    return compile_graph(traced.graph)(traced.arrays)[0]
+    return _compile(traced.graph, CompileOptions())(traced.arrays)[0]
 
 
 @functools.lru_cache(maxsize=1024)

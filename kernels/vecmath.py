@@ -537,8 +537,10 @@ COSH_F32 = (0.5, 0.041666459292173386, 0.0013935437891632318)
 
 @dataclass(frozen=True)
 class Hyperbolic:
-    """With x = n * ln(2) + r: (2 ** n + 2 ** -n) / 2, (2 ** n - 2 ** -n) / 2, r, sinh(r) - r and cosh(r) - 1."""
+    """With x = n * ln(2) + r: 2 ** n / 2, 2 ** -n / 2, their sum and difference, r, sinh(r) - r and cosh(r) - 1."""
 
+    up: Term
+    down: Term
     total: Term
     difference: Term
     r: Term
@@ -554,7 +556,7 @@ def hyperbolic_parts(size: Term) -> Hyperbolic:
     up, down = (scale + half).float(), (half - scale).float()
     square = r * r
     sine, cosine = r * square * polynomial(square, SINH_F32), square * polynomial(square, COSH_F32)
-    return Hyperbolic(up + down, up - down, r, sine, cosine)
+    return Hyperbolic(up, down, up + down, up - down, r, sine, cosine)
 
 
 def sinh(x: Term) -> Term:
@@ -572,8 +574,8 @@ def cosh(x: Term) -> Term:
         return precise_cosh(x)
     size = abs(x)
     parts = hyperbolic_parts(size)
-    small = fma(parts.difference, parts.sine, parts.total * parts.cosine)
-    result = parts.total + fma(parts.difference, parts.r, small)
+    small = fma(parts.difference, parts.sine, fma(parts.total, parts.cosine, parts.down))
+    result = parts.up + fma(parts.difference, parts.r, small)
     return rare(~(size < F32.usual), lambda: in_double(precise_cosh)(x), result)
 
 

@@ -328,6 +328,8 @@ class Lowering:
 
     def dynamic(self, value: Any, size: Dim, wrap: bool) -> tuple[Dim, Operand]:
         assert self.current is not None
+        if any(extent == 0 for extent in self.current.results[0].shape):
+            return 0, Literal(False, bool_)  # a loop over nothing chooses nothing, though a check might stand before it
         site = Site(self.current.name, self.current.loc)
         if site not in self.sites:
             self.sites.append(site)
@@ -446,6 +448,9 @@ class Lowering:
         for _ in variables:
             self.close()
         shape = kind.updates(op.arguments)
+        if any(size == 0 for size in shape):
+            self.floor = 0
+            return
         variables = [self.new_variable(size) for size in shape]
         self.floor = min(1, len(shape))
         for variable, size in zip(variables, shape, strict=True):

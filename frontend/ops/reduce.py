@@ -9,7 +9,7 @@ from typing import Any
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
-from ..ir.types import COMPLEX, DType, bool_, float_of, i64, u8
+from ..ir.types import COMPLEX, REAL, DType, bool_, float_of, i64, u8
 from . import elementary, extremes, pointwise
 from .create import iota, number_of
 from .define import Dims, Scalar, Tensor, composite, prim
@@ -91,7 +91,7 @@ def prod_jvp(self_tangent, self, dim, keepdim):
     return sum(self_tangent * _other_factors(self, dim), dim, keepdim)
 
 
-@prim(Reduce("max"))
+@prim(Reduce("max"), dtypes=REAL)
 def amax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The largest element over dim; NaN if there is one."""
     dims = dimensions(dim, self.ndim)
@@ -99,7 +99,7 @@ def amax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return {"dim": dims}
 
 
-@prim(Reduce("min"))
+@prim(Reduce("min"), dtypes=REAL)
 def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The smallest element over dim; NaN if there is one."""
     dims = dimensions(dim, self.ndim)
@@ -143,13 +143,13 @@ def _single_dimension(value: Tensor, dim: Dims, keepdim: bool) -> dict:
     return {"self": value, "dim": dims}
 
 
-@prim(Reduce("argmax", result="i64"))
+@prim(Reduce("argmax", result="i64"), dtypes=REAL)
 def argmax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The index of the largest element along dim (the first of several), or in the flattened tensor."""
     return _single_dimension(self, dim, keepdim)
 
 
-@prim(Reduce("argmin", result="i64"))
+@prim(Reduce("argmin", result="i64"), dtypes=REAL)
 def argmin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The index of the smallest element along dim (the first of several), or in the flattened tensor."""
     return _single_dimension(self, dim, keepdim)
