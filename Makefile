@@ -3,17 +3,19 @@
 
 PYTHON ?= python3
 ARGS ?=
+FUNCTION ?= exp
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo test check test-long clean
+.PHONY: help demo test check test-long ulp clean
 
 help:
 	@echo "make demo       train and inspect a small model"
 	@echo "make test       all tests"
 	@echo "make check      lint and types"
 	@echo "make test-long  thousands of random programs"
+	@echo "make ulp        the error of one f32 function over all operands: make ulp FUNCTION=exp"
 	@echo "make clean      remove the virtual environment and all caches"
 
 demo: $(VENV)/installed
@@ -24,6 +26,9 @@ test: $(VENV)/installed-test
 
 test-long: $(VENV)/installed-test
 	$(PYTEST) tests/test_random_programs.py --long $(ARGS)
+
+ulp: $(VENV)/installed-test
+	$(BIN)/python -m smelt.tools.ulp $(FUNCTION) $(ARGS)
 
 # mypy does not follow the mapping of folders to packages in pyproject.toml: it gets the tree as it is imported.
 check: $(VENV)/installed-test

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..ir.types import f32
-from .term import Term, select
+from .term import Term, fma, rare, select
 
 
 def identity(x: Term) -> Term:
@@ -86,8 +86,16 @@ def trunc_divide(a: Term, b: Term) -> Term:
     return select(b.equals(0), 0, a.op("raw_divide", safe_divisor(a, b)))
 
 
-def integer_fmod(a: Term, b: Term) -> Term:
-    return select(b.equals(0), 0, a.op("raw_remainder", safe_divisor(a, b)))
+def fmod(a: Term, b: Term) -> Term:
+    if a.dtype.is_integer or a.dtype.kind == "b":
+        return select(b.equals(0), 0, a.op("raw_remainder", safe_divisor(a, b)))
+    size, divisor = abs(a), abs(b)
+    quotient = (size / divisor).op("trunc")
+    # The rounded quotient may be one too large or too small; the rest is exact in any case.
+    rest = fma(-quotient, divisor, size)
+    rest = select(rest < 0, rest + divisor, select(rest >= divisor, rest - divisor, rest))
+    usual = (quotient < (2.0**22 if a.dtype is f32 else 2.0**51)) & (divisor < math.inf)
+    return rare(~usual, lambda: a.op("raw_remainder", b), rest.op("copysign", a))
 
 
 def remainder(a: Term, b: Term) -> Term:

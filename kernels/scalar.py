@@ -8,10 +8,11 @@ operands of one type, or an instruction template with {t} for the type, {m} for 
 width, {a} {b} {c} for the operands and {f} for the fast-math flags. Both serve scalars and vectors alike. In
 registers a bool is an i1, f16 and bf16 are f32, and a complex number is a pair.
 
-An expansion is a function `(b, *operands) -> operand` over a ScalarBuilder. It must be straight-line code:
-it is inlined into vector loops. Where a row has a spelling for the operands' kind, that is used, otherwise
-the expansion; complex operands always take `complex_expansion`. What remains is in BASE. Inside an expansion
-no fast-math flags apply: it counts on every rounding, on nan and on the sign of zero.
+An expansion is a function `(b, *operands) -> operand` over a ScalarBuilder. It is straight-line code, inlined
+into vector loops, but for `rare`: a branch around what hardly any operand needs. Where a row has a spelling for
+the operands' kind, that is used, otherwise the expansion; complex operands always take `complex_expansion`. What
+remains is in BASE. Inside an expansion no fast-math flags apply: it counts on every rounding, on nan and on the
+sign of zero.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ scalar("cbrt", 1, np.cbrt, terms=vecmath.cbrt, cost=60)
 scalar("hypot", 2, np.hypot, terms=vecmath.hypot, cost=12)
 
 # Division with a remainder. The raw rows trap or are undefined for a zero divisor and for the least integer
-# divided by -1: only guarded expansions may use them.
+# divided by -1, and of floats they are slow: only guarded expansions may use them.
 
 scalar(
     "raw_divide",
@@ -242,10 +243,16 @@ scalar(
     llvm={"i": "sdiv {t} {a}, {b}", "u": "udiv {t} {a}, {b}"},
     cost=20,
 )
-scalar("raw_remainder", 2, np.fmod, llvm={"i": "srem {t} {a}, {b}", "u": "urem {t} {a}, {b}"}, cost=20)
+scalar(
+    "raw_remainder",
+    2,
+    np.fmod,
+    llvm={"i": "srem {t} {a}, {b}", "u": "urem {t} {a}, {b}", "f": "frem {t} {a}, {b}"},
+    cost=20,
+)
 scalar("trunc_divide", 2, reference.trunc_divide, terms=basic.trunc_divide, cost=20)
 scalar("floor_divide", 2, np.floor_divide, terms=basic.floor_divide, cost=30)
-scalar("fmod", 2, np.fmod, llvm={"f": "frem {t} {a}, {b}"}, terms=basic.integer_fmod, cost=25)
+scalar("fmod", 2, np.fmod, terms=basic.fmod, cost=25)
 scalar("remainder", 2, reference.remainder, terms=basic.remainder, cost=30)
 
 # Extremes and comparison

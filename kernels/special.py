@@ -1,6 +1,6 @@
-"""erf, the gamma function and their relatives as straight-line expansions.
+"""erf, the gamma function and their relatives as expansions.
 
-All but the f32 erf, which gelu needs to be quick, compute in f64.
+erf and its inverse have f32 versions; the others compute in f64, some to fewer digits if that is all f32 needs.
 """
 
 from __future__ import annotations
@@ -8,37 +8,38 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..ir.types import f64
-from .term import Term, fma, in_double, polynomial, select, two_product
-from .vecmath import F32, exp, log, times_power
+from ..ir.types import f32, f64
+from .term import Term, fma, horner, in_double, polynomial, rare, select, two_product
+from .vecmath import F32, F64, LOG2E, NATURAL, exp, joined_log, log, split_exponent, times_power
 
-# erf(x) / x - 1 in x * x, for |x| <= 7/8
+# erf(x) / x - 1 in x * x, for |x| <= 1
 ERF_F32 = (
-    0.12837915122509003,
-    -0.3761250674724579,
-    0.11281964927911758,
-    -0.026772383600473404,
-    0.005002179648727179,
-    -0.0006039599538780749,
+    0.12837916612625122,
+    -0.3761262595653534,
+    0.11283578723669052,
+    -0.026853347197175026,
+    0.005187162198126316,
+    -0.0007997853099368513,
+    7.806903886375949e-05,
 )
-# -log2(erfc(x)) for 7/8 <= x <= 4, the more precise the larger erfc is; beyond, erf is 1
+# -log2(erfc(x)) for 1 <= x <= 4, the more precise the larger erfc is; beyond, erf is 1
 ERF_TAIL_F32 = (
-    0.0002080536651192233,
-    1.6272003650665283,
-    0.9187381863594055,
-    0.1504010111093521,
-    -0.03228886425495148,
-    0.0044463444501161575,
-    -0.0002883933193515986,
+    0.0005103083676658571,
+    1.6259751319885254,
+    0.9207648038864136,
+    0.14865180850028992,
+    -0.031458642333745956,
+    0.004241032991558313,
+    -0.00026773716672323644,
 )
 # 2 ** -r for |r| <= 1/2: a digit less than exp2 has, for what is small against 1
 EXP2_SHORT = (
     1.0,
-    -0.693146824836731,
-    0.24022237956523895,
-    -0.05550896376371384,
-    0.00967172160744667,
-    -0.0013224395224824548,
+    -0.6931470036506653,
+    0.24022246897220612,
+    -0.0555071085691452,
+    0.009671292267739773,
+    -0.0013269537594169378,
 )
 # erf(x) / x in x * x, for |x| <= 1, less the leading 2 / sqrt(pi)
 ERF_F64 = (
@@ -108,13 +109,53 @@ def erf(x: Term) -> Term:
     shifted = F32.magic - exponent
     rest = exponent + (shifted - F32.magic)
     far = 1 - times_power(polynomial(rest, EXP2_SHORT), shifted, F32)
-    return select(size >= 0.875, far, near).op("copysign", x)
+    return select(size >= 1.0, far, near).op("copysign", x)
 
 
-@in_double
+# For f32: erfc(x) * exp(x * x) * (x + 5/2) in 1 / (x + 5/2), for 0.47 <= x <= 10.6
+ERFCX_SHORT = (
+    0.5642003194360846,
+    1.4096916518904419,
+    3.268357215729632,
+    6.278884051831994,
+    16.376567795061206,
+    -14.17791975628086,
+    140.60531211062795,
+    -337.9724946829705,
+    230.28935863086625,
+)
+# and 2 ** -r for |r| <= 1/2
+EXP2_MIDDLE = (
+    1.0,
+    -0.6931472067028326,
+    0.24022650922288757,
+    -0.05550327226670302,
+    0.009618056678524637,
+    -0.0013400428177615838,
+    0.0001546144469856913,
+)
+
+
 def erfc(x: Term) -> Term:
-    far = erfc_far(abs(x))
-    return select(x > 0.5, far, select(x < -1.0, 2 - far, 1 - erf_near(x)))
+    if x.dtype is f64:
+        far = erfc_far(abs(x))
+        return select(x > 0.5, far, select(x < -1.0, 2 - far, 1 - erf_near(x)))
+    size = abs(x)
+    near = 1 - fma(x, polynomial(x * x, ERF_F32), x)
+    far = erfc_far_single(select(size > 10.5, 10.5, size))
+    return select(size > 0.47, select(x < 0, 2 - far, far), near)
+
+
+def erfc_far_single(x: Term) -> Term:
+    """erfc for 0.47 <= x <= 10.5: the exponential and the factor in f64, but for the division."""
+    wide = x.cast(f64)
+    exponent = wide * wide * LOG2E
+    shifted = F64.magic - exponent
+    growth = times_power(horner(exponent + (shifted - F64.magic), EXP2_MIDDLE), shifted, F64)
+    divisor = wide + 2.5
+    inverse = (1 / (x + 2.5)).cast(f64)
+    inverse = fma(fma(-divisor, inverse, 1.0), inverse, inverse)
+    return (growth * inverse * horner(inverse, ERFCX_SHORT)).cast(f32)
 
 
 # erfinv(x) / x in x * x, for |x| <= 1/2
@@ -152,19 +193,43 @@ ERFINV_TAIL = (
 )
 
 
+# erfinv(x) / x in w - 7/2 with w = -log(1 - x * x) for w <= 7, that is |x| <= 0.9995
+ERFINV_F32 = (
+    1.7428299188613892,
+    0.2353583425283432,
+    -0.00671709468588233,
+    -0.000481147289974615,
+    0.00015860094572417438,
+    -1.587125370861031e-05,
+    -3.9779712324161665e-07,
+    3.378401345344173e-07,
+    -3.4336224530306936e-08,
+    -2.412473332213949e-09,
+    5.743637787603006e-10,
+)
+
+
 def erfinv(x: Term) -> Term:
-    wide = x.cast(f64)
-    size = abs(wide)
-    near = wide * polynomial(wide * wide, ERFINV)
+    if x.dtype is f64:
+        return precise_erfinv(x, True)
+    parts = split_exponent(fma(-x, x, 1.0))
+    place = -3.5 - joined_log(parts.n, parts.f, NATURAL)
+    usual = abs(x) < 0.9995
+    return rare(~usual, lambda: precise_erfinv(x.cast(f64), False).cast(f32), x * polynomial(place, ERFINV_F32))
+
+
+def precise_erfinv(x: Term, refined: bool) -> Term:
+    """erfinv in f64, good to f32 unless refined."""
+    size = abs(x)
+    near = x * polynomial(x * x, ERFINV)
     rest = 1 - size
     root = (-log(select(rest > 0, rest, 1.0))).op("sqrt")
     far = root * polynomial((root - 1) / (root + 1), ERFINV_TAIL)
-    if x.dtype is f64:
+    if refined:
         # One Newton step towards erfc(far) = rest.
         far = far + (erfc_far(far) - rest) * exp(far * far) * (1 / TWO_OVER_ROOT_PI[0])
-    far = select(size.equals(1), math.inf, far).op("copysign", wide)
-    result = select(size <= 0.5, near, far)
-    return select(size <= 1.0, result, math.nan).cast(x.dtype)
+    far = select(size.equals(1), math.inf, far).op("copysign", x)
+    return select(size <= 1.0, select(size <= 0.5, near, far), math.nan)
 
 
 # The gamma function

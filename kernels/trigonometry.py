@@ -406,8 +406,25 @@ def atan(x: Term) -> Term:
     return select(size < 2.0**-27, x, angle.op("copysign", x))
 
 
-@in_double
 def atan2(y: Term, x: Term) -> Term:
+    """The smaller of |y| and |x| over the larger gives an angle from the nearest of 0, pi/2 and pi."""
+    if x.dtype is f64:
+        return precise_atan2(y, x)
+    rise, run = abs(y), abs(x)
+    steep, backward = rise > run, x.bits() < 0
+    larger = select(steep, rise, run)
+    ratio = select(steep, run, rise) / larger
+    ratio = select(steep ^ backward, -ratio, ratio)
+    turn = select(steep, 1.0, select(backward, x.constant(2.0), 0.0))
+    square = ratio * ratio
+    high, low = SINGLE_HALF_PI
+    bent = fma(ratio * square, polynomial(square, ATAN_F32), turn * low)
+    angle = (fma(turn, high, ratio) + bent).op("copysign", y)
+    usual = (larger > 0) & (larger < math.inf)
+    return rare(~usual, lambda: in_double(precise_atan2)(y, x), angle)
+
+
+def precise_atan2(y: Term, x: Term) -> Term:
     rise, run = abs(y), abs(x)
     # An infinite operand outweighs a finite one; two of them are equal.
     rise_infinite, run_infinite = rise.equals(math.inf), run.equals(math.inf)

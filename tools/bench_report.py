@@ -136,6 +136,10 @@ def draw_plot(path: str, records: Sequence[Record], settings: Sequence[str]) -> 
         panel.set_title(f"{setting}\ngeometric mean {mean:.2f}", fontsize=10)
         panel.set_xlabel(f"best of {', '.join(PEERS)} / smelt")
         panel.grid(axis="x", which="both", linewidth=0.3)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter("{x:g}")
+        panel.tick_params(axis="x", which="both", labelsize=7)
+        panel.margins(y=0.01)
     axes[0][0].set_yticks(range(len(names)), names, fontsize=8)
     axes[0][0].invert_yaxis()
     try:

@@ -84,12 +84,12 @@ class Worst:
 def chunks(step: int) -> Iterator[np.ndarray]:
     """All f32 numbers in the order of their bits, or every step-th of them."""
     for begin in range(0, 1 << 32, CHUNK * step):
-        bits = np.arange(begin, min(begin + CHUNK * step, 1 << 32), step, np.uint64)
+        bits = np.arange(begin, min(begin + CHUNK * step, 1 << 32), step, dtype=np.uint64)
         yield bits.astype(np.uint32).view(np.float32)
 
 
 def sweep(function: Callable[..., Any], exact: Callable[[np.ndarray], np.ndarray], step: int = 1) -> Worst:
-    """The worst of all operands; says on standard error how far it is."""
+    """The worst of all operands; a bar on standard error says how far it is."""
     worst = Worst(np.float32(0), np.float32(0), -1.0)
     count = -(-(1 << 32) // (CHUNK * step))
     for position, x in enumerate(chunks(step)):
@@ -131,12 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.function not in known:
         fail(f"no reference for {options.function!r}{suggest(options.function, known)}; there are {', '.join(known)}")
         return WRONG_USAGE
-    import smelt
+    from .. import CompileOptions, jit, ops
 
     exact, precise = known[options.function]
-    compiled = smelt.jit(
-        getattr(smelt.ops, options.function), options=smelt.CompileOptions(vector_bits=options.vector_bits)
-    )
+    compiled = jit(getattr(ops, options.function), options=CompileOptions(vector_bits=options.vector_bits))
     worst = sweep(compiled, exact, options.step)
     by_mpmath = precise_error(worst, precise)
     check = "" if by_mpmath is None else f" ({by_mpmath:.4f} by mpmath)"
