@@ -61,11 +61,18 @@ def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
     return "\n".join(KernelPrinter(kernel, locations).lines)
 
 
+def identity(kernel: Kernel) -> str:
+    """The text of a kernel without the names of the kernel and its buffers: equal for equal code."""
+    names = {buffer.name: f"%b{number}" for number, buffer in enumerate(kernel.buffers)}
+    for number, item in enumerate(item for item in walk(kernel.body) if isinstance(item, Alloc)):
+        names[item.buffer.name] = f"%s{number}"
+    text = print_kernel(kernel, locations=False).split("(", 1)[1]
+    return re.sub(r"%[\w.]+", lambda match: names.get(match[0], match[0]), text)
+
+
 def kernel_hash(kernel: Kernel) -> str:
-    """sha256 of the text without locations and without the kernel's name, which its temporaries carry too."""
-    text = print_kernel(kernel, locations=False)
-    nameless = re.sub(rf"([@%]){re.escape(kernel.name)}(?=[.(])", r"\1", text)
-    return hashlib.sha256(nameless.encode()).hexdigest()
+    """sha256 of the kernel's identity."""
+    return hashlib.sha256(identity(kernel).encode()).hexdigest()
 
 
 def size_symbols(kernel: Kernel) -> list[Symbol]:

@@ -8,13 +8,12 @@ compiled once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
-from ...kernels.loop_ir import Alloc, Buffer, Concurrent, Kernel, Loop, Statement, walk
-from ...kernels.loop_text import print_kernel, size_symbols
+from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
+from ...kernels.loop_text import identity, size_symbols
 from .debug import DebugInfo
 from .region import Region
 
@@ -52,15 +51,6 @@ class Step:
 
 
 CONTEXT, FIRST_SITE, FIRST_BUFFER = range(3)
-
-
-def identity(kernel: Kernel) -> str:
-    """The text of a kernel without the names of the kernel and its buffers: equal for equal code."""
-    names = {buffer.name: f"%b{number}" for number, buffer in enumerate(kernel.buffers)}
-    for number, item in enumerate(item for item in walk(kernel.body) if isinstance(item, Alloc)):
-        names[item.buffer.name] = f"%s{number}"
-    text = print_kernel(kernel, locations=False).split("(", 1)[1]
-    return re.sub(r"%[\w.]+", lambda match: names.get(match[0], match[0]), text)
 
 
 RUNTIME = """
