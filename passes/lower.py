@@ -159,19 +159,62 @@ class Lowering:
     # Elements.
 
     def element(self, value: Value, index: Sequence[Dim]) -> Operand:
-        """The element of a value at an index, in a register."""
+        """The element of a value at an index, in a register. What it is made of comes first, without recursion:
+        a chain of ops may be longer than Python's stack."""
+        pending = [(value, self._place(value, index))]
+        while True:
+            item, place = pending[-1]
+            found = self._known(item, place)
+            if found is None:
+                missing = [need for need in self._made_of(item, place) if self._known(*need) is None]
+                if missing:
+                    pending.extend(reversed(missing))
+                    continue
+                found = self._element(item, place)
+                key = (item, place) if self.guard is None else (item, place, self.guard)
+                self.scopes[self.depth_of(found)].memo[key] = found
+            pending.pop()
+            if not pending:
+                return found
+
+    def _place(self, value: Value, index: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The index that a value is known by. Data may choose in a dim of size 1: where the guard holds, that is 0."""
+        return tuple(0 if size == 1 else at for size, at in zip(value.shape, index, strict=True))
+
+    def _known(self, value: Value, place: tuple[Dim, ...]) -> Operand | None:
+        """The register that has an element already."""
         if any(size == 0 for size in value.shape):
             return Literal(_zero(value.dtype), value.dtype.compute)  # only a loop over nothing uses it
-        # Data may choose in a dim of size 1: where the guard holds, that is 0, the place the value is known by.
-        place = tuple(0 if size == 1 else at for size, at in zip(value.shape, index, strict=True))
-        guarded = (value, place) if self.guard is None else (value, place, self.guard)
+        keys: tuple[tuple[Any, ...], ...] = ((value, place),)
+        if self.guard is not None:
+            keys = (*keys, (value, place, self.guard))
         for scope in reversed(self.scopes):
-            for key in ((value, place), guarded):
+            for key in keys:
                 if key in scope.memo:
                     return scope.memo[key]
-        result = self._element(value, place)
-        self.scopes[self.depth_of(result)].memo[guarded] = result
-        return result
+        return None
+
+    def _made_of(self, value: Value, place: tuple[Dim, ...]) -> list[tuple[Value, tuple[Dim, ...]]]:
+        """The elements of this kernel's own values that an element is made of."""
+        op = value.op
+        if op is None or value in self.saved or not self._is_own(op):
+            return []
+        own = [operand for operand in op.operands if operand.op is not None and self._is_own(operand.op)]
+        kind = op.defn.kind
+        if isinstance(kind, Elementwise):
+            return [(operand, self._aligned(operand, place)) for operand in own]
+        if isinstance(kind, View):
+            return [(operand, self._place(operand, kind.index(place, op.arguments))) for operand in own]
+        return []
+
+    def _is_own(self, op: Op) -> bool:
+        return op in self.members or op in self.fused.inline
+
+    @staticmethod
+    def _aligned(operand: Value, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """The index of an operand of an elementwise op: aligned at the end, 0 where it is broadcast."""
+        lead = len(index) - operand.ndim
+        return tuple(0 if size == 1 else index[lead + dim] for dim, size in enumerate(operand.shape))
 
     @property
     def origin(self) -> Location | None:
@@ -179,7 +222,7 @@ class Lowering:
 
     def _element(self, value: Value, index: tuple[Dim, ...]) -> Operand:
         previous = self.current
-        if value.op is not None and (value.op in self.members or value.op in self.fused.inline):
+        if value.op is not None and self._is_own(value.op):
             self.current = value.op
         try:
             return self._made(value, index)
@@ -192,15 +235,11 @@ class Lowering:
         if saved is not None:
             memory, dims = saved
             return self._load(memory, tuple(index[dim] for dim in dims))
-        if op is None or not (op in self.members or op in self.fused.inline):
+        if op is None or not self._is_own(op):
             return self.load(value, index)
         kind = op.defn.kind
         if isinstance(kind, Elementwise):
-            operands = []
-            for operand in op.operands:
-                lead = len(index) - operand.ndim
-                place = tuple(0 if size == 1 else index[lead + dim] for dim, size in enumerate(operand.shape))
-                operands.append(self.element(operand, place))
+            operands = [self.element(operand, self._aligned(operand, index)) for operand in op.operands]
             return self._elementwise(op, kind, operands)
         if isinstance(kind, View):
             (operand,) = op.operands
@@ -250,7 +289,7 @@ class Lowering:
 
     def load(self, value: Value, index: Sequence[Dim], guard: Any = None) -> Operand:
         op = value.op
-        if op is not None and (op in self.members or op in self.fused.inline):
+        if op is not None and self._is_own(op):
             if guard is None:
                 return self.element(value, index)
             outer, self.guard = self.guard, self._both(self.guard, guard)

@@ -207,3 +207,15 @@ def test_a_quotient_keeps_the_ranges_of_its_own_symbols() -> None:
         quotient = floor_divide(n * n + n * m, n + m)
         assert quotient == n
         assert {symbol.lower for symbol in symbols_of(quotient)} == {least}
+
+
+def test_a_kernel_may_be_longer_than_the_stack() -> None:
+    def chain(x, y):
+        for _ in range(600):
+            x = x * y + 0.5
+        return x
+
+    x, y = np.linspace(-1, 1, 40), np.full(40, 0.25)
+    compiled = smelt.jit(chain, options=smelt.CompileOptions(max_ops=4096))
+    np.testing.assert_allclose(compiled(x, y), chain(x, y), rtol=1e-12)
+    assert len(compiled.report().kernels) == 1
