@@ -20,7 +20,20 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ..ir.errors import VerifyError, suggest
-from ..ir.symbolic import Compound, Dim, Expr, Symbol, differs, limit, non_negative, product, symbols_of
+from ..ir.symbolic import (
+    Compound,
+    Dim,
+    Expr,
+    Symbol,
+    contiguous_strides,
+    differs,
+    is_multiple,
+    limit,
+    non_negative,
+    product,
+    substitute,
+    symbols_of,
+)
 from ..ir.types import DType, bool_, f32, i64
 from .loop_ir import (
     CONVERSIONS,
@@ -49,6 +62,7 @@ from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 CONTEXT = 6
 ROLES = ("in", "out", "temp")
 GEMM = ("f32", "f64", "c64", "c128")
+CACHE_LINE = 64  # bytes; results and temporaries start at a multiple of it
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -247,6 +261,8 @@ class Verifier:
         self.operand(statement.value, statement.buffer.dtype.compute, "the value")
         if statement.combine is not None:
             self.combiner(statement.combine, [statement.value.dtype])
+        if statement.stream and not (self.loops and streamable(statement, self.loops[-1])):
+            self.fail(f"stores to {statement.buffer.name} are not whole aligned vectors, as streaming needs")
 
     def combiner(self, name: str, kinds: Sequence[DType]) -> None:
         if name not in COMBINERS:
@@ -426,3 +442,22 @@ def attains_limits(value: Dim) -> bool:
                         return False
                     variables |= names
     return True
+
+
+def streamable(store: Store, loop: Loop) -> bool:
+    """Whether a store that stands in a vector loop writes whole vectors, at multiples of a cache line."""
+    buffer = store.buffer
+    if (
+        loop.kind != "vector"
+        or loop.width * buffer.dtype.bytes % CACHE_LINE
+        or buffer.dtype.compute is not buffer.dtype
+    ):
+        return False
+    if store.combine is not None or store.guard is not None or buffer.role == "scratch" or buffer.dtype.is_complex:
+        return False
+    place: Dim = 0
+    for position, stride in zip(store.index, contiguous_strides(buffer.shape), strict=True):
+        place = place + position * stride
+    if not isinstance(place, Expr) or place.coefficient(loop.variable) != 1:
+        return False
+    return is_multiple(substitute(place, {loop.variable: loop.start}), CACHE_LINE // buffer.dtype.bytes)
