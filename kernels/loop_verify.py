@@ -62,7 +62,8 @@ from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 CONTEXT = 6
 ROLES = ("in", "out", "temp")
 GEMM = ("f32", "f64", "c64", "c128")
-CACHE_LINE = 64  # bytes; results and temporaries start at a multiple of it
+CACHE_LINE = 64  # bytes; large results and all temporaries start at a multiple of it
+SHORTEST_STREAM = 32  # bytes
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -445,13 +446,10 @@ def attains_limits(value: Dim) -> bool:
 
 
 def streamable(store: Store, loop: Loop) -> bool:
-    """Whether a store that stands in a vector loop writes whole vectors, at multiples of a cache line."""
+    """Whether a store that stands in a vector loop writes whole vectors, each inside of cache lines."""
     buffer = store.buffer
-    if (
-        loop.kind != "vector"
-        or loop.width * buffer.dtype.bytes % CACHE_LINE
-        or buffer.dtype.compute is not buffer.dtype
-    ):
+    unit = stream_unit(buffer, loop.width)
+    if loop.kind != "vector" or unit < SHORTEST_STREAM or loop.width * buffer.dtype.bytes % unit:
         return False
     if store.combine is not None or store.guard is not None or buffer.role == "scratch" or buffer.dtype.is_complex:
         return False
@@ -460,4 +458,9 @@ def streamable(store: Store, loop: Loop) -> bool:
         place = place + position * stride
     if not isinstance(place, Expr) or place.coefficient(loop.variable) != 1:
         return False
-    return is_multiple(substitute(place, {loop.variable: loop.start}), CACHE_LINE // buffer.dtype.bytes)
+    return is_multiple(substitute(place, {loop.variable: loop.start}), unit // buffer.dtype.bytes)
+
+
+def stream_unit(buffer: Buffer, width: int) -> int:
+    """The bytes that a streaming store of so many elements starts at a multiple of."""
+    return min(width * buffer.dtype.bytes, CACHE_LINE)

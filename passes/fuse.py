@@ -14,6 +14,7 @@ Ops that cost nothing where they are read belong to no group (inline.py).
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +22,12 @@ from dataclasses import dataclass, field
 from ..ir.graph import Graph, Op, Value
 from ..ops.kinds import Contract, Elementwise, Gather, Reduce, Scan, Scatter, View
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
-from .inline import Inlining, op_cost
+from .inline import Inlining, op_cost, static
 from .manager import graph_pass
 from .structure import Candidate, Reduction, Structure, loop_tree
 
 FULL_REDUCTION_SPLIT = 65536  # a reduction to one number over more elements is split over threads
+MUCH = 16  # times as many elements
 SHARED_ELEMENTS = 1024  # values smaller than this are not worth reading together
 
 
@@ -56,6 +58,8 @@ class Group:
     operand_axes: dict[Op, Axes] = field(default_factory=dict)  # of reductions
     structure: Structure | None = None
     outputs: tuple[Value, ...] = ()
+    basis: int = 0  # elements of the largest value that it depends on
+    limit: float = math.inf  # the basis of a group that it must be complete for
 
     @property
     def label(self) -> str:
@@ -72,6 +76,38 @@ def in_order(left: list[Op], right: list[Op]) -> list[Op]:
     """The ops of both, in the order of the program."""
     both = [*left, *right]
     return both if left[-1].serial < right[0].serial else sorted(both, key=lambda op: op.serial)
+
+
+def elements(value: Value) -> int:
+    """How many elements a value has, roughly: a symbolic size counts as large."""
+    return math.prod(static(size) for size in value.shape)
+
+
+def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:
+    """The elements of the largest value that each value depends on; and the ops to do before others.
+
+    These are reductions of little data that much larger values depend on, with all that they need. In a kernel
+    with the larger values such a reduction would only be complete when all rows are done, and what needs it (the
+    gradient of a mean over the valid labels needs their number) would have to wait in memory for another kernel."""
+    basis: dict[Value, int] = {param: elements(param) for param in graph.params}
+    for op in graph.ops:
+        size = max((basis[value] for value in op.operands), default=0)
+        basis.update((value, max(size, elements(value))) for value in op.results)
+    after: dict[Value, int] = {}  # elements of the largest value that depends on a value
+    early: dict[Op, int] = {}
+    needed: dict[Value, int] = {}
+    for op in reversed(graph.ops):
+        later = max(after.get(value, 0) for value in op.results)
+        limit = min((needed[value] for value in op.results if value in needed), default=0)
+        if not limit and isinstance(op.defn.kind, Reduce) and basis[op.results[0]] * MUCH <= later:
+            limit = later
+        if limit:
+            early[op] = limit
+            needed.update((value, min(limit, needed.get(value, limit))) for value in op.operands)
+        size = max(later, *(elements(value) for value in op.results))
+        for value in op.operands:
+            after[value] = max(after.get(value, 0), size)
+    return basis, early
 
 
 @dataclass
@@ -105,6 +141,7 @@ class Fuser:
         self.graph = graph
         self.max_cost = max_cost
         self.inlining = Inlining(graph)
+        self.basis, self.early = early_ops(graph)
         self.axes = AxisUnion()
         self.groups: dict[int, Group] = {}
         self.owner: dict[Value, int] = {}
@@ -119,6 +156,8 @@ class Fuser:
         """A group of one op."""
         kind = op.defn.kind
         group = Group(-1, "loops", [op])
+        group.basis = self.basis[op.results[0]]
+        group.limit = self.early.get(op, math.inf)
         if isinstance(kind, (Contract, Scan, Scatter)):
             group.kind = kind.name.lower()
             for value in op.operands:
@@ -273,6 +312,7 @@ class Fuser:
             left.number, "loops", ops, touch=touch, opaque=opaque, cells=cells, reduces=reduces,
             operand_axes={**left.operand_axes, **right.operand_axes}, structure=structure,
             row_reads={**left.row_reads, **right.row_reads},
+            basis=max(left.basis, right.basis), limit=min(left.limit, right.limit),
         )  # fmt: skip
 
     def _obstacle(self, left: Group, right: Group) -> str | None:
@@ -282,6 +322,8 @@ class Fuser:
             return f"{special.label} has a kernel of its own"
         if left.cost + right.cost > self.max_cost:
             return f"the kernel would cost over {self.max_cost} additions an element"
+        if max(left.basis, right.basis) >= min(left.limit, right.limit):
+            return "a small reduction is done first, so that all of a large kernel can use it"
         if self._between(left, right) or self._between(right, left):
             return "an op between them is in another kernel"
         pairs = [(reader, maker) for reader, maker in ((right, left), (left, right)) if self._depends(reader, maker)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...ir.symbolic import Dim, Expr, symbols_of
 from ...ir.types import bool_
 from ...kernels.loop_ir import Buffer, Load, Store
-from ...kernels.loop_verify import CACHE_LINE
+from ...kernels.loop_verify import stream_unit
 from ...kernels.scalar import COMBINERS
 from ...passes.loop.analysis import offset
 from .types import MEMORY, Lanes, constant, suffix, vector
@@ -174,8 +174,8 @@ class Accesses:
         kind = vector(element, lanes)
         if how == "along" and active is None:
             address = self._element(buffer, place, element)
-            how_far = f"{CACHE_LINE}, !nontemporal {NONTEMPORAL}" if stream else str(real.bytes)
-            self.region.write(f"store {kind} {text}, ptr {address}, align {how_far}")
+            ending = f"{stream_unit(buffer, lanes)}, !nontemporal {NONTEMPORAL}" if stream else str(real.bytes)
+            self.region.write(f"store {kind} {text}, ptr {address}, align {ending}")
             return
         pointer, address = self._places(buffer, place, how, element)
         name = "store" if how == "along" else "scatter"
