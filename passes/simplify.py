@@ -385,6 +385,7 @@ def sum_of_one_hot(condition, x, dim, op):
 def move_views(graph: Graph) -> Graph:
     """view(elementwise(a, b)) becomes elementwise(view(a), view(b)) if nothing else reads what is viewed.
 
+    A reshape that cannot go that way, as a broadcast is in its way, goes behind the elementwise ops that read it.
     A value counts as having one reader if the value that it replaces had one."""
     single = {value for value, users in graph.uses().items() if len(users) == 1}
     single.difference_update(graph.results)
@@ -395,7 +396,7 @@ def move_views(graph: Graph) -> Graph:
                 if old in single:
                     single.add(new)
         if op.defn.name not in MOVABLE:
-            return None
+            return sunk(op, arguments, single) if isinstance(op.defn.kind, Elementwise) else None
         source = arguments["self"]
         if not movable(source, single):
             return None
@@ -424,6 +425,33 @@ def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
     if depth == 0 or not movable(value, single):
         return False
     return all(reshapes_well(operand, single, depth - 1) for operand in op.operands)
+
+
+def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
+    """elementwise(reshape(a), b) as reshape(elementwise(a, reshape(b))), if a can only be had in its own shape."""
+    operands = [item for item in operands_of(arguments) if item.shape]
+    shape = op.results[0].shape
+    if any(item.shape != shape for item in operands):
+        return None
+    for item in operands:
+        if item.op is not None and item.op.name == "reshape":
+            (source,) = item.op.operands
+            kind = None if source.op is None else source.op.defn.kind
+            if isinstance(kind, Elementwise) and not reshapes_well(source, single, DEPTH):
+                break
+    else:
+        return None
+    inner: dict[str, Any] = {}
+    for name, item in arguments.items():
+        if not isinstance(item, Value) or not item.shape:
+            inner[name] = item
+        elif item.op is not None and item.op.name == "reshape" and item.op.operands[0].shape == source.shape:
+            inner[name] = item.op.operands[0]
+        elif reshapes_well(item, single, DEPTH):
+            inner[name] = REGISTRY["reshape"](item, source.shape)
+        else:
+            return None
+    return REGISTRY["reshape"](remake(op, inner)[0], shape)
 
 
 def moved(
