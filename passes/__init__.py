@@ -2,4 +2,13 @@
 
 from __future__ import annotations
 
-MODULES = ("cleanup", "decompose", "simplify", "fuse", "loop.vectorize", "loop.parallelize", "loop.stream")
+MODULES = (
+    "cleanup",
+    "decompose",
+    "simplify",
+    "fuse",
+    "loop.vectorize",
+    "loop.block",
+    "loop.parallelize",
+    "loop.stream",
+)
