@@ -6,6 +6,7 @@ MODULES = (
     "cleanup",
     "decompose",
     "simplify",
+    "split",
     "fuse",
     "loop.vectorize",
     "loop.block",
