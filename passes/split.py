@@ -1,25 +1,29 @@
-"""Reductions of few long rows in two steps."""
+"""Reductions of few long rows, and of tall columns, in two steps."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..ir.graph import Graph, Op, Value
-from ..ir.symbolic import product
+from ..ir.symbolic import Dim, product
 from ..ops.define import REGISTRY
-from ..ops.kinds import Reduce
+from ..ops.kinds import Contract, Elementwise, Reduce
 from .manager import graph_pass
 from .rewrite import rebuild
 
 LONG = 1 << 16  # elements of a row
 FEW = 16  # rows too few to share out evenly
+LARGE = 1 << 18  # elements of columns that are worth two steps
+TALL = 256  # elements of one column
 PARTS = (16, 12, 20, 10, 24, 8, 32)  # how many parts a row is cut into: the first that divides it
+PIECES = (64, 48, 80, 40, 56, 32, 50, 30, 60, 20, 25, 16)  # the same for columns
 MUCH = 16  # times as many elements
 
 
 @graph_pass("split")
 def split(graph: Graph) -> Graph:
-    """The reduction of few long rows becomes one of many shorter rows, and one of their results.
+    """The reduction of few long rows becomes one of many shorter rows, and one of their results. So does that of
+    columns: threads then share out the rows, which lie one after the other in memory.
 
         %0 = sum(%x) {dim = (1)} : f32[3]                          // %x: f32[3, 65536]
     ->
@@ -27,8 +31,11 @@ def split(graph: Graph) -> Graph:
         %1 = sum(%0) {dim = (2)} : f32[3, 16]
         %2 = sum(%1) {dim = (1)} : f32[3]
 
-    Rows that are needed again, as in a softmax, stay whole: they are read once, and from the caches afterwards.
+    Rows that are needed again, as in a softmax, stay whole: they are read once, and from the caches afterwards. So do
+    reductions of what other ops read or make from more than elements: in a kernel with those they cost nothing.
     """
+    alone = {value for value, users in graph.uses().items() if len(users) == 1}
+    alone.difference_update(graph.results)
     after: dict[Value, int] = {}  # elements of the largest value that depends on a value
     for op in reversed(graph.ops):
         sizes = [max(after.get(value, 0), elements(value)) for value in op.results]
@@ -40,24 +47,49 @@ def split(graph: Graph) -> Graph:
         if not isinstance(kind, Reduce) or kind.result == "i64":
             return None
         value, dims, result = arguments["self"], arguments["dim"], op.results[0]
-        first = value.ndim - len(dims)
-        if not dims or sorted(dims) != list(range(first, value.ndim)):
+        if after.get(result, 0) * MUCH > elements(value) or not own_chain(op.arguments["self"], alone):
             return None
-        rows, row = product(value.shape[:first]), product(value.shape[first:])
-        if not isinstance(rows, int) or not isinstance(row, int) or not 1 < rows < FEW or row < LONG:
-            return None
-        if after.get(result, 0) * MUCH > rows * row:
-            return None
-        parts = next((parts for parts in PARTS if row % parts == 0), None)
+        parts = pieces(value.shape, dims)
         if parts is None:
             return None
-        shorter = REGISTRY["reshape"](value, (*value.shape[:first], parts, row // parts))
+        start, length = dims[0], product(value.shape[dim] for dim in dims)
+        shape = (*value.shape[:start], parts, length // parts, *value.shape[start + len(dims) :])
         others = {name: item for name, item in arguments.items() if name not in ("self", "dim", "keepdim")}
-        partial = op.defn(shorter, dim=(first + 1,), keepdim=False, **others)
-        whole = op.defn(partial, dim=(first,), keepdim=False, **others)
+        partial = op.defn(REGISTRY["reshape"](value, shape), dim=(start + 1,), keepdim=False, **others)
+        whole = op.defn(partial, dim=(start,), keepdim=False, **others)
         return REGISTRY["reshape"](whole, result.shape)
 
     return rebuild(graph, visit)
+
+
+def own_chain(value: Value, alone: set[Value]) -> bool:
+    """Whether a value is made, element by element, of inputs and products that nothing else reads."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if not item.shape:
+            continue
+        if item not in alone or item.shape != value.shape:
+            return False
+        if item.op is not None and not isinstance(item.op.defn.kind, Contract):
+            if not isinstance(item.op.defn.kind, Elementwise):
+                return False
+            pending.extend(item.op.operands)
+    return True
+
+
+def pieces(shape: tuple[Dim, ...], dims: tuple[int, ...]) -> int | None:
+    """Into how many parts to cut what is reduced; None for none."""
+    if not dims or list(dims) != list(range(dims[0], dims[0] + len(dims))):
+        return None
+    before, length = product(shape[: dims[0]]), product(shape[dim] for dim in dims)
+    behind = product(shape[dims[-1] + 1 :])
+    if not (isinstance(before, int) and isinstance(length, int) and isinstance(behind, int)):
+        return None
+    rows = behind == 1 and 1 < before < FEW and length >= LONG
+    columns = behind > 1 and before < FEW and length >= TALL and before * length * behind >= LARGE
+    choice = PARTS if rows else PIECES if columns else ()
+    return next((parts for parts in choice if length % parts == 0), None)
 
 
 def elements(value: Value) -> int:

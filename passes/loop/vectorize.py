@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir.symbolic import symbols_of
+from ...ir.symbolic import Dim, symbols_of
 from ...kernels.loop_ir import (
     Alloc,
     Concurrent,
@@ -23,6 +23,7 @@ from ..manager import loop_pass
 from .analysis import cost, independent, stride
 
 CHEAP = 24  # a body below this is unrolled
+TRIVIAL = 4  # a load, and not much more
 
 
 @loop_pass("vectorize")
@@ -79,6 +80,13 @@ def vectorizable(loop: Loop) -> bool:
     return independent(loop)
 
 
+def fitting(extent: Dim, width: int, most: int) -> int:
+    """The largest power of two up to `most` by which vectors of a width can be longer with little left over."""
+    while most > 4 and isinstance(extent, int) and 8 * (-extent % (most * width)) > extent:
+        most //= 2
+    return most
+
+
 def lanes(loop: Loop, bits: int) -> int:
     """As many as fill a register of the widest type that is computed with; more where the body is cheap."""
     widest = 4
@@ -92,6 +100,8 @@ def lanes(loop: Loop, bits: int) -> int:
     inner = [item for item in loop.body if isinstance(item, Loop)]
     if not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
+    elif inner and all(item.accumulators and cost(item.body) <= TRIVIAL for item in inner):
+        width *= fitting(loop.extent, width, 16)  # sums of columns are as fast as the runs of each row are long
     elif inner and all(cost(item.body) <= CHEAP for item in inner):
         width *= 4  # columns: long runs of each row, and several accumulators
     elif inner:
