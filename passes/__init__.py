@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-MODULES = ("cleanup", "decompose", "simplify", "fuse", "loop.vectorize", "loop.parallelize")
+MODULES = ("cleanup", "decompose", "simplify", "fuse", "loop.transpose", "loop.vectorize", "loop.parallelize")

@@ -16,6 +16,7 @@ from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
 from ...kernels.loop_text import identity, size_symbols
 from .debug import DebugInfo
 from .region import Region
+from .transpose import ELEMENTS, called, transpose_text
 
 ALIGN = 64
 
@@ -148,6 +149,10 @@ class ModuleEmitter:
         text = "\n".join([RUNTIME, *self.functions])
         if "@gemm(" in text:
             text += gemm_text()
+        for size in ELEMENTS:
+            if called(size) in text:
+                self.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
+                text += f"\n{transpose_text(size, self.vector_bits)}\n"
         attributes = (
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'

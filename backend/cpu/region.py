@@ -31,12 +31,14 @@ from ...kernels.loop_ir import (
     Register,
     Statement,
     Store,
+    Transpose,
 )
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.scalar import COMBINERS
 from .accesses import Accesses
 from .debug import FunctionNotes
 from .scalars import ScalarEmitter
+from .transpose import called
 from .types import Lanes, constant, register_type, suffix, vector
 
 Values = list[tuple[Lanes, ...]]
@@ -255,6 +257,8 @@ class Region:
                 self.pointers[statement.buffer.name] = self._scratch(self, statement.buffer)
             elif isinstance(statement, Gemm):
                 self._gemm(statement)
+            elif isinstance(statement, Transpose):
+                self._transpose(statement)
             else:
                 raise CompileError("concurrent loops inside of a loop")
 
@@ -376,6 +380,17 @@ class Region:
             f"ptr {address(statement.right)}, i64 {right_lead}, ptr {address(statement.left)}, i64 {left_lead}, "
             f"ptr {address(statement.output)}, i64 {lead})"
         )
+
+    def _transpose(self, statement: Transpose) -> None:
+        target, source = statement.target, statement.source
+        arguments: list[str] = []
+        for matrix, step in ((target, target.row_stride), (source, source.column_stride)):
+            place = self.uniform(matrix.offset * matrix.buffer.dtype.bytes)
+            base = self.pointer(matrix.buffer)
+            address = self.emitter.instruction(f"getelementptr inbounds i8, ptr {base}, i64 {place}")
+            arguments.extend((f"ptr {address}", f"i64 {self.uniform(step)}"))
+        arguments.extend(f"i64 {self.uniform(size)}" for size in (statement.rows, statement.columns))
+        self.write(f"call void {called(target.buffer.dtype.bytes)}{', '.join(arguments)})")
 
     def _leading(self, stride: Dim, length: Dim) -> str:
         """A leading dimension: BLAS wants it at least as long as what lies between, and never zero."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...ir.symbolic import Dim, Symbol, substitute
-from ...kernels.loop_ir import Check, Concurrent, Gemm, Index, Load, Loop, Matrix, Statement, Store
+from ...kernels.loop_ir import Check, Concurrent, Gemm, Index, Load, Loop, Matrix, Statement, Store, Transpose
 
 
 def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> Statement:
@@ -38,6 +38,9 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
         )
     if isinstance(statement, Concurrent):
         return Concurrent(tuple(substitute_statement(item, places) for item in statement.branches))  # type: ignore[misc]
+    if isinstance(statement, Transpose):
+        target, source = matrix(statement.target), matrix(statement.source)
+        return Transpose(target, source, change(statement.rows), change(statement.columns))
     if isinstance(statement, Gemm):
         return Gemm(
             matrix(statement.output),
