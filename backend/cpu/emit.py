@@ -151,8 +151,7 @@ class ModuleEmitter:
             text += gemm_text()
         for size in ELEMENTS:
             if called(size) in text:
-                self.declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
-                text += f"\n{transpose_text(size, self.vector_bits)}\n"
+                text += f"\n{transpose_text(size, self.vector_bits, self.declarations)}\n"
         attributes = (
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'

@@ -15,11 +15,12 @@ from .types import vector
 ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
 WIDEST = 16  # rows of a block
 LANE = 16  # bytes: what shuffles move about freely
+FENCED = 4  # rows that have been turned where the widest network is cut in two, for LLVM's sake
 
 
-def transpose_text(size: int, vector_bits: int) -> str:
+def transpose_text(size: int, vector_bits: int, declarations: set[str]) -> str:
     """The function for elements of a number of bytes."""
-    return TransposeText(size, vector_bits).text()
+    return TransposeText(size, vector_bits, declarations).text()
 
 
 def called(size: int) -> str:
@@ -29,7 +30,9 @@ def called(size: int) -> str:
 class TransposeText:
     """Writes one function."""
 
-    def __init__(self, size: int, vector_bits: int):
+    def __init__(self, size: int, vector_bits: int, declarations: set[str]):
+        declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
+        self.declarations = declarations
         self.size = size
         self.element = ELEMENTS[size]
         widest = min(WIDEST, vector_bits // 8 // size) if size < LANE else 1
@@ -124,7 +127,18 @@ class TransposeText:
                     for item in range(half)
                 ]
                 turned.append(self.shuffle(a, b, width, [first + at for first in range(0, width, each) for at in lane]))
-        return turned
+        return [self.fenced(item, width) for item in turned] if width == WIDEST and count == FENCED else turned
+
+    def fenced(self, value: str, width: int) -> str:
+        """The same value, but LLVM does not look behind it: it looks for better shuffles, in vain and at length."""
+        kind, count = vector(self.element, width), width * self.size // 4
+        floats = vector("float", count)
+        name = f"@llvm.arithmetic.fence.v{count}f32"
+        self.declarations.add(f"declare {floats} {name}({floats})")
+        if kind != floats:
+            value = self.value(f"bitcast {kind} {value} to {floats}")
+        value = self.value(f"call {floats} {name}({floats} {value})")
+        return value if kind == floats else self.value(f"bitcast {floats} {value} to {kind}")
 
     def across_lanes(self, rows: Sequence[str], width: int, each: int) -> list[str]:
         """Lanes as elements of a square of 1, 2 or 4 rows: row n of the result has lane n of every row."""
