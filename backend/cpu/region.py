@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, is_multiple, maximum, non_negative, symbols_of
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, is_multiple, maximum, non_negative, symbols_of
 from ...ir.types import bool_, i64
 from ...kernels.loop_ir import (
     Alloc,
@@ -187,6 +187,10 @@ class Region:
             # A size such as N - 2 may be zero. No loop over such a size runs, but the division stands before it.
             function = f"llvm.smax.{suffix('i64', lanes)}"
             right = self.emitter.call(kind, function, (kind, right), (kind, constant(1, i64, lanes)))
+        if atom.operator == "%" and fits(atom.left, atom.right * 2):
+            # At most one turn too far: unsigned, a negative number is larger than any index.
+            turned = write(f"sub {kind} {left}, {right}")
+            return self.emitter.call(kind, f"llvm.umin.{suffix('i64', lanes)}", (kind, left), (kind, turned))
         if non_negative(atom.left):
             return write(f"{'udiv' if atom.operator == '//' else 'urem'} {kind} {left}, {right}")
         rest = write(f"srem {kind} {left}, {right}")
@@ -410,6 +414,24 @@ class Region:
         self.write(f"br label %{done}")
         self._start(done)
         return self._merge(otherwise or [], before, after, frame.label)
+
+    def either(self, condition: str, kind: str, yes: Callable[[], str], no: Callable[[], str]) -> str:
+        """yes() if the condition holds, else no(): values of an LLVM type."""
+        labels = self.new_label("if"), self.new_label("else")
+        done = self.new_label("done")
+        frames: list[Frame] = []
+        values: list[str] = []
+        for label, side in zip(labels, (yes, no), strict=True):
+            self.push(label)
+            values.append(side())
+            frames.append(self.pop())
+        self.write(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
+        for label, frame in zip(labels, frames, strict=True):
+            self._append(label, frame)
+            self.write(f"br label %{done}")
+        self._start(done)
+        ways = [f"[ {value}, %{frame.label} ]" for value, frame in zip(values, frames, strict=True)]
+        return self.emitter.instruction(f"phi {kind} {', '.join(ways)}")
 
     def _branch(self, condition: str, yes: Callable[[], Lanes], no: Lanes) -> Lanes:
         """ScalarEmitter's branch. What is being written into an outer frame stays straight-line code."""

@@ -361,7 +361,7 @@ def non_negative(value: Dim | None) -> bool:
     return isinstance(low, int) and low >= 0
 
 
-def _fits(value: Dim, bound: Dim) -> bool:
+def fits(value: Dim, bound: Dim) -> bool:
     """Whether 0 <= value < bound, provably. The bound's own symbols stay symbolic in the proof."""
     if isinstance(value, int) and isinstance(bound, int):
         return 0 <= value < bound
@@ -384,7 +384,7 @@ def floor_divide(left: Dim, right: Dim) -> Dim:
     whole, rest = _split(left, right)
     if rest == 0:
         return whole
-    if _fits(rest, right):
+    if fits(rest, right):
         return whole
     if whole != 0:
         return whole + floor_divide(rest, right)
@@ -404,7 +404,7 @@ def remainder(left: Dim, right: Dim) -> Dim:
     if right == 1 or left == 0 or left == right:
         return 0
     _whole, rest = _split(left, right)
-    if rest == 0 or _fits(rest, right):
+    if rest == 0 or fits(rest, right):
         return rest
     if isinstance(rest, int) and isinstance(right, int):
         return rest % right
