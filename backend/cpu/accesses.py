@@ -2,8 +2,8 @@
 
 An access is a vector access where the place moves by one element a lane, a scalar one where it does not move, a
 gather or a scatter otherwise. A place that wraps around, such as that of a roll, is read as a vector unless the
-vector happens to lie across the wrap. Lanes that the mask of the last vector or a guard switches off touch no memory, so
-their places, and the first lane's among them, need not lie in the buffer.
+vector happens to lie across the wrap. Lanes that the mask of the last vector or a guard switches off touch no
+memory, so their places, and the first lane's among them, need not lie in the buffer.
 """
 
 from __future__ import annotations

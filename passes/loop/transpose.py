@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count as counter
 
-from ...ir.symbolic import Dim, Symbol, ceil_divide, minimum, substitute, symbols_of
+from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop_ir import (
     Alloc,
-    Buffer,
     Check,
     Concurrent,
     Index,
@@ -21,14 +19,14 @@ from ...kernels.loop_ir import (
     Statement,
     Store,
     Transpose,
-    walk,
 )
 from ..manager import loop_pass
 from .analysis import independent, offset, step
+from .blocks import LINE, Names, matrix, movable, split
+from .transpose_rows import blocked_rows
 
 BLOCK = 64  # rows and columns of a block
 SCRATCH = 1 << 15  # bytes of all blocks: what the first cache holds
-LINE = 16  # blocks have a multiple of this many rows and columns
 SHORT = 8  # a loop below this is not worth a block
 
 
@@ -46,27 +44,37 @@ def transpose(kernel: Kernel) -> Kernel:
         }                                              ...
 
     What is stored along the outer loop is collected in a block and transposed afterwards. A mere copy needs no block.
+    Where the inner loops are several, or reduce, whole rows of a few iterations of the outer loop are transposed.
     """
-    names = {buffer.name for buffer in kernel.buffers}
-    for item in walk(kernel.body):
-        if isinstance(item, Alloc):
-            names.add(item.buffer.name)
-        elif isinstance(item, Loop):
-            names.add(item.variable.name)
-    fresh = (f"%block{number}" for number in counter() if f"%block{number}" not in names)
-    return replace(kernel, body=tuple(_statement(item, fresh, names) for item in kernel.body))
+    names = Names(kernel)
+    return replace(kernel, body=tuple(new for item in kernel.body for new in _statement(item, names, frozenset())))
 
 
-def _statement(statement: Statement, fresh: Iterator[str], names: set[str]) -> Statement:
+def _statement(statement: Statement, names: Names, around: frozenset[Symbol]) -> list[Statement]:
     if isinstance(statement, Concurrent):
-        return Concurrent(tuple(_loop(branch, fresh, names) for branch in statement.branches))
-    return _loop(statement, fresh, names) if isinstance(statement, Loop) else statement
+        branches = [_loop(branch, names, around) for branch in statement.branches]
+        # A branch is one loop: what would begin with a block of its own is left as it is.
+        return [
+            Concurrent(
+                tuple(
+                    new[0] if isinstance(new[0], Loop) and len(new) == 1 else old
+                    for new, old in zip(branches, statement.branches, strict=True)
+                )
+            )
+        ]
+    return _loop(statement, names, around) if isinstance(statement, Loop) else [statement]
 
 
-def _loop(loop: Loop, fresh: Iterator[str], names: set[str]) -> Loop:
+def _loop(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement]:
     nest = Nest.of(loop)
-    plan = _plan(nest) if nest is not None else None
-    return loop if nest is None or plan is None else _blocked(nest, plan, fresh, names)
+    plan = _plan(nest, around) if nest is not None else None
+    if nest is not None and plan is not None:
+        return [_blocked(nest, plan, names)]
+    rows = blocked_rows(loop, names, around)
+    if rows is not None:
+        return rows
+    inside = around | {loop.variable}
+    return [replace(loop, body=tuple(new for item in loop.body for new in _statement(item, names, inside)))]
 
 
 @dataclass(frozen=True)
@@ -105,14 +113,14 @@ class Nest:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which accesses go through blocks, `down` the loop they lie along, while vectors run `across`."""
+    """Which accesses go through blocks: `down` is the loop they lie along, while vectors run `across`."""
 
     down: Symbol
     across: Symbol
     accesses: tuple[Load | Store, ...]
 
 
-def _plan(nest: Nest) -> Plan | None:
+def _plan(nest: Nest, around: frozenset[Symbol]) -> Plan | None:
     """The accesses across the best vectors, if blocks pay."""
     accesses = [item for body in nest.bodies for item in body if isinstance(item, (Load, Store))]
     variables = [item.variable for item in reversed(nest.loops) if _long(item)]
@@ -121,19 +129,11 @@ def _plan(nest: Nest) -> Plan | None:
     across = max(variables, key=lambda variable: sum(map(_traffic, _along(accesses, variable))))
     stored = {item.buffer.name for item in accesses if isinstance(item, Store)}
     loaded = {item.buffer.name for item in accesses if isinstance(item, Load)}
-    known = {item.variable for item in nest.loops}
-    movable: list[Load | Store] = []
-    for item in accesses:
-        place = offset(item.buffer, item.index)
-        apart = step(place, across)
-        fixed = apart is not None and not any(symbol.name.startswith("%") for symbol in symbols_of(apart))
-        chosen = any(symbol.name.startswith("%") and symbol not in known for symbol in symbols_of(place))
-        plain = item.guard is None and not (isinstance(item, Store) and item.combine is not None)
-        if plain and fixed and apart not in (0, 1) and not chosen and item.buffer.name not in stored & loaded:
-            movable.append(item)
-    down = max(variables, key=lambda variable: sum(map(_traffic, _along(movable, variable))))
-    movable = _along(movable, down)
-    return Plan(down, across, tuple(movable)) if movable and down != across else None
+    known = around | {item.variable for item in nest.loops}
+    moved = [item for item in accesses if movable(item, across, known) and item.buffer.name not in stored & loaded]
+    down = max(variables, key=lambda variable: sum(map(_traffic, _along(moved, variable))))
+    moved = _along(moved, down)
+    return Plan(down, across, tuple(moved)) if moved and down != across else None
 
 
 def _long(loop: Loop) -> bool:
@@ -149,71 +149,56 @@ def _traffic(access: Load | Store) -> int:
     return access.buffer.dtype.bytes * (2 if isinstance(access, Store) else 1)
 
 
-def _blocked(nest: Nest, plan: Plan, fresh: Iterator[str], names: set[str]) -> Loop:
+def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
     down, across = nest.loop(plan.down), nest.loop(plan.across)
     each = sum(item.buffer.dtype.bytes for item in plan.accesses)
     side = BLOCK
     while side > LINE and side * side * each > SCRATCH:
         side //= 2
+    sizes = {plan.down: _evenly(down.extent, side), plan.across: _evenly(across.extent, side)}
     outer: list[Loop] = []
     inner: dict[Symbol, Loop] = {}
-    sizes: dict[Symbol, Dim] = {}
     for loop in nest.loops:
-        if loop is not down and loop is not across:
+        if loop.variable in sizes:
+            blocks, inner[loop.variable] = split(loop, sizes[loop.variable], names)
+            outer.append(blocks)
+        else:
             outer.append(loop)
-            continue
-        size = _evenly(loop.extent, side)
-        number = ceil_divide(loop.extent, size)
-        block = Symbol(_unused(f"{loop.variable.name}.block", names), 0, number - 1)
-        start = loop.start + block.expr() * size
-        outer.append(Loop("serial", block, 0, number, ()))
-        inner[loop.variable] = replace(loop, start=start, stop=minimum(start + size, loop.stop))
-        sizes[loop.variable] = size
     row, column = inner[plan.down], inner[plan.across]
     starts = {plan.down: row.start, plan.across: column.start}
-    hoisted = [item for body in nest.bodies[:-1] for item in body]
-
-    def matrix(access: Load | Store, by_rows: bool) -> Matrix:
-        """The block of an access in memory; its rows run `down` if `by_rows`, else `across`."""
-        place = offset(access.buffer, access.index)
-        apart = step(place, plan.across)
-        assert apart is not None
-        return Matrix(access.buffer, substitute(place, starts), *((1, apart) if by_rows else (apart, 1)))
-
     body: list[Statement]
-    copied = _copy(nest, plan)
+    copied = _copied(nest, plan)
     if copied is not None:
-        place = offset(copied.buffer, copied.index)
-        stride = step(place, plan.down)
-        assert stride is not None
-        target = Matrix(copied.buffer, substitute(place, starts), stride, 1)
-        body = [Transpose(target, matrix(plan.accesses[0], True), row.extent, column.extent)]
+        load, store = copied
+        target, source = (matrix(item, plan.down, plan.across, starts) for item in (store, load))
+        body = [Transpose(target, source, row.extent, column.extent)]
     else:
         head: list[Statement] = []
         tail: list[Statement] = []
         moved: dict[int, Statement] = {}
+        width = sizes[plan.across]
         for access in plan.accesses:
-            scratch = Buffer(next(fresh), access.buffer.dtype, (sizes[plan.down], sizes[plan.across]), "scratch")
+            scratch = names.scratch(access, (sizes[plan.down], width))
             head.append(Alloc(scratch))
             index = (plan.down.expr() - row.start, plan.across.expr() - column.start)
             moved[id(access)] = replace(access, buffer=scratch, index=index)
             if isinstance(access, Load):
-                target = Matrix(scratch, 0, sizes[plan.across], 1)
-                head.append(Transpose(target, matrix(access, True), row.extent, column.extent))
+                source = matrix(access, plan.down, plan.across, starts)
+                head.append(Transpose(Matrix(scratch, 0, width, 1), source, row.extent, column.extent))
             else:
-                source = Matrix(scratch, 0, 1, sizes[plan.across])
-                tail.append(Transpose(matrix(access, False), source, column.extent, row.extent))
+                target = matrix(access, plan.across, plan.down, starts)
+                tail.append(Transpose(target, Matrix(scratch, 0, 1, width), column.extent, row.extent))
         vectors = replace(column, body=tuple(moved.get(id(item), item) for item in nest.bodies[-1]))
-        rows = replace(row, body=(*(moved.get(id(item), item) for item in hoisted), vectors))
-        body = [*head, rows, *tail]
+        hoisted = [moved.get(id(item), item) for own in nest.bodies[:-1] for item in own]
+        body = [*head, replace(row, body=(*hoisted, vectors)), *tail]
     for loop in reversed(outer):
         body = [replace(loop, body=tuple(body))]
     assert isinstance(body[0], Loop)
     return body[0]
 
 
-def _copy(nest: Nest, plan: Plan) -> Store | None:
-    """The store of a nest that does nothing but copy."""
+def _copied(nest: Nest, plan: Plan) -> tuple[Load, Store] | None:
+    """The accesses of a nest that does nothing but copy what a block would hold."""
     last = nest.bodies[-1]
     if any(nest.bodies[:-1]) or len(last) != 2 or last[0] is not plan.accesses[0]:
         return None
@@ -222,7 +207,9 @@ def _copy(nest: Nest, plan: Plan) -> Store | None:
         return None
     plain = store.guard is None and store.combine is None and store.buffer.dtype is load.buffer.dtype
     place = offset(store.buffer, store.index)
-    return store if plain and step(place, plan.across) == 1 and step(place, plan.down) is not None else None
+    if not plain or step(place, plan.across) != 1 or step(place, plan.down) is None:
+        return None
+    return load, store
 
 
 def _evenly(extent: Dim, side: int) -> int:
@@ -231,10 +218,3 @@ def _evenly(extent: Dim, side: int) -> int:
         return side
     each = -(-extent // -(-extent // side))
     return min(-(-each // LINE) * LINE, side)
-
-
-def _unused(name: str, names: set[str]) -> str:
-    while name in names:
-        name += "_"
-    names.add(name)
-    return name
