@@ -72,16 +72,17 @@ def _moved(
         key = access.buffer.name, substitute(offset(access.buffer, access.index), {over.variable: ROW.expr()})
         scratch = blocks.get(key)
         if scratch is None:
-            scratch = blocks[key] = names.scratch(access, (rows, over.extent))
+            # A line more than a row: rows a power of two apart would share few places of the first cache.
+            scratch = blocks[key] = names.scratch(access, (rows, over.extent + LINE))
             nbytes += rows * count(over.extent) * access.buffer.dtype.bytes
             starts = {loop.variable: inner.start, over.variable: over.start}
             head.append(Alloc(scratch))
             if isinstance(access, Load):
                 source = matrix(access, loop.variable, over.variable, starts)
-                head.append(Transpose(Matrix(scratch, 0, over.extent, 1), source, inner.extent, over.extent))
+                head.append(Transpose(Matrix(scratch, 0, over.extent + LINE, 1), source, inner.extent, over.extent))
             else:
                 target = matrix(access, over.variable, loop.variable, starts)
-                tail.append(Transpose(target, Matrix(scratch, 0, 1, over.extent), over.extent, inner.extent))
+                tail.append(Transpose(target, Matrix(scratch, 0, 1, over.extent + LINE), over.extent, inner.extent))
         index = (loop.variable.expr() - inner.start, over.variable.expr() - over.start)
         moved[id(access)] = replace(access, buffer=scratch, index=index)
     if nbytes > SCRATCH:
