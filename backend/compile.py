@@ -51,7 +51,7 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
     with timed("graph passes"):
         simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)
     with timed("fuse"):
-        fused = fuse(simple, max_ops=options.max_ops)
+        fused = fuse(simple, max_cost=options.max_cost)
     name_values(fused)
     hook("fuse", fused)
     bits = options.vector_bits or host().vector_bits

@@ -11,7 +11,7 @@ class CompileOptions:
 
     target: "cpu"
     vector_bits: how wide vectors are; None for the machine's own width
-    max_ops: how many ops one kernel may have
+    max_cost: how long the code of one kernel may get, in additions
     verify: check the program after every pass
     annotate: put the program's statements and the user's lines into the LLVM text and the assembly
     want_asm: give the assembly to the stage hook, too
@@ -19,7 +19,7 @@ class CompileOptions:
 
     target: str = "cpu"
     vector_bits: int | None = None
-    max_ops: int = 128
+    max_cost: int = 1024
     verify: bool = False
     annotate: bool = False
     want_asm: bool = False

@@ -8,7 +8,8 @@ The whole grammar:
     Let        a scalar op of kernels/scalar.py on registers and literals
     Index      an index expression as an i64 register
     Load       one element of a buffer (zero where the guard is false)
-    Store      one element of a buffer (skipped where the guard is false; may combine with what is there)
+    Store      one element of a buffer (skipped where the guard is false; may combine with what is there, or
+               stream: go to memory without a stay in the caches)
     Check      a data-dependent index: in range or an error is reported; gives a guard
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
     Gemm       a matrix product on sub-matrices of buffers
@@ -121,6 +122,7 @@ class Store:
     value: Operand
     guard: Operand | None = None
     combine: str | None = None  # a combiner of kernels/scalar.py
+    stream: bool = False  # whole aligned vectors, which nothing reads soon
     origin: Location | None = field(default=None, compare=False)
 
 

@@ -8,6 +8,7 @@
               | "%name" "=" "index" "(" size ")"
               | "%name" "=" "load" place [ "if" operand ]
               | "store" [ combiner ] place "," operand [ "if" operand ]
+              | "stream" place "," operand
               | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
               | "gemm" matrix "=" matrix "*" matrix "over" "(" size "," size "," size ")"
               | "transpose" matrix "=" matrix "over" "(" size "," size ")"
@@ -274,6 +275,10 @@ class KernelReader(Reader):
             return self.assignment()
         if self.token.text in KINDS:
             return self.loop()
+        if self.accept("stream"):
+            buffer, index = self.place()
+            self.expect(",")
+            return Store(buffer, index, self.scalar(), stream=True)
         if self.accept("store"):
             combine = self.combiner() if self.token.kind == "name" else None
             buffer, index = self.place()

@@ -191,9 +191,9 @@ class KernelPrinter:
             place = self.place(statement.buffer, statement.index)
             return f"{statement.result} = load {place}{guard_text(statement.guard)}"
         if isinstance(statement, Store):
-            combine = f" {statement.combine}" if statement.combine else ""
+            word = "stream" if statement.stream else f"store {statement.combine}" if statement.combine else "store"
             place = self.place(statement.buffer, statement.index)
-            return f"store{combine} {place}, {operand_text(statement.value)}{guard_text(statement.guard)}"
+            return f"{word} {place}, {operand_text(statement.value)}{guard_text(statement.guard)}"
         if isinstance(statement, Check):
             wrap = " wrap" if statement.wrap else ""
             return (

@@ -20,7 +20,20 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ..ir.errors import VerifyError, suggest
-from ..ir.symbolic import Compound, Dim, Expr, Symbol, differs, limit, non_negative, product, symbols_of
+from ..ir.symbolic import (
+    Compound,
+    Dim,
+    Expr,
+    Symbol,
+    contiguous_strides,
+    differs,
+    is_multiple,
+    limit,
+    non_negative,
+    product,
+    substitute,
+    symbols_of,
+)
 from ..ir.types import DType, bool_, f32, i64
 from .loop_ir import (
     CONVERSIONS,
@@ -50,6 +63,8 @@ from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 CONTEXT = 6
 ROLES = ("in", "out", "temp")
 GEMM = ("f32", "f64", "c64", "c128")
+CACHE_LINE = 64  # bytes; large results and all temporaries start at a multiple of it
+SHORTEST_STREAM = 32  # bytes
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -250,6 +265,8 @@ class Verifier:
         self.operand(statement.value, statement.buffer.dtype.compute, "the value")
         if statement.combine is not None:
             self.combiner(statement.combine, [statement.value.dtype])
+        if statement.stream and not (self.loops and streamable(statement, self.loops[-1])):
+            self.fail(f"stores to {statement.buffer.name} are not whole aligned vectors, as streaming needs")
 
     def combiner(self, name: str, kinds: Sequence[DType]) -> None:
         if name not in COMBINERS:
@@ -460,3 +477,24 @@ def attains_limits(value: Dim) -> bool:
                         return False
                     variables |= names
     return True
+
+
+def streamable(store: Store, loop: Loop) -> bool:
+    """Whether a store that stands in a vector loop writes whole vectors, each inside of cache lines."""
+    buffer = store.buffer
+    unit = stream_unit(buffer, loop.width)
+    if loop.kind != "vector" or unit < SHORTEST_STREAM or loop.width * buffer.dtype.bytes % unit:
+        return False
+    if store.combine is not None or store.guard is not None or buffer.role == "scratch" or buffer.dtype.is_complex:
+        return False
+    place: Dim = 0
+    for position, stride in zip(store.index, contiguous_strides(buffer.shape), strict=True):
+        place = place + position * stride
+    if not isinstance(place, Expr) or place.coefficient(loop.variable) != 1:
+        return False
+    return is_multiple(substitute(place, {loop.variable: loop.start}), unit // buffer.dtype.bytes)
+
+
+def stream_unit(buffer: Buffer, width: int) -> int:
+    """The bytes that a streaming store of so many elements starts at a multiple of."""
+    return min(width * buffer.dtype.bytes, CACHE_LINE)

@@ -2,4 +2,13 @@
 
 from __future__ import annotations
 
-MODULES = ("cleanup", "decompose", "simplify", "fuse", "loop.transpose", "loop.vectorize", "loop.parallelize")
+MODULES = (
+    "cleanup",
+    "decompose",
+    "simplify",
+    "fuse",
+    "loop.transpose",
+    "loop.vectorize",
+    "loop.parallelize",
+    "loop.stream",
+)

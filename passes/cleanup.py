@@ -11,7 +11,7 @@ from ..ir.graph import Graph, Op, Value
 from ..ir.types import DType, TensorType
 from ..kernels.scalar import SCALARS
 from ..ops.define import REGISTRY, Scalar, constant, scalar_value
-from ..ops.kinds import Elementwise
+from ..ops.kinds import Elementwise, Reduce
 from .manager import graph_pass
 from .rewrite import live_ops, rebuild, remake, splat_number
 
@@ -33,6 +33,12 @@ def cse(graph: Graph) -> Graph:
         if op.defn.name in COMMUTATIVE:
             key = (op.defn.name, *sorted(key[1:3]), *key[3:])
         known = seen.get(key)
+        if known is None and isinstance(op.defn.kind, Reduce):
+            # Whether the reduced dims stay or go, the numbers are the same.
+            other = arguments | {"keepdim": not arguments["keepdim"]}
+            twin = seen.get((op.defn.name, *map(argument_key, other.values())))
+            if twin is not None:
+                return (REGISTRY["reshape"](twin[0], op.results[0].shape),)
         if known is None:
             # An op whose operands changed is made here, not by the walker: the table must have the new one.
             seen[key] = op.results if arguments is op.arguments else remake(op, arguments)

@@ -14,17 +14,20 @@ Ops that cost nothing where they are read belong to no group (inline.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import ChainMap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..ir.graph import Graph, Op, Value
 from ..ops.kinds import Contract, Elementwise, Gather, Reduce, Scan, Scatter, View
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
-from .inline import Inlining, op_cost
+from .inline import Inlining, op_cost, static
 from .manager import graph_pass
 from .structure import Candidate, Reduction, Structure, loop_tree
 
 FULL_REDUCTION_SPLIT = 65536  # a reduction to one number over more elements is split over threads
+MUCH = 16  # times as many elements
 SHARED_ELEMENTS = 1024  # values smaller than this are not worth reading together
 
 
@@ -55,11 +58,56 @@ class Group:
     operand_axes: dict[Op, Axes] = field(default_factory=dict)  # of reductions
     structure: Structure | None = None
     outputs: tuple[Value, ...] = ()
+    basis: int = 0  # elements of the largest value that it depends on
+    limit: float = math.inf  # the basis of a group that it must be complete for
 
     @property
     def label(self) -> str:
         """How refusals name it: by its last op."""
         return self.ops[-1].name
+
+    @property
+    def cost(self) -> int:
+        """What one element of everything costs, in additions: a measure of the code's length."""
+        return sum(self.cells.values())
+
+
+def in_order(left: list[Op], right: list[Op]) -> list[Op]:
+    """The ops of both, in the order of the program."""
+    both = [*left, *right]
+    return both if left[-1].serial < right[0].serial else sorted(both, key=lambda op: op.serial)
+
+
+def elements(value: Value) -> int:
+    """How many elements a value has, roughly: a symbolic size counts as large."""
+    return math.prod(static(size) for size in value.shape)
+
+
+def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:
+    """The elements of the largest value that each value depends on; and the ops to do before others.
+
+    These are reductions of little data that much larger values depend on, with all that they need. In a kernel
+    with the larger values such a reduction would only be complete when all rows are done, and what needs it (the
+    gradient of a mean over the valid labels needs their number) would have to wait in memory for another kernel."""
+    basis: dict[Value, int] = {param: elements(param) for param in graph.params}
+    for op in graph.ops:
+        size = max((basis[value] for value in op.operands), default=0)
+        basis.update((value, max(size, elements(value))) for value in op.results)
+    after: dict[Value, int] = {}  # elements of the largest value that depends on a value
+    early: dict[Op, int] = {}
+    needed: dict[Value, int] = {}
+    for op in reversed(graph.ops):
+        later = max(after.get(value, 0) for value in op.results)
+        limit = min((needed[value] for value in op.results if value in needed), default=0)
+        if not limit and isinstance(op.defn.kind, Reduce) and basis[op.results[0]] * MUCH <= later:
+            limit = later
+        if limit:
+            early[op] = limit
+            needed.update((value, min(limit, needed.get(value, limit))) for value in op.operands)
+        size = max(later, *(elements(value) for value in op.results))
+        for value in op.operands:
+            after[value] = max(after.get(value, 0), size)
+    return basis, early
 
 
 @dataclass
@@ -89,10 +137,11 @@ class Fused:
 class Fuser:
     """Grows groups op by op. `ancestors` has, by group number, the numbers of all groups it depends on, as bits."""
 
-    def __init__(self, graph: Graph, max_ops: int):
+    def __init__(self, graph: Graph, max_cost: int):
         self.graph = graph
-        self.max_ops = max_ops
+        self.max_cost = max_cost
         self.inlining = Inlining(graph)
+        self.basis, self.early = early_ops(graph)
         self.axes = AxisUnion()
         self.groups: dict[int, Group] = {}
         self.owner: dict[Value, int] = {}
@@ -107,6 +156,8 @@ class Fuser:
         """A group of one op."""
         kind = op.defn.kind
         group = Group(-1, "loops", [op])
+        group.basis = self.basis[op.results[0]]
+        group.limit = self.early.get(op, math.inf)
         if isinstance(kind, (Contract, Scan, Scatter)):
             group.kind = kind.name.lower()
             for value in op.operands:
@@ -229,8 +280,8 @@ class Fuser:
             (op, frozenset(map(rename, space)), frozenset(map(rename, over)))
             for op, space, over in (*left.reduces, *right.reduces)
         ]
-        ops = sorted((*left.ops, *right.ops), key=lambda op: op.serial)
-        structure = self._structure(ops, cells, reduces, {**left.touch, **right.touch}, rename)
+        ops = in_order(left.ops, right.ops)
+        structure = self._structure(ops, cells, reduces, (left.touch, right.touch), rename)
         if isinstance(structure, str):
             return structure
         for group in (left, right):
@@ -248,32 +299,39 @@ class Fuser:
                     return f"{op.name} reads it at other places"
         for source, target in mapping.items():
             self.axes.join(source, target)
-        merged = Group(
-            left.number, "loops", ops, opaque={**left.opaque, **right.opaque}, cells=cells, reduces=reduces,
+        # The larger group takes in the other: a long chain grows op by op, and must not be copied each time.
+        touch, added = (left.touch, right.touch) if len(left.touch) >= len(right.touch) else (right.touch, left.touch)
+        opaque = {**left.opaque, **right.opaque} if left.opaque and right.opaque else left.opaque or right.opaque
+        for value, axes in added.items():
+            if value not in touch:
+                touch[value] = axes
+            elif self.axes.root(touch[value]) != self.axes.root(axes):
+                opaque = {**opaque}
+                opaque.setdefault(value, (right if added is right.touch else left).label)
+        return Group(
+            left.number, "loops", ops, touch=touch, opaque=opaque, cells=cells, reduces=reduces,
             operand_axes={**left.operand_axes, **right.operand_axes}, structure=structure,
             row_reads={**left.row_reads, **right.row_reads},
+            basis=max(left.basis, right.basis), limit=min(left.limit, right.limit),
         )  # fmt: skip
-        for group in (left, right):
-            for value, axes in group.touch.items():
-                rooted = self.axes.root(axes)
-                if merged.touch.setdefault(value, rooted) != rooted:
-                    merged.opaque.setdefault(value, group.label)
-        return merged
 
     def _obstacle(self, left: Group, right: Group) -> str | None:
         """Why two groups cannot share a kernel, whatever their loops."""
         if left.kind != "loops" or right.kind != "loops":
             special = left if left.kind != "loops" else right
             return f"{special.label} has a kernel of its own"
-        if len(left.ops) + len(right.ops) > self.max_ops:
-            return f"the kernel would have over {self.max_ops} ops"
+        if left.cost + right.cost > self.max_cost:
+            return f"the kernel would cost over {self.max_cost} additions an element"
+        if max(left.basis, right.basis) >= min(left.limit, right.limit):
+            return "a small reduction is done first, so that all of a large kernel can use it"
         if self._between(left, right) or self._between(right, left):
             return "an op between them is in another kernel"
-        for reader, maker in ((right, left), (left, right)):
+        pairs = [(reader, maker) for reader, maker in ((right, left), (left, right)) if self._depends(reader, maker)]
+        for reader, maker in pairs:
             for value, name in reader.opaque.items():
                 if self.find(self._stored(value)) is maker:
                     return f"{name} reads it at other places"
-        for reader, maker in ((right, left), (left, right)):
+        for reader, maker in pairs:
             for value in (*reader.touch, *(value for value, _ in reader.row_reads)):
                 if value in self.aliases and self.find(self._stored(value)) is maker:
                     return "it is read in another shape"
@@ -301,20 +359,21 @@ class Fuser:
                 taken.add(here)
             return None
 
-        shared = [value for value in right.touch if value in left.touch]
-        made = {value for group in (left, right) for op in group.ops for value in op.results}
+        few, many = (left.touch, right.touch) if len(left.touch) < len(right.touch) else (right.touch, left.touch)
+        shared = [value for value in few if value in many]
+        made = {value for value in shared if self.find(value) is left or self.find(value) is right}
         for value in shared:
             if value in made:
                 reason = tie(left.touch[value], right.touch[value], True)
                 if reason:
                     return reason
         for (value, _), axes in right.row_reads.items():
-            if value in made and value in left.touch:
+            if value in left.touch and self.find(value) is left:
                 reason = tie(left.touch[value], axes, True)
                 if reason:
                     return reason
         for (value, _), axes in left.row_reads.items():
-            if value in made and value in right.touch:
+            if value in right.touch and self.find(value) is right:
                 reason = tie(axes, right.touch[value], True)
                 if reason:
                     return reason
@@ -333,19 +392,24 @@ class Fuser:
 
     def _between(self, first: Group, last: Group) -> bool:
         """Whether a third group depends on `first` and is needed by `last`."""
+        if not self._depends(last, first):
+            return False
         bit = 1 << first.number
         return any(producer is not first and self.ancestors[producer.number] & bit for producer in self.producers(last))
+
+    def _depends(self, reader: Group, maker: Group) -> bool:
+        return bool(self.ancestors[reader.number] >> maker.number & 1)
 
     def _structure(
         self,
         ops: list[Op],
         cells: dict[AxisSet, int],
         reduces: list[Reduction],
-        touch: dict[Value, Axes],
+        touch: Sequence[dict[Value, Axes]],
         rename: Callable[[int], int],
     ) -> Structure | str:
         """The loop tree of these ops once their axes are renamed, or why there is none."""
-        candidate = Candidate(ops, cells, reduces, touch, rename, self.axes.extent, self.inlining)
+        candidate = Candidate(ops, cells, reduces, ChainMap(*touch), rename, self.axes.extent, self.inlining)
         return loop_tree(candidate, FULL_REDUCTION_SPLIT)
 
     def adopt(self, merged: Group, left: Group, right: Group) -> Group:
@@ -396,7 +460,7 @@ class Fuser:
         return self._finish()
 
     def _single(self, group: Group) -> Structure:
-        found = self._structure(group.ops, group.cells, group.reduces, group.touch, self.axes.find)
+        found = self._structure(group.ops, group.cells, group.reduces, (group.touch,), self.axes.find)
         if isinstance(found, str):
             raise AssertionError(f"{group.label} alone is no loop tree: {found}")
         return found
@@ -460,7 +524,7 @@ class Fuser:
                 launches.append([group])
                 continue
             company = open_launch.get(depth[number])
-            if company is not None and sum(len(item.ops) for item in company) + len(group.ops) <= self.max_ops:
+            if company is not None and sum(item.cost for item in company) + group.cost <= self.max_cost:
                 company.append(group)
             else:
                 open_launch[depth[number]] = company = [group]
@@ -469,6 +533,6 @@ class Fuser:
 
 
 @graph_pass("fuse")
-def fuse(graph: Graph, *, max_ops: int = 128) -> Fused:
+def fuse(graph: Graph, *, max_cost: int = 1024) -> Fused:
     """Groups of primitives that become one kernel each, and why others do not."""
-    return Fuser(graph, max_ops).run()
+    return Fuser(graph, max_cost).run()

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..ir.graph import Graph, Op, Value
-from ..ir.symbolic import non_negative
+from ..ir.symbolic import Dim, non_negative
 from ..kernels.scalar import SCALARS
 from ..ops.kinds import Contract, Elementwise, Generate, View
 from .axes import is_alias, rigid_map, strided_view
 
 INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
+
+
+def static(value: Dim) -> int:
+    """A size for decisions: a symbolic one counts as large."""
+    return value if isinstance(value, int) else 4096
 
 
 def op_cost(op: Op) -> int:

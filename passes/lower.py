@@ -46,7 +46,8 @@ from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from .axes import strided_view
 from .fuse import Fused, Group
-from .tree import Tree, flatten_index, static
+from .inline import static
+from .tree import Tree, flatten_index
 
 VARIABLES = "ijklmnpqrstuvwabcdefgh"
 MIN_TILE = 128  # rows or columns of a matrix product that one thread should at least take

@@ -6,7 +6,7 @@
 
 A graph pass maps a graph to a graph; the manager also applies it to the graphs inside of a graph, such as the
 branches of a cond. A loop pass maps a kernel to a kernel. The keyword parameters of a pass are its options,
-spelled `fuse{max_ops=64}` where a pipeline is written as text.
+spelled `fuse{max_cost=64}` where a pipeline is written as text.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Pipeline:
 
 
 def parse_pipeline(text: str) -> Pipeline:
-    """A pipeline from its text: "decompose,cse,fuse{max_ops=64}"."""
+    """A pipeline from its text: "decompose,cse,fuse{max_cost=64}"."""
     return Pipeline(parse_steps(text))
 
 

@@ -14,6 +14,7 @@ import math
 from typing import Any
 
 from ..ir.graph import Graph, Op, Value, operands_of
+from ..ir.symbolic import Dim, Expr
 from ..ir.types import DType
 from ..ops.define import REGISTRY, constant, scalar_value
 from ..ops.kinds import Contract, Elementwise, Reduce, View
@@ -340,9 +341,51 @@ def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
     return value
 
 
+@rules.rule("sum(where(%condition, %x, 0.0)) {dim = %dim}")
+def sum_of_one_hot(condition, x, dim, op):
+    """The sum along a dim of what is zero but where the index equals a label is that one element, if it is there.
+
+    Gradients of losses by class labels are such values."""
+    whole = op.arguments["self"].type
+    if len(dim) != 1 or x.dtype is not op.results[0].dtype:
+        return None
+    (at,) = dim
+
+    def size(value: Value) -> Dim:
+        place = at - (len(whole.shape) - value.ndim)
+        return 1 if place < 0 else value.shape[place]
+
+    conditions, pending, label = [], [condition], None
+    while pending:
+        item = pending.pop()
+        if item.op is not None and item.op.name == "logical_and" and item.dtype.kind == "b" and size(item) != 1:
+            pending.extend(item.op.operands)
+            continue
+        if item.op is not None and item.op.name == "eq" and label is None:
+            left, right = item.op.operands
+            if right.op is not None and right.op.name == "iota":
+                left, right = right, left
+            if left.op is not None and left.op.name == "iota" and size(right) == 1 and left.dtype is right.dtype:
+                if left.op.arguments["dim"] - left.ndim == at - len(whole.shape) and size(left) == whole.shape[at]:
+                    label = right
+                    continue
+        conditions.append(item)
+    if label is None or any(size(item) != 1 for item in (*conditions, x)) or isinstance(whole.shape[at], Expr):
+        return None
+    make = REGISTRY
+    chosen = make["logical_and"](make["ge"](label, 0), make["lt"](label, whole.shape[at]))
+    for item in conditions:
+        chosen = make["logical_and"](chosen, item)
+    # A sum starts at 0.0, so it is never -0.0.
+    total = make["add"](make["where"](chosen, x, constant(0.0, x.dtype)), constant(0.0, x.dtype))
+    kept = [1 if place == at else extent for place, extent in enumerate(whole.shape)]
+    return make["reshape"](make["expand"](total, kept), op.results[0].shape)
+
+
 def move_views(graph: Graph) -> Graph:
     """view(elementwise(a, b)) becomes elementwise(view(a), view(b)) if nothing else reads what is viewed.
 
+    A reshape that cannot go that way, as a broadcast is in its way, goes behind the elementwise ops that read it.
     A value counts as having one reader if the value that it replaces had one."""
     single = {value for value, users in graph.uses().items() if len(users) == 1}
     single.difference_update(graph.results)
@@ -353,7 +396,7 @@ def move_views(graph: Graph) -> Graph:
                 if old in single:
                     single.add(new)
         if op.defn.name not in MOVABLE:
-            return None
+            return sunk(op, arguments, single) if isinstance(op.defn.kind, Elementwise) else None
         source = arguments["self"]
         if not movable(source, single):
             return None
@@ -382,6 +425,33 @@ def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
     if depth == 0 or not movable(value, single):
         return False
     return all(reshapes_well(operand, single, depth - 1) for operand in op.operands)
+
+
+def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
+    """elementwise(reshape(a), b) as reshape(elementwise(a, reshape(b))), if a can only be had in its own shape."""
+    operands = [item for item in operands_of(arguments) if item.shape]
+    shape = op.results[0].shape
+    if any(item.shape != shape for item in operands):
+        return None
+    for item in operands:
+        if item.op is not None and item.op.name == "reshape":
+            (source,) = item.op.operands
+            kind = None if source.op is None else source.op.defn.kind
+            if isinstance(kind, Elementwise) and not reshapes_well(source, single, DEPTH):
+                break
+    else:
+        return None
+    inner: dict[str, Any] = {}
+    for name, item in arguments.items():
+        if not isinstance(item, Value) or not item.shape:
+            inner[name] = item
+        elif item.op is not None and item.op.name == "reshape" and item.op.operands[0].shape == source.shape:
+            inner[name] = item.op.operands[0]
+        elif reshapes_well(item, single, DEPTH):
+            inner[name] = REGISTRY["reshape"](item, source.shape)
+        else:
+            return None
+    return REGISTRY["reshape"](remake(op, inner)[0], shape)
 
 
 def moved(

@@ -15,7 +15,7 @@ the kernel needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.graph import Op, Value
@@ -44,7 +44,7 @@ class Candidate:
     ops: Sequence[Op]
     cells: dict[AxisSet, int]  # iteration space -> summed cost
     reduces: Sequence[Reduction]
-    touch: dict[Value, Axes]  # what they make and read along their axes
+    touch: Mapping[Value, Axes]  # what they make and read along their axes
     rename: Callable[[int], int]  # what an axis of `touch` is called elsewhere here
     extent: Sequence[Dim]  # of every axis
     inlining: Inlining

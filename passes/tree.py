@@ -34,7 +34,7 @@ from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Element, Reduce, View
 from .axes import rigid_map
 from .fuse import Group
-from .inline import INLINE_COST, op_cost
+from .inline import INLINE_COST, op_cost, static
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 CHUNKS = 64  # partial results of a secondary reduction
 CHUNK_ELEMENTS = 4096  # at least this much work for each
 SCRATCH_ELEMENTS = 1 << 18  # a row longer than this is recomputed instead of kept
-
-
-def static(value: Dim) -> int:
-    """A size for decisions: a symbolic one counts as large."""
-    return value if isinstance(value, int) else 4096
 
 
 def flatten_index(buffer: Buffer, index: tuple[Dim, ...]) -> tuple[Buffer, tuple[Dim, ...]]:

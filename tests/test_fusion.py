@@ -216,6 +216,6 @@ def test_a_kernel_may_be_longer_than_the_stack() -> None:
         return x
 
     x, y = np.linspace(-1, 1, 40), np.full(40, 0.25)
-    compiled = smelt.jit(chain, options=smelt.CompileOptions(max_ops=4096))
+    compiled = smelt.jit(chain, options=smelt.CompileOptions(max_cost=4096))
     np.testing.assert_allclose(compiled(x, y), chain(x, y), rtol=1e-12)
     assert len(compiled.report().kernels) == 1

@@ -246,3 +246,18 @@ def test_the_pool_is_code_for_every_system(system: str, machine: str, triple: st
     text = llvm.Target.from_triple(triple).create_target_machine().emit_assembly(module)
     found = {name for name in ("syscall", "usleep", "Sleep") if name in text}
     assert found == {{"Linux": "syscall", "Darwin": "usleep", "Windows": "Sleep"}[system]}
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize("columns", [1024, 1000, 1003])
+def test_streamed_results_are_complete(bits: int, columns: int) -> None:
+    """Results of over 8 MB bypass the caches where vectors are aligned; every thread sees all of them afterwards."""
+    x = np.random.default_rng(0).normal(size=(2200, columns)).astype(np.float32)
+    program = smelt.jit(
+        lambda x: (x * 2.0 + 1.0, x - ops.amax(x, 1, keepdim=True)), options=CompileOptions(vector_bits=bits)
+    )
+    for count in (1, 2):
+        with smelt.threads(count):
+            doubled, lowered = program(x)
+        assert np.array_equal(doubled, x * np.float32(2) + np.float32(1))
+        assert np.array_equal(lowered, x - x.max(1, keepdims=True))

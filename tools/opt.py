@@ -16,7 +16,7 @@ def configure(parser: ArgumentParser) -> None:
         "--passes",
         default="",
         metavar="PASSES",
-        help="names separated by commas, with options in braces: decompose,cse,fuse{max_ops=64}",
+        help="names separated by commas, with options in braces: decompose,cse,fuse{max_cost=64}",
     )
     parser.add_argument("--verify-each", action="store_true", help="verify the program after every pass")
     parser.add_argument("--print-between", action="store_true", help="print the program after every pass")

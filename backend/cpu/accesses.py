@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 from ...ir.symbolic import Compound, Dim, Expr, symbols_of
 from ...ir.types import bool_
 from ...kernels.loop_ir import Buffer, Load, Store
+from ...kernels.loop_verify import stream_unit
 from ...kernels.scalar import COMBINERS
 from ...passes.loop.analysis import offset
 from .types import MEMORY, Lanes, constant, suffix, vector
 
 if TYPE_CHECKING:
     from .region import Region
+
+
+NONTEMPORAL = "!1000000"  # metadata; a number that debug information does not reach
 
 
 class Accesses:
@@ -61,7 +65,7 @@ class Accesses:
             how = "anywhere"  # the parts of neighbours are two apart
         for number, part in enumerate(value.parts):
             text = self.emitter.to_memory(Lanes(register, self.region.lanes, (part,)), real)
-            self._write_vector(buffer, place * scale + number, how, text, active)
+            self._write_vector(buffer, place * scale + number, how, text, active, statement.stream)
 
     def _how(self, buffer: Buffer, index: Sequence[Dim]) -> tuple[Dim, str]:
         """The linear place of an access and how it moves from lane to lane: still, along, or anywhere."""
@@ -200,13 +204,14 @@ class Accesses:
             f"{mask} {active or constant(True, bool_, lanes)}, {kind} zeroinitializer)"
         )
 
-    def _write_vector(self, buffer: Buffer, place: Dim, how: str, text: str, active: str | None) -> None:
+    def _write_vector(self, buffer: Buffer, place: Dim, how: str, text: str, active: str | None, stream: bool) -> None:
         lanes, real = self.region.lanes, buffer.dtype.real
         element = MEMORY[real.name]
         kind = vector(element, lanes)
         if how == "along" and active is None:
             address = self._element(buffer, place, element)
-            self.region.write(f"store {kind} {text}, ptr {address}, align {real.bytes}")
+            ending = f"{stream_unit(buffer, lanes)}, !nontemporal {NONTEMPORAL}" if stream else str(real.bytes)
+            self.region.write(f"store {kind} {text}, ptr {address}, align {ending}")
             return
         pointer, address = self._places(buffer, place, how, element)
         name = "store" if how == "along" else "scatter"

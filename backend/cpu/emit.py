@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
 from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
 from ...kernels.loop_text import identity, size_symbols
+from .accesses import NONTEMPORAL
 from .debug import DebugInfo
 from .region import Region
 from .transpose import ELEMENTS, called, transpose_text
@@ -157,6 +158,8 @@ class ModuleEmitter:
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'
         )
         notes = self.debug.metadata() if self.debug is not None else ""
+        if NONTEMPORAL in text:
+            attributes += f"{NONTEMPORAL} = !{{i32 1}}\n"
         self.module.text = "\n".join([text, *sorted(self.declarations), attributes, notes])
         return self.module
 
@@ -269,6 +272,9 @@ class ModuleEmitter:
     def _finish(self, name: str, region: Region) -> None:
         lines = "\n".join(region.frames[0].lines)
         sink = "  %sink = alloca [32 x i8], align 16\n" if "%sink" in lines else ""
+        if NONTEMPORAL in lines:
+            # Such stores are not ordered by the atomics that tell the others that this part is done.
+            lines += "\n  fence seq_cst"
         note = f" !dbg {region.note.scope}" if region.note is not None else ""
         self.functions.append(
             f"define internal void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker) #0{note} {{\n"

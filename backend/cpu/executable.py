@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -196,7 +197,7 @@ class Launcher:
             frame = Frame(self.executable)
         if frame.sizes is not self.sizes or frame.workers < threads.limit or frame.block[POOL] != threads.address:
             frame.fit(self, threads)
-        results = [np.empty(shape, dtype) for shape, dtype in self.results]
+        results = [empty(shape, dtype) for shape, dtype in self.results]
         self.pack(frame.block, self.offset, *map(address_of, arrays), *map(address_of, results))
         self.run(frame.address)
         if frame.error[0]:
@@ -211,6 +212,19 @@ class Launcher:
             shaped = array.reshape(shape)
             found.append(shaped if how == "own" else shaped.copy())
         return found
+
+
+LARGE = 1 << 20
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Memory for a result. A large one starts at a cache line, which streaming stores rely on."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return np.empty(shape, dtype)
+    memory = np.empty(size + ALIGN, np.uint8)
+    start = -memory.__array_interface__["data"][0] % ALIGN
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def _find_data_offset() -> int | None:

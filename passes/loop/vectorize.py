@@ -93,8 +93,10 @@ def lanes(loop: Loop, bits: int) -> int:
     inner = [item for item in loop.body if isinstance(item, Loop)]
     if not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
-    elif inner and all(item.accumulators and cost(item.body) <= CHEAP for item in inner):
-        width *= 4  # a column reduction: long runs of each row, and several accumulators
+    elif inner and all(cost(item.body) <= CHEAP for item in inner):
+        width *= 4  # columns: long runs of each row, and several accumulators
+    elif inner:
+        width *= 2  # at least a whole cache line of each row
     extent = loop.extent
     if isinstance(extent, int):
         while width > 2 and width > extent and width // 2 >= extent:
