@@ -7,6 +7,7 @@ MODULES = (
     "decompose",
     "simplify",
     "fuse",
+    "loop.split",
     "loop.transpose",
     "loop.vectorize",
     "loop.parallelize",

@@ -6,4 +6,4 @@ from __future__ import annotations
 GRAPH = ("decompose", "simplify", "cse", "dce")
 
 # Loops of one kernel: from serial to what the machine runs.
-LOOPS = ("transpose", "vectorize", "parallelize", "stream")
+LOOPS = ("split", "transpose", "vectorize", "parallelize", "stream")
