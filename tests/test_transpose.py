@@ -14,7 +14,7 @@ from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.engine import engine
 from smelt.backend.cpu.transpose import ELEMENTS, transpose_text
-from smelt.kernels.loop_ir import Alloc, Kernel, Load, Loop, Store, Transpose, walk
+from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_verify import verify_kernel
 from smelt.passes.manager import Pipeline
@@ -257,3 +257,50 @@ def test_branches_that_share_a_transposed_buffer() -> None:
     text = f"kernel @k(%x: f32[16], %y: out f32[16]) {{\n  concurrent {{\n{branch}{branch}  }}\n}}"
     with pytest.raises(smelt.SmeltError, match="two branches write %y"):
         verify_kernel(parse_kernel(text))
+
+
+# Joins.
+
+
+def test_a_joined_loop_is_taken_apart() -> None:
+    def program(x: Any, y: Any) -> Any:
+        return ops.cat([x, y, x * y + 1], 1)
+
+    graph = smelt.jit(program).trace(smelt.spec("f32[40, 30]"), smelt.spec("f32[40, 30]"))
+    _, (kernel,) = lowered(graph)  # the product is worked out where it is joined
+    parted = Pipeline(["split"]).run(kernel, verify_each=True)
+    inner = [item for item in statements(parted, Loop) if not any(isinstance(part, Loop) for part in item.body)]
+    assert [(item.start, item.stop) for item in inner] == [(0, 30), (30, 60), (60, 90)]
+    assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
+    assert len(statements(parted, Load)) == 4
+    x, y = np.random.default_rng(0).standard_normal((2, 40, 30)).astype(np.float32)
+    assert_meaning(graph, [x, y])
+
+
+def test_a_symbolic_join_is_taken_apart() -> None:
+    graph = smelt.jit(lambda x, y: ops.cat([x, y], 1)).trace(smelt.spec("f32[40, N]"), smelt.spec("f32[40, M]"))
+    _, (kernel,) = lowered(graph)
+    parted = Pipeline(["split"]).run(kernel, verify_each=True)
+    assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
+
+
+@pytest.mark.parametrize("pad", [(3, 2), (-1, 2), (0, -3), (2, 2, 1, 1), (-2, -2)])
+def test_padded_and_joined_values(pad: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal((20, 33)).astype(np.float32)
+
+    def program(x: Any) -> Any:
+        padded = ops.constant_pad_nd(x * 2, pad, 0.5)
+        return padded, ops.cat([padded, ops.exp(padded), padded + padded], 1), ops.cat([x, x * x], 0)
+
+    for found, wanted in zip(smelt.jit(program)(x), evaluate(program, [x], "interp"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-6)
+
+
+def test_code_does_not_grow_without_end() -> None:
+    def program(*parts: Any) -> Any:
+        return ops.exp(ops.sin(ops.cat(parts, 1)))
+
+    for number in (2, 12):
+        _, (kernel,) = lowered(smelt.jit(program).trace(*[smelt.spec("f32[40, 30]")] * number))
+        parted = Pipeline(["split"]).run(kernel, verify_each=True)
+        assert len(statements(parted, Let)) <= 2 * len(statements(kernel, Let))
