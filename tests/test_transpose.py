@@ -304,3 +304,20 @@ def test_code_does_not_grow_without_end() -> None:
         _, (kernel,) = lowered(smelt.jit(program).trace(*[smelt.spec("f32[40, 30]")] * number))
         parted = Pipeline(["split"]).run(kernel, verify_each=True)
         assert len(statements(parted, Let)) <= 2 * len(statements(kernel, Let))
+
+
+# Rows that start anywhere.
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_rows_that_start_anywhere_are_streamed(dtype: Any, guarded: Guarded) -> None:
+    def program(x: Any) -> Any:
+        return x[1:, 1:-1] + x[:-1, 2:]
+
+    x = np.random.default_rng(0).integers(0, 9, (2100, 2101)).astype(dtype)
+    _, (kernel,) = lowered(smelt.jit(program).trace(x))
+    streaming = Pipeline(["vectorize", "parallelize", "stream"]).run(kernel, verify_each=True)
+    before, after = [item for item in statements(streaming, Loop) if item.kind == "vector"]
+    assert not any(item.stream for item in before.body if isinstance(item, Store))
+    assert all(item.stream for item in after.body if isinstance(item, Store))
+    np.testing.assert_array_equal(smelt.jit(program)(guarded.copy(x)), program(x))

@@ -582,7 +582,8 @@ class Region:
                 length = self.emitter.instruction(f"sub i64 {stop}, {start}")
                 full = self.emitter.instruction(f"and i64 {length}, {-width}")
                 middle = self.emitter.instruction(f"add i64 {start}, {full}")
-        if number is None or number >= width:
+        short = number < width if number is not None else non_negative(width - 1 - extent)
+        if not short:
             with self._vector(loop.variable, width, None):
                 values = self.counted(
                     loop.variable, start, middle, width, number is not None, values, lambda now: self._lanes(loop, now)

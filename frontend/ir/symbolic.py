@@ -601,6 +601,7 @@ def differs(left: Dim, right: Dim) -> bool:
 
 def is_multiple(value: Dim, factor: int) -> bool:
     """Whether an expression is provably a multiple of a number."""
+    value = _without_remainders(value, factor)
     if isinstance(value, int):
         return value % factor == 0
     for monomial, coefficient in value.terms:
@@ -615,3 +616,19 @@ def is_multiple(value: Dim, factor: int) -> bool:
         ):
             return False
     return True
+
+
+def _without_remainders(value: Dim, factor: int) -> Dim:
+    """e instead of e % m where m is a multiple of the factor: the difference is one, too."""
+    if isinstance(value, int):
+        return value
+    total: Dim = 0
+    for monomial, coefficient in value.terms:
+        term: Dim = coefficient
+        for atom in monomial:
+            if isinstance(atom, Compound) and atom.operator == "%" and is_multiple(atom.right, factor):
+                term = term * _without_remainders(atom.left, factor)
+            else:
+                term = term * Expr((((atom,), 1),))
+        total = total + term
+    return total

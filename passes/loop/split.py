@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count as counter
 
 from ...ir.symbolic import Dim, non_negative, symbols_of
 from ...ir.types import bool_
@@ -19,11 +18,11 @@ from ...kernels.loop_ir import (
     Register,
     Statement,
     Store,
-    walk,
     with_body,
 )
 from ..manager import loop_pass
 from .analysis import cost, step
+from .substitute import fresh_registers, renamed
 
 PARTS = 8  # at most so many loops from one
 GROWTH = 2  # of the code
@@ -44,10 +43,7 @@ def split(kernel: Kernel) -> Kernel:
 
     In each part the comparisons are known, so guards and selects are gone, and what only other parts need.
     """
-    taken = {buffer.name for buffer in kernel.buffers}
-    taken |= {item.result.name for item in walk(kernel.body) if isinstance(item, (Let, Load, Index))}
-    fresh = (f"%{number}s" for number in counter() if f"%{number}s" not in taken)
-    return replace(kernel, body=tuple(_statements(kernel.body, {}, fresh)))
+    return replace(kernel, body=tuple(_statements(kernel.body, {}, fresh_registers(kernel))))
 
 
 def _statements(statements: Sequence[Statement], known: Mapping[str, Dim], fresh: Iterator[str]) -> list[Statement]:
@@ -93,7 +89,7 @@ def _parts(loop: Loop, known: Mapping[str, Dim], fresh: Iterator[str]) -> list[L
             elif non_negative(item.point - stop):
                 values[item.name] = Literal(item.below, bool_)
         body = _needed(_folded(loop.body, values))
-        parts.append(replace(loop, start=start, stop=stop, body=_renamed(body, fresh) if parts else tuple(body)))
+        parts.append(replace(loop, start=start, stop=stop, body=renamed(body, fresh) if parts else tuple(body)))
     return parts if sum(cost(part.body) for part in parts) <= GROWTH * cost(loop.body) + SPARE else [loop]
 
 
@@ -193,26 +189,3 @@ def _operands(statement: Statement) -> list[Operand]:
         own = [statement.value] if isinstance(statement, Store) else []
         return own if statement.guard is None else [*own, statement.guard]
     return []
-
-
-def _renamed(statements: Sequence[Statement], fresh: Iterator[str]) -> tuple[Statement, ...]:
-    """Straight-line code once more, with registers of its own."""
-    names: dict[str, Operand] = {}
-
-    def now(operand: Operand) -> Operand:
-        return names.get(operand.name, operand) if isinstance(operand, Register) else operand
-
-    made: list[Statement] = []
-    for statement in statements:
-        if isinstance(statement, (Let, Load, Index)):
-            result = Register(next(fresh), statement.result.dtype)
-            if isinstance(statement, Let):
-                statement = replace(statement, operands=tuple(map(now, statement.operands)))
-            names[statement.result.name] = result
-            statement = replace(statement, result=result)
-        if isinstance(statement, Store):
-            statement = replace(statement, value=now(statement.value))
-        if isinstance(statement, (Load, Store)) and statement.guard is not None:
-            statement = replace(statement, guard=now(statement.guard))
-        made.append(statement)
-    return tuple(made)
