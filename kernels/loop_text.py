@@ -63,12 +63,10 @@ def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
 
 
 def identity(kernel: Kernel) -> str:
-    """The text of a kernel without the names of the kernel and its buffers: equal for equal code."""
-    names = {buffer.name: f"%b{number}" for number, buffer in enumerate(kernel.buffers)}
-    for number, item in enumerate(item for item in walk(kernel.body) if isinstance(item, Alloc)):
-        names[item.buffer.name] = f"%s{number}"
+    """The text of a kernel with numbers for names, in the order of their first use: equal for equal code."""
+    names: dict[str, str] = {}
     text = print_kernel(kernel, locations=False).split("(", 1)[1]
-    return re.sub(r"%[\w.]+", lambda match: names.get(match[0], match[0]), text)
+    return re.sub(r"%[\w.]+", lambda match: names.setdefault(match[0], f"%{len(names)}"), text)
 
 
 def kernel_hash(kernel: Kernel) -> str:

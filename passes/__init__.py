@@ -6,10 +6,12 @@ MODULES = (
     "cleanup",
     "decompose",
     "simplify",
+    "split",
     "fuse",
-    "loop.split",
+    "loop.part",
     "loop.transpose",
     "loop.vectorize",
+    "loop.block",
     "loop.parallelize",
     "loop.stream",
 )

@@ -261,3 +261,14 @@ def test_streamed_results_are_complete(bits: int, columns: int) -> None:
             doubled, lowered = program(x)
         assert np.array_equal(doubled, x * np.float32(2) + np.float32(1))
         assert np.array_equal(lowered, x - x.max(1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((1 << 21,), 0), ((3, 123457), 1), ((20000, 33), 0), ((300, 7, 300), (0, 2))]
+)
+def test_long_sums_are_nearly_pairwise(shape: tuple[int, ...], dim: Any) -> None:
+    """Rounding errors of positive numbers: of one long run they would reach 1e-5, of pairwise sums 1e-7."""
+    x = np.random.default_rng(0).random(shape, dtype=np.float32)
+    exact = x.astype(np.float64).sum(dim)
+    found = np.asarray(smelt.jit(lambda x: ops.sum(x, dim))(x), np.float64)
+    assert np.max(np.abs(found - exact) / exact) < 6e-7

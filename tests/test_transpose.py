@@ -268,7 +268,7 @@ def test_a_joined_loop_is_taken_apart() -> None:
 
     graph = smelt.jit(program).trace(smelt.spec("f32[40, 30]"), smelt.spec("f32[40, 30]"))
     _, (kernel,) = lowered(graph)  # the product is worked out where it is joined
-    parted = Pipeline(["split"]).run(kernel, verify_each=True)
+    parted = Pipeline(["part"]).run(kernel, verify_each=True)
     inner = [item for item in statements(parted, Loop) if not any(isinstance(part, Loop) for part in item.body)]
     assert [(item.start, item.stop) for item in inner] == [(0, 30), (30, 60), (60, 90)]
     assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
@@ -280,7 +280,7 @@ def test_a_joined_loop_is_taken_apart() -> None:
 def test_a_symbolic_join_is_taken_apart() -> None:
     graph = smelt.jit(lambda x, y: ops.cat([x, y], 1)).trace(smelt.spec("f32[40, N]"), smelt.spec("f32[40, M]"))
     _, (kernel,) = lowered(graph)
-    parted = Pipeline(["split"]).run(kernel, verify_each=True)
+    parted = Pipeline(["part"]).run(kernel, verify_each=True)
     assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
 
 
@@ -302,7 +302,7 @@ def test_code_does_not_grow_without_end() -> None:
 
     for number in (2, 12):
         _, (kernel,) = lowered(smelt.jit(program).trace(*[smelt.spec("f32[40, 30]")] * number))
-        parted = Pipeline(["split"]).run(kernel, verify_each=True)
+        parted = Pipeline(["part"]).run(kernel, verify_each=True)
         assert len(statements(parted, Let)) <= 2 * len(statements(kernel, Let))
 
 

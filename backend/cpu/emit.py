@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
-from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
+from ...kernels.loop_ir import Buffer, Concurrent, Gemm, Kernel, Load, Loop, Statement, Store, walk
 from ...kernels.loop_text import identity, size_symbols
 from .accesses import NONTEMPORAL
 from .debug import DebugInfo
@@ -50,9 +50,11 @@ class Step:
     function: str
     count: Dim
     grain: int | None  # None: the caller runs it alone
+    blocks: tuple[tuple[int, ...], ...] = ()  # the buffers of each branch, by their numbers in the kernel
 
 
-CONTEXT, FIRST_SITE, FIRST_BUFFER = range(3)
+# A block of arguments: these, then sizes, then buffers.
+CONTEXT, FIRST_SITE, HEAD = range(3)
 
 
 RUNTIME = """
@@ -130,8 +132,10 @@ class ModuleEmitter:
         self.functions: list[str] = []
         self.module = Module()
         self.known: dict[str, list[Step]] = {}
+        self.branches: dict[str, str] = {}  # functions of branches, by their identity
         self.sites = 0
         self.allocated: Dim = 0
+        self.next_block = 0  # where the arguments of the next branch begin
         self.kernel: Kernel | None = None
         self.sizes: list[str] = []
 
@@ -146,7 +150,7 @@ class ModuleEmitter:
             self.sites += len(kernel.sites)
         body = "\n".join(run.frames[0].lines)
         block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
-        self.functions.append(f"define void @run(ptr %ctx) #0 {{\nentry:\n{block}{body}\n  ret void\n}}")
+        self.functions.append(f"define void @run(ptr %ctx) #2 {{\nentry:\n{block}{body}\n  ret void\n}}")
         text = "\n".join([RUNTIME, *self.functions])
         if "@gemm(" in text:
             text += gemm_text()
@@ -156,6 +160,8 @@ class ModuleEmitter:
         attributes = (
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'
+            # It runs once, and with many kernels it is long.
+            "attributes #2 = { nounwind noinline optnone }\n"
         )
         notes = self.debug.metadata() if self.debug is not None else ""
         if NONTEMPORAL in text:
@@ -184,11 +190,16 @@ class ModuleEmitter:
         return region.emitter.instruction(f"load i64, ptr {at}, align 8")
 
     def _call(self, run: Region, kernel: Kernel, steps: Sequence[Step]) -> int:
-        """Fill the block of arguments and run the kernel's steps; gives the block's length."""
+        """Fill the block of arguments and run the kernel's steps; gives the block's length.
+
+        The buffers of concurrent loops are arguments of the branches, which have a block each."""
         run.write(f"; {kernel.name}")
-        values = [("ptr", "%ctx"), ("i64", str(self.sites))]
-        values.extend(("ptr", run.pointer(buffer)) for buffer in kernel.buffers)
-        values.extend(("i64", run.uniform(symbol.expr())) for symbol in size_symbols(kernel))
+        head = [("ptr", "%ctx"), ("i64", str(self.sites))]
+        buffers = [("ptr", run.pointer(buffer)) for buffer in kernel.buffers]
+        sizes = [("i64", run.uniform(symbol.expr())) for symbol in size_symbols(kernel)]
+        values = [*head, *sizes, *([] if only_concurrent(kernel) else buffers)]
+        for block in (block for step in steps for block in step.blocks):
+            values += [*head, *sizes, *(buffers[number] for number in block)]
         for slot, (kind, value) in enumerate(values):
             at = run.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
             run.write(f"store {kind} {value}, ptr {at}, align 8")
@@ -207,11 +218,10 @@ class ModuleEmitter:
     def _pointer(self, region: Region, buffer: Buffer) -> str:
         assert self.kernel is not None
         names = [item.name for item in self.kernel.buffers]
-        return self._argument(region, "ptr", FIRST_BUFFER + names.index(buffer.name))
+        return self._argument(region, "ptr", HEAD + len(self.sizes) + names.index(buffer.name))
 
     def _size(self, region: Region, symbol: Symbol) -> str:
-        assert self.kernel is not None
-        return self._argument(region, "i64", FIRST_BUFFER + len(self.kernel.buffers) + self.sizes.index(symbol.name))
+        return self._argument(region, "i64", HEAD + self.sizes.index(symbol.name))
 
     def _argument(self, region: Region, kind: str, slot: int) -> str:
         at = region.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
@@ -237,6 +247,7 @@ class ModuleEmitter:
         if key in self.known:
             return self.known[key]
         self.kernel, self.sizes = kernel, [symbol.name for symbol in size_symbols(kernel)]
+        self.next_block = HEAD + len(self.sizes) + (0 if only_concurrent(kernel) else len(kernel.buffers))
         steps: list[Step] = []
         alone: list[Statement] = []
 
@@ -300,15 +311,16 @@ class ModuleEmitter:
 
     def _concurrent(self, name: str, statement: Concurrent) -> Step:
         """Tiles of all branches in one region: tile numbers run through the branches in turn."""
+        kernel = self.kernel
+        assert kernel is not None
         counts: list[Dim] = []
-        for position, branch in enumerate(statement.branches):
-            part = f"{name}.b{position}"
-            if branch.kind == "parallel":
-                self._parallel(part, branch)
-                counts.append(ceil_divide(branch.stop, branch.width))
-            else:
-                self._serial(part, [branch])
-                counts.append(1)
+        functions: list[str] = []
+        blocks: list[tuple[int, ...]] = []
+        for branch in statement.branches:
+            names = buffers_of(branch)
+            blocks.append(tuple(number for number, buffer in enumerate(kernel.buffers) if buffer.name in names))
+            functions.append(self._branch(f"{name}.b{len(functions)}", branch, blocks[-1]))
+            counts.append(ceil_divide(branch.stop, branch.width) if branch.kind == "parallel" else 1)
         region = self._region(name)
         tile = Symbol("%tile")
 
@@ -316,22 +328,24 @@ class ModuleEmitter:
             now = region.symbols["%tile"].name
             write = region.emitter.instruction
             first: Dim = 0
-            for position, (branch, count) in enumerate(zip(statement.branches, counts, strict=True)):
+            for branch, count, function, block in zip(statement.branches, counts, functions, blocks, strict=True):
                 low, high = region.uniform(first), region.uniform(first + count)
                 above, below = write(f"icmp sge i64 {now}, {low}"), write(f"icmp slt i64 {now}, {high}")
                 local = write(f"sub i64 {now}, {low}")
 
-                def call(position: int = position, branch: Loop = branch, local: str = local) -> None:
+                def call(function: str = function, branch: Loop = branch, local: str = local) -> None:
                     begin, end = "0", "1"
                     if branch.kind == "parallel":
                         begin = write(f"mul i64 {local}, {branch.width}")
                         over = write(f"add i64 {begin}, {branch.width}")
                         stop = region.uniform(branch.stop)
                         end = region.emitter.call("i64", "llvm.smin.i64", ("i64", over), ("i64", stop))
-                    region.write(f"call void @{name}.b{position}(ptr %args, i64 {begin}, i64 {end}, i64 %worker)")
+                    own = write(f"getelementptr i64, ptr %args, i64 {self.next_block}")
+                    region.write(f"call void @{function}(ptr {own}, i64 {begin}, i64 {end}, i64 %worker)")
 
                 region.conditional(write(f"and i1 {above}, {below}"), call)
                 first = first + count
+                self.next_block += HEAD + len(self.sizes) + len(block)
             return []
 
         region.counted(tile, "%begin", "%end", 1, True, [], body)
@@ -340,4 +354,35 @@ class ModuleEmitter:
         for count in counts:
             total = total + count
         threaded = any(branch.kind == "parallel" for branch in statement.branches)
-        return Step(name, total, 1 if threaded else None)
+        return Step(name, total, 1 if threaded else None, tuple(blocks))
+
+    def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> str:
+        """The function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""
+        assert self.kernel is not None
+        whole = self.kernel
+        self.kernel = Kernel(name, tuple(whole.buffers[number] for number in block), (branch,), whole.sites)
+        key = " ".join((*self.sizes, identity(self.kernel)))
+        if key not in self.branches:
+            self.branches[key] = name
+            if branch.kind == "parallel":
+                self._parallel(name, branch)
+            else:
+                self._serial(name, [branch])
+        self.kernel = whole
+        return self.branches[key]
+
+
+def only_concurrent(kernel: Kernel) -> bool:
+    """Whether nothing but branches needs the buffers."""
+    return all(isinstance(item, Concurrent) for item in kernel.body)
+
+
+def buffers_of(loop: Loop) -> set[str]:
+    """The names of the buffers that a loop uses."""
+    names: set[str] = set()
+    for statement in walk([loop]):
+        if isinstance(statement, (Load, Store)):
+            names.add(statement.buffer.name)
+        elif isinstance(statement, Gemm):
+            names |= {matrix.buffer.name for matrix in (statement.output, statement.left, statement.right)}
+    return names

@@ -22,7 +22,7 @@ from ...kernels.loop_ir import (
 )
 from ..manager import loop_pass
 from .analysis import independent, offset, step
-from .blocks import LINE, Names, matrix, movable, split
+from .transpose_blocks import LINE, Names, matrix, movable, split
 from .transpose_rows import blocked_rows
 
 BLOCK = 64  # rows and columns of a block

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ...ir.symbolic import Dim, Symbol, substitute, symbols_of
 from ...kernels.loop_ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose
 from .analysis import count, offset, step
-from .blocks import LINE, Names, matrix, movable, split
+from .transpose_blocks import LINE, Names, matrix, movable, split
 
 SCRATCH = 1 << 18  # bytes of all rows: a share of the second cache
 

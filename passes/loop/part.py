@@ -29,8 +29,8 @@ GROWTH = 2  # of the code
 SPARE = 16
 
 
-@loop_pass("split")
-def split(kernel: Kernel) -> Kernel:
+@loop_pass("part")
+def part(kernel: Kernel) -> Kernel:
     """Take a loop apart where comparisons of its variable change.
 
         serial %j in 0..3072 {                 serial %j in 0..1024 {
@@ -90,7 +90,7 @@ def _parts(loop: Loop, known: Mapping[str, Dim], fresh: Iterator[str]) -> list[L
                 values[item.name] = Literal(item.below, bool_)
         body = _needed(_folded(loop.body, values))
         parts.append(replace(loop, start=start, stop=stop, body=renamed(body, fresh) if parts else tuple(body)))
-    return parts if sum(cost(part.body) for part in parts) <= GROWTH * cost(loop.body) + SPARE else [loop]
+    return parts if sum(cost(item.body) for item in parts) <= GROWTH * cost(loop.body) + SPARE else [loop]
 
 
 def _comparisons(loop: Loop, known: Mapping[str, Dim]) -> Iterator[Comparison]:
