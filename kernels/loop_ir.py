@@ -13,6 +13,7 @@ The whole grammar:
     Check      a data-dependent index: in range or an error is reported; gives a guard
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
     Gemm       a matrix product on sub-matrices of buffers
+    Transpose  a block of a buffer copied, read along its columns and written along its rows
 
 Registers are assigned once and live until the end of the loop body that assigns them. Buffers are dense and
 row-major; an index is one expression a dimension. A scheduling decision is visible here: it is a loop's kind
@@ -213,7 +214,20 @@ class Gemm:
     origin: Location | None = field(default=None, compare=False)
 
 
-Statement = Let | Index | Load | Store | Check | Alloc | Loop | Concurrent | Gemm
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """target = source, both `rows` x `columns`, where the target's columns are adjacent and the source's rows are.
+
+    The two are different buffers of one type: elements are moved as they lie in memory.
+    """
+
+    target: Matrix
+    source: Matrix
+    rows: Dim
+    columns: Dim
+
+
+Statement = Let | Index | Load | Store | Check | Alloc | Loop | Concurrent | Gemm | Transpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@
               | "stream" place "," operand
               | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
               | "gemm" matrix "=" matrix "*" matrix "over" "(" size "," size "," size ")"
+              | "transpose" matrix "=" matrix "over" "(" size "," size ")"
     loop      = ("serial" | "parallel" | "vector") [ "<" NUMBER ">" ] "%name" "in" size ".." size
                   [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
                   [ "carry" typed "=" "%name" "from" operand { "," typed "=" "%name" "from" operand } ]
@@ -60,6 +61,7 @@ from .loop_ir import (
     Site,
     Statement,
     Store,
+    Transpose,
 )
 from .scalar import COMBINERS, SCALARS
 
@@ -287,6 +289,8 @@ class KernelReader(Reader):
             return Alloc(self.buffer("scratch"))
         if self.accept("gemm"):
             return self.gemm()
+        if self.accept("transpose"):
+            return self.transpose()
         if self.accept("concurrent"):
             self.expect("{")
             branches: list[Loop] = []
@@ -346,6 +350,18 @@ class KernelReader(Reader):
             self.fail_at(start, f"a gemm has rows, columns and depth, found {len(sizes)} sizes")
         rows, columns, depth = sizes
         return Gemm(output, left, right, rows, columns, depth)
+
+    def transpose(self) -> Transpose:
+        target = self.matrix()
+        self.expect("=")
+        source = self.matrix()
+        self.expect("over")
+        start = self.expect("(").start
+        sizes = self.separated(")", self.size)
+        if len(sizes) != 2:
+            self.fail_at(start, f"a transpose has rows and columns, found {len(sizes)} sizes")
+        rows, columns = sizes
+        return Transpose(target, source, rows, columns)
 
     def typed(self) -> Register:
         name = self.new_name("a result such as %0: f32")

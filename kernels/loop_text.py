@@ -18,7 +18,7 @@
 
 A loop over `start..stop` has its kind and width in front. `yield` ends its body: the values of the accumulators,
 then those carried to the next iteration. A buffer that is read or written in another shape says so:
-`load %x as [6400][%i]`. In `gemm` a matrix is `%x[offset; row stride, column stride]`
+`load %x as [6400][%i]`. In `gemm` and `transpose` a matrix is `%x[offset; row stride, column stride]`
 and the sizes are those of rows, columns and depth.
 
 The user's line of a statement, and of what a check blames, stands in a comment: it is no part of the program.
@@ -52,6 +52,7 @@ from .loop_ir import (
     Site,
     Statement,
     Store,
+    Transpose,
     walk,
 )
 
@@ -103,6 +104,10 @@ def dims(kernel: Kernel) -> Iterator[Dim]:
             for matrix in (statement.output, statement.left, statement.right):
                 yield from (*matrix.buffer.shape, matrix.offset, matrix.row_stride, matrix.column_stride)
             yield from (statement.rows, statement.columns, statement.depth)
+        elif isinstance(statement, Transpose):
+            for matrix in (statement.target, statement.source):
+                yield from (*matrix.buffer.shape, matrix.offset, matrix.row_stride, matrix.column_stride)
+            yield from (statement.rows, statement.columns)
         elif isinstance(statement, Loop):
             yield from (statement.start, statement.stop)
 
@@ -196,6 +201,9 @@ class KernelPrinter:
         if isinstance(statement, Alloc):
             self.shapes[statement.buffer.name] = statement.buffer.shape
             return f"alloc {buffer_text(statement.buffer)}"
+        if isinstance(statement, Transpose):
+            sizes = list_text((statement.rows, statement.columns))
+            return f"transpose {self.matrix(statement.target)} = {self.matrix(statement.source)} over ({sizes})"
         assert isinstance(statement, Gemm)
         output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
         sizes = list_text((statement.rows, statement.columns, statement.depth))

@@ -54,6 +54,7 @@ from .loop_ir import (
     Register,
     Statement,
     Store,
+    Transpose,
     walk,
 )
 from .loop_text import KernelPrinter
@@ -220,6 +221,8 @@ class Verifier:
             self.alloc(statement)
         elif isinstance(statement, Gemm):
             self.gemm(statement)
+        elif isinstance(statement, Transpose):
+            self.transpose(statement)
         elif isinstance(statement, Concurrent):
             self.concurrent(statement)
         else:
@@ -312,6 +315,33 @@ class Verifier:
             if not readable(matrix, rows, columns):
                 self.fail(f"{matrix.buffer.name} has neither adjacent rows nor adjacent columns")
 
+    def transpose(self, statement: Transpose) -> None:
+        if self.inside_vector():
+            self.fail("a transpose inside of a vector loop")
+        target, source = statement.target, statement.source
+        self.sizes([statement.rows, statement.columns])
+        for matrix in (target, source):
+            self.memory(matrix.buffer)
+            self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
+        if target.buffer.dtype is not source.buffer.dtype:
+            self.fail(f"the target is {target.buffer.dtype}, the source {source.buffer.dtype}")
+        if target.buffer.name == source.buffer.name:
+            self.fail(f"{target.buffer.name} is transposed onto itself")
+        if target.buffer.role == "in":
+            self.fail(f"{target.buffer.name} is an input and cannot be written")
+        if target.column_stride != 1:
+            self.fail("the columns of the target are not adjacent")
+        if source.row_stride != 1:
+            self.fail("the rows of the source are not adjacent")
+        if self.never_runs() or any(non_negative(-size) for size in (statement.rows, statement.columns)):
+            return
+        for matrix in (target, source):
+            last = matrix.offset + (statement.rows - 1) * matrix.row_stride
+            last = last + (statement.columns - 1) * matrix.column_stride
+            flat = Buffer(matrix.buffer.name, matrix.buffer.dtype, (product(matrix.buffer.shape),), matrix.buffer.role)
+            for place in (matrix.offset, last):
+                self.in_range(flat, 0, self.known_ranges(place), flat.shape[0])
+
     def concurrent(self, statement: Concurrent) -> None:
         if self.loops:
             self.fail("concurrent loops inside of a loop")
@@ -378,11 +408,15 @@ class Verifier:
 def written(loop: Loop) -> set[str]:
     """The buffers that a loop stores to, its own scratch apart."""
     found = {item.buffer.name for item in walk([loop]) if isinstance(item, Store) and item.buffer.role != "scratch"}
+    targets = [item.target.buffer for item in walk([loop]) if isinstance(item, Transpose)]
+    found |= {buffer.name for buffer in targets if buffer.role != "scratch"}
     return found | {item.output.buffer.name for item in walk([loop]) if isinstance(item, Gemm)}
 
 
 def read(loop: Loop) -> set[str]:
     found = {item.buffer.name for item in walk([loop]) if isinstance(item, Load) and item.buffer.role != "scratch"}
+    sources = [item.source.buffer for item in walk([loop]) if isinstance(item, Transpose)]
+    found |= {buffer.name for buffer in sources if buffer.role != "scratch"}
     gemms = [item for item in walk([loop]) if isinstance(item, Gemm)]
     return found | {matrix.buffer.name for item in gemms for matrix in (item.left, item.right)}
 

@@ -8,6 +8,8 @@ MODULES = (
     "simplify",
     "split",
     "fuse",
+    "loop.part",
+    "loop.transpose",
     "loop.vectorize",
     "loop.block",
     "loop.parallelize",

@@ -1,8 +1,8 @@
 """What has no memory of its own: ops that are worked out where they are read, and aliases.
 
-Inline are views, constants, iota and cheap arithmetic on those. An inline op is forced to have a buffer all the
-same where it is a result of the program, where another shape of its memory is asked for, or where a matrix
-product would have to read it in a way that BLAS cannot.
+Inline are views, constants, iota and cheap arithmetic on those, and on parameters where only a join reads it. An
+inline op is forced to have a buffer all the same where it is a result of the program, where another shape of its
+memory is asked for, or where a matrix product would have to read it in a way that BLAS cannot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ..ir.graph import Graph, Op, Value
 from ..ir.symbolic import Dim, non_negative
 from ..kernels.scalar import SCALARS
-from ..ops.kinds import Contract, Elementwise, Generate, View
+from ..ops.kinds import Contract, Elementwise, Generate, Join, View
 from .axes import is_alias, rigid_map, strided_view
 
 INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
@@ -45,6 +45,7 @@ class Inlining:
         self.candidates: set[Op] = set()  # inline, unless something forces them into memory
         self.forced: set[Op] = set()
         self.returned: dict[Op, Value] = {}  # reshapes that are results and live in another value's memory
+        self.joined = self._only_joined()
         for op in graph.ops:
             if self._is_free_op(op):
                 self.candidates.add(op)
@@ -52,6 +53,7 @@ class Inlining:
                 (source,) = op.operands
                 if source.op is not None and source.op in self.candidates:
                     self.forced.add(source.op)
+        self._drop_joined_for_others()
         self._force_results()
         self._force_matrices()
         self._drop_readers_of_memory()
@@ -80,11 +82,34 @@ class Inlining:
         if isinstance(kind, Elementwise):
             number = op.results[0].ndim == 0  # computed once before the loops that read it
             if number or op_cost(op) <= INLINE_COST:
-                return all(self._is_free_value(value, number) for value in op.operands)
+                return all(self._is_free_value(value, number or op in self.joined) for value in op.operands)
         return False
 
+    def _only_joined(self) -> set[Op]:
+        """Arithmetic that only a join reads, each element of it once, perhaps through more of the kind."""
+        joined: set[Op] = set()
+        for op in reversed(self.graph.ops):
+            if isinstance(op.defn.kind, Elementwise) and op.results[0] not in self.results:
+                users = self.uses[op.results[0]]
+                if len(users) == 1 and (isinstance(users[0].defn.kind, Join) or users[0] in joined):
+                    joined.add(op)
+        return joined
+
+    def _drop_joined_for_others(self) -> None:
+        """What is joined after more arithmetic that is not inline is part of that arithmetic's loop."""
+        reading: set[Op] = set()  # inline ops that read parameters, other than numbers
+        for op in self.graph.ops:
+            if op in self.joined and op in self.candidates:
+                if any(value.ndim if value.op is None else value.op in reading for value in op.operands):
+                    reading.add(op)
+        for op in reversed(self.graph.ops):
+            if op in reading:
+                (user,) = self.uses[op.results[0]]
+                if not isinstance(user.defn.kind, Join) and user not in self.candidates:
+                    self.candidates.discard(op)
+
     def _is_free_value(self, value: Value, parameters: bool) -> bool:
-        """Whether a value costs its readers next to nothing: made of no memory, or of parameters that are numbers."""
+        """Whether a value costs its readers next to nothing: made of no memory, or of parameters if those will do."""
         if value.op is None:
             return parameters
         return value.op in self.candidates and isinstance(value.op.defn.kind, (Generate, Elementwise))

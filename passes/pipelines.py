@@ -6,4 +6,4 @@ from __future__ import annotations
 GRAPH = ("decompose", "split", "simplify", "cse", "dce")
 
 # Loops of one kernel: from serial to what the machine runs.
-LOOPS = ("vectorize", "block", "parallelize", "stream")
+LOOPS = ("part", "transpose", "vectorize", "block", "parallelize", "stream")

@@ -1,8 +1,9 @@
 """Loads and stores of a region: elements of buffers as registers, and back.
 
 An access is a vector access where the place moves by one element a lane, a scalar one where it does not move, a
-gather or a scatter otherwise. Lanes that the mask of the last vector or a guard switches off touch no memory, so
-their places, and the first lane's among them, need not lie in the buffer.
+gather or a scatter otherwise. A place that wraps around, such as that of a roll, is read as a vector unless the
+vector happens to lie across the wrap. Lanes that the mask of the last vector or a guard switches off touch no
+memory, so their places, and the first lane's among them, need not lie in the buffer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...ir.symbolic import Dim, Expr, symbols_of
+from ...ir.symbolic import Compound, Dim, Expr, symbols_of
 from ...ir.types import bool_
 from ...kernels.loop_ir import Buffer, Load, Store
 from ...kernels.loop_verify import stream_unit
@@ -98,8 +99,43 @@ class Accesses:
             address = self._element(buffer, place, element, guard, "@zero")
             part = self.emitter.instruction(f"load {element}, ptr {address}, align {dtype.bytes}")
             return self.emitter.from_memory(part, dtype, 1)
-        part = self._read_vector(buffer, place, how, self._active(guard))
+        active = self._active(guard)
+        wrapped = self._wrapped(place) if how == "anywhere" else None
+        if wrapped is not None:
+            part = self._read_around(buffer, place, wrapped, active)
+        else:
+            part = self._read_vector(buffer, place, how, active)
         return self.emitter.from_memory(part, dtype, self.region.lanes)
+
+    def _wrapped(self, place: Dim) -> Compound | None:
+        """The remainder that keeps a place from moving along: e % n in x + e % n, where e moves by one a lane."""
+        region = self.region
+        if not isinstance(place, Expr) or region.variable is None:
+            return None
+        moving = [term for term in place.terms if term[0] and region.varying(Expr((term,)))]
+        if len(moving) != 1:
+            return None
+        (monomial, coefficient), atom = moving[0], moving[0][0][0]
+        if len(monomial) != 1 or coefficient != 1 or not isinstance(atom, Compound) or atom.operator != "%":
+            return None
+        others = (symbols_of(atom.left) | symbols_of(atom.right)) - {region.variable}
+        if any(region.symbol(symbol)[0].lanes > 1 for symbol in others) or not isinstance(atom.left, Expr):
+            return None
+        along = atom.left.coefficient(region.variable) == 1 and region.variable not in symbols_of(atom.right)
+        return atom if along else None
+
+    def _read_around(self, buffer: Buffer, place: Dim, wrapped: Compound, active: str | None) -> str:
+        """A vector if it ends before the wrap, else a gather."""
+        region, lanes, element = self.region, self.region.lanes, MEMORY[buffer.dtype.name]
+        write = self.emitter.instruction
+        first, size = region.uniform(Expr((((wrapped,), 1),))), region.uniform(wrapped.right)
+        whole = write(f"icmp sle i64 {write(f'add i64 {first}, {lanes}')}, {size}")
+        return region.either(
+            whole,
+            vector(element, lanes),
+            lambda: self._read_vector(buffer, place, "along", active),
+            lambda: self._read_vector(buffer, place, "anywhere", active),
+        )
 
     def _read_complex(self, buffer: Buffer, place: Dim, how: str, guard: Lanes | None) -> Lanes:
         real, lanes = buffer.dtype.real, self.region.lanes

@@ -17,6 +17,7 @@ from ...kernels.loop_text import identity, size_symbols
 from .accesses import NONTEMPORAL
 from .debug import DebugInfo
 from .region import Region
+from .transpose import ELEMENTS, called, transpose_text
 
 ALIGN = 64
 
@@ -153,6 +154,9 @@ class ModuleEmitter:
         text = "\n".join([RUNTIME, *self.functions])
         if "@gemm(" in text:
             text += gemm_text()
+        for size in ELEMENTS:
+            if called(size) in text:
+                text += f"\n{transpose_text(size, self.vector_bits, self.declarations)}\n"
         attributes = (
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'

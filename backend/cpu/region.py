@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, is_multiple, maximum, non_negative, symbols_of
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, is_multiple, maximum, non_negative, symbols_of
 from ...ir.types import bool_, i64
 from ...kernels.loop_ir import (
     Alloc,
@@ -31,12 +31,14 @@ from ...kernels.loop_ir import (
     Register,
     Statement,
     Store,
+    Transpose,
 )
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.scalar import COMBINERS
 from .accesses import Accesses
 from .debug import FunctionNotes
 from .scalars import ScalarEmitter
+from .transpose import called
 from .types import Lanes, constant, register_type, suffix, vector
 
 Values = list[tuple[Lanes, ...]]
@@ -185,6 +187,10 @@ class Region:
             # A size such as N - 2 may be zero. No loop over such a size runs, but the division stands before it.
             function = f"llvm.smax.{suffix('i64', lanes)}"
             right = self.emitter.call(kind, function, (kind, right), (kind, constant(1, i64, lanes)))
+        if atom.operator == "%" and fits(atom.left, atom.right * 2):
+            # At most one turn too far: unsigned, a negative number is larger than any index.
+            turned = write(f"sub {kind} {left}, {right}")
+            return self.emitter.call(kind, f"llvm.umin.{suffix('i64', lanes)}", (kind, left), (kind, turned))
         if non_negative(atom.left):
             return write(f"{'udiv' if atom.operator == '//' else 'urem'} {kind} {left}, {right}")
         rest = write(f"srem {kind} {left}, {right}")
@@ -255,6 +261,8 @@ class Region:
                 self.pointers[statement.buffer.name] = self._scratch(self, statement.buffer)
             elif isinstance(statement, Gemm):
                 self._gemm(statement)
+            elif isinstance(statement, Transpose):
+                self._transpose(statement)
             else:
                 raise CompileError("concurrent loops inside of a loop")
 
@@ -377,6 +385,17 @@ class Region:
             f"ptr {address(statement.output)}, i64 {lead})"
         )
 
+    def _transpose(self, statement: Transpose) -> None:
+        target, source = statement.target, statement.source
+        arguments: list[str] = []
+        for matrix, step in ((target, target.row_stride), (source, source.column_stride)):
+            place = self.uniform(matrix.offset * matrix.buffer.dtype.bytes)
+            base = self.pointer(matrix.buffer)
+            address = self.emitter.instruction(f"getelementptr inbounds i8, ptr {base}, i64 {place}")
+            arguments.extend((f"ptr {address}", f"i64 {self.uniform(step)}"))
+        arguments.extend(f"i64 {self.uniform(size)}" for size in (statement.rows, statement.columns))
+        self.write(f"call void {called(target.buffer.dtype.bytes)}{', '.join(arguments)})")
+
     def _leading(self, stride: Dim, length: Dim) -> str:
         """A leading dimension: BLAS wants it at least as long as what lies between, and never zero."""
         return self.uniform(maximum(maximum(stride, length), 1))
@@ -395,6 +414,24 @@ class Region:
         self.write(f"br label %{done}")
         self._start(done)
         return self._merge(otherwise or [], before, after, frame.label)
+
+    def either(self, condition: str, kind: str, yes: Callable[[], str], no: Callable[[], str]) -> str:
+        """yes() if the condition holds, else no(): values of an LLVM type."""
+        labels = self.new_label("if"), self.new_label("else")
+        done = self.new_label("done")
+        frames: list[Frame] = []
+        values: list[str] = []
+        for label, side in zip(labels, (yes, no), strict=True):
+            self.push(label)
+            values.append(side())
+            frames.append(self.pop())
+        self.write(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
+        for label, frame in zip(labels, frames, strict=True):
+            self._append(label, frame)
+            self.write(f"br label %{done}")
+        self._start(done)
+        ways = [f"[ {value}, %{frame.label} ]" for value, frame in zip(values, frames, strict=True)]
+        return self.emitter.instruction(f"phi {kind} {', '.join(ways)}")
 
     def _branch(self, condition: str, yes: Callable[[], Lanes], no: Lanes) -> Lanes:
         """ScalarEmitter's branch. What is being written into an outer frame stays straight-line code."""
@@ -545,7 +582,8 @@ class Region:
                 length = self.emitter.instruction(f"sub i64 {stop}, {start}")
                 full = self.emitter.instruction(f"and i64 {length}, {-width}")
                 middle = self.emitter.instruction(f"add i64 {start}, {full}")
-        if number is None or number >= width:
+        short = number < width if number is not None else non_negative(width - 1 - extent)
+        if not short:
             with self._vector(loop.variable, width, None):
                 values = self.counted(
                     loop.variable, start, middle, width, number is not None, values, lambda now: self._lanes(loop, now)

@@ -361,7 +361,7 @@ def non_negative(value: Dim | None) -> bool:
     return isinstance(low, int) and low >= 0
 
 
-def _fits(value: Dim, bound: Dim) -> bool:
+def fits(value: Dim, bound: Dim) -> bool:
     """Whether 0 <= value < bound, provably. The bound's own symbols stay symbolic in the proof."""
     if isinstance(value, int) and isinstance(bound, int):
         return 0 <= value < bound
@@ -384,7 +384,7 @@ def floor_divide(left: Dim, right: Dim) -> Dim:
     whole, rest = _split(left, right)
     if rest == 0:
         return whole
-    if _fits(rest, right):
+    if fits(rest, right):
         return whole
     if whole != 0:
         return whole + floor_divide(rest, right)
@@ -404,7 +404,7 @@ def remainder(left: Dim, right: Dim) -> Dim:
     if right == 1 or left == 0 or left == right:
         return 0
     _whole, rest = _split(left, right)
-    if rest == 0 or _fits(rest, right):
+    if rest == 0 or fits(rest, right):
         return rest
     if isinstance(rest, int) and isinstance(right, int):
         return rest % right
@@ -601,6 +601,7 @@ def differs(left: Dim, right: Dim) -> bool:
 
 def is_multiple(value: Dim, factor: int) -> bool:
     """Whether an expression is provably a multiple of a number."""
+    value = _without_remainders(value, factor)
     if isinstance(value, int):
         return value % factor == 0
     for monomial, coefficient in value.terms:
@@ -615,3 +616,19 @@ def is_multiple(value: Dim, factor: int) -> bool:
         ):
             return False
     return True
+
+
+def _without_remainders(value: Dim, factor: int) -> Dim:
+    """e instead of e % m where m is a multiple of the factor: the difference is one, too."""
+    if isinstance(value, int):
+        return value
+    total: Dim = 0
+    for monomial, coefficient in value.terms:
+        term: Dim = coefficient
+        for atom in monomial:
+            if isinstance(atom, Compound) and atom.operator == "%" and is_multiple(atom.right, factor):
+                term = term * _without_remainders(atom.left, factor)
+            else:
+                term = term * Expr((((atom,), 1),))
+        total = total + term
+    return total

@@ -17,6 +17,7 @@ from ...kernels.loop_ir import (
     Loop,
     Statement,
     Store,
+    Transpose,
     walk,
 )
 from ...kernels.scalar import SCALARS
@@ -34,8 +35,19 @@ def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
 
 def stride(access: Load | Store, variable: Symbol) -> Dim | None:
     """How far apart neighbouring iterations touch memory; None if that varies."""
-    place = offset(access.buffer, access.index)
+    return step(offset(access.buffer, access.index), variable)
+
+
+def step(place: Dim, variable: Symbol) -> Dim | None:
+    """How far a linear place moves from one iteration to the next; None if that varies."""
     return place.coefficient(variable) if isinstance(place, Expr) else 0
+
+
+def stored_place(statement: Store | Transpose) -> tuple[Buffer, Dim]:
+    """Where a statement writes, or begins to."""
+    if isinstance(statement, Transpose):
+        return statement.target.buffer, statement.target.offset
+    return statement.buffer, offset(statement.buffer, statement.index)
 
 
 def count(extent: Dim) -> int:
@@ -59,6 +71,8 @@ def cost(statements: Sequence[Statement]) -> int:
             total += cost(statement.branches)
         elif isinstance(statement, Gemm):
             total += count(statement.rows) * count(statement.columns) * count(statement.depth) // 8
+        elif isinstance(statement, Transpose):
+            total += 2 * count(statement.rows) * count(statement.columns)
         else:
             assert isinstance(statement, Alloc)
     return total
@@ -79,15 +93,19 @@ def independent(loop: Loop) -> bool:
                 own.add(statement.variable)
             else:
                 own.discard(statement.variable)
-        elif isinstance(statement, Store) and statement.buffer.role != "scratch":
-            place = offset(statement.buffer, statement.index)
-            if all(stride(statement, variable) in (0, None) for variable in own) or chosen & symbols_of(place):
+        elif isinstance(statement, (Store, Transpose)):
+            buffer, place = stored_place(statement)
+            if buffer.role == "scratch":
+                continue
+            if all(step(place, variable) in (0, None) for variable in own) or chosen & symbols_of(place):
                 return False
-            stored.setdefault(statement.buffer.name, set()).add(place)
+            stored.setdefault(buffer.name, set()).add(place)
     for statement in walk(loop.body):
         if isinstance(statement, Load) and statement.buffer.name in stored:
             if not {offset(statement.buffer, statement.index)} <= stored[statement.buffer.name]:
                 return False
+        elif isinstance(statement, Transpose) and statement.source.buffer.name in stored:
+            return False
     return True
 
 

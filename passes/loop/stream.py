@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...ir.symbolic import product
-from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Load, Loop, Statement, Store, walk, with_body
-from ...kernels.loop_verify import streamable
+from ...ir.symbolic import product, substitute
+from ...kernels.loop_ir import (
+    Buffer,
+    Concurrent,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    Transpose,
+    walk,
+    with_body,
+)
+from ...kernels.loop_verify import stream_unit, streamable
 from ..manager import loop_pass
+from .analysis import offset
+from .substitute import fresh_registers, renamed
+
+LONG = 8  # vectors: a loop that is worth a part of its own for the elements before the first cache line
 
 
 @loop_pass("stream")
@@ -17,22 +35,53 @@ def stream(kernel: Kernel, *, least: int = 8 << 20) -> Kernel:
         store %y[%i, %j], %3   ->   stream %y[%i, %j], %3
 
     A cached store first reads the line that it is about to overwrite: a third of the traffic of a copy. Only whole
-    vectors at multiples of a cache line can go this way, and a kernel must not read them again.
+    vectors at multiples of a cache line can go this way, and a kernel must not read them again. Where rows start
+    anywhere, the elements before the first such multiple get a loop of their own.
     """
     read = {item.buffer.name for item in walk(kernel.body) if isinstance(item, Load)}
+    read |= {item.source.buffer.name for item in walk(kernel.body) if isinstance(item, Transpose)}
+    fresh = fresh_registers(kernel)
 
     def large(buffer: Buffer) -> bool:
         size = product(buffer.shape)
         return isinstance(size, int) and size * buffer.dtype.bytes >= least and buffer.name not in read
 
-    def visit(statement: Statement, around: Loop | None) -> Statement:
+    def visit(statement: Statement) -> list[Statement]:
         if isinstance(statement, Concurrent):
-            branches = [visit(branch, None) for branch in statement.branches]
-            return Concurrent(tuple(branch for branch in branches if isinstance(branch, Loop)))
-        if isinstance(statement, Loop):
-            return with_body(statement, [visit(item, statement) for item in statement.body])
-        if isinstance(statement, Store) and around is not None and large(statement.buffer):
-            return replace(statement, stream=True) if streamable(statement, around) else statement
-        return statement
+            return [Concurrent(tuple(_streamed(inside(branch), large) for branch in statement.branches))]
+        if not isinstance(statement, Loop):
+            return [statement]
+        return [_streamed(part, large) for part in _aligned(inside(statement), large, fresh)]
 
-    return replace(kernel, body=tuple(visit(statement, None) for statement in kernel.body))
+    def inside(loop: Loop) -> Loop:
+        return with_body(loop, [new for item in loop.body for new in visit(item)])
+
+    return replace(kernel, body=tuple(new for statement in kernel.body for new in visit(statement)))
+
+
+def _streamed(loop: Loop, large: Callable[[Buffer], bool]) -> Loop:
+    """The loop with its stores streaming, as far as they can."""
+
+    def change(item: Statement) -> Statement:
+        wanted = isinstance(item, Store) and large(item.buffer)
+        return replace(item, stream=True) if isinstance(item, Store) and wanted and streamable(item, loop) else item
+
+    return with_body(loop, list(map(change, loop.body)))
+
+
+def _aligned(loop: Loop, large: Callable[[Buffer], bool], fresh: Iterator[str]) -> list[Loop]:
+    """A long vector loop in two: up to where its stores are at multiples of a cache line, and from there."""
+    stores = [item for item in loop.body if isinstance(item, Store) and large(item.buffer)]
+    long = isinstance(loop.extent, int) and loop.extent >= LONG * loop.width
+    plain = all(isinstance(item, (Let, Load, Index, Store)) for item in loop.body)
+    if loop.kind != "vector" or loop.accumulators or not stores or not long or not plain:
+        return [loop]
+    if any(streamable(store, loop) for store in stores):
+        return [loop]
+    first = stores[0].buffer
+    place = substitute(offset(first, stores[0].index), {loop.variable: loop.start})
+    before = -place % (stream_unit(first, loop.width) // first.dtype.bytes)
+    rest = replace(loop, start=loop.start + before)
+    if not all(streamable(store, rest) for store in stores):
+        return [loop]
+    return [replace(loop, stop=rest.start, body=renamed(loop.body, fresh)), rest]

@@ -1,12 +1,29 @@
-"""Replacing loop variables by expressions."""
+"""Replacing loop variables by expressions, and registers by others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count as counter
 
 from ...ir.symbolic import Dim, Symbol, substitute
-from ...kernels.loop_ir import Check, Concurrent, Gemm, Index, Load, Loop, Matrix, Statement, Store
+from ...kernels.loop_ir import (
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Matrix,
+    Operand,
+    Register,
+    Statement,
+    Store,
+    Transpose,
+    walk,
+)
 
 
 def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> Statement:
@@ -38,6 +55,9 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
         )
     if isinstance(statement, Concurrent):
         return Concurrent(tuple(substitute_statement(item, places) for item in statement.branches))  # type: ignore[misc]
+    if isinstance(statement, Transpose):
+        target, source = matrix(statement.target), matrix(statement.source)
+        return Transpose(target, source, change(statement.rows), change(statement.columns))
     if isinstance(statement, Gemm):
         return Gemm(
             matrix(statement.output),
@@ -49,3 +69,33 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
             statement.origin,
         )
     return statement
+
+
+def fresh_registers(kernel: Kernel) -> Iterator[str]:
+    """Names that no register of a kernel has."""
+    taken = {buffer.name for buffer in kernel.buffers}
+    taken |= {item.result.name for item in walk(kernel.body) if isinstance(item, (Let, Load, Index))}
+    return (f"%{number}s" for number in counter() if f"%{number}s" not in taken)
+
+
+def renamed(statements: Sequence[Statement], fresh: Iterator[str]) -> tuple[Statement, ...]:
+    """Straight-line code once more, with registers of its own."""
+    names: dict[str, Operand] = {}
+
+    def now(operand: Operand) -> Operand:
+        return names.get(operand.name, operand) if isinstance(operand, Register) else operand
+
+    made: list[Statement] = []
+    for statement in statements:
+        if isinstance(statement, (Let, Load, Index)):
+            result = Register(next(fresh), statement.result.dtype)
+            if isinstance(statement, Let):
+                statement = replace(statement, operands=tuple(map(now, statement.operands)))
+            names[statement.result.name] = result
+            statement = replace(statement, result=result)
+        if isinstance(statement, Store):
+            statement = replace(statement, value=now(statement.value))
+        if isinstance(statement, (Load, Store)) and statement.guard is not None:
+            statement = replace(statement, guard=now(statement.guard))
+        made.append(statement)
+    return tuple(made)

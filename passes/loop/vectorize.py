@@ -16,6 +16,7 @@ from ...kernels.loop_ir import (
     Register,
     Statement,
     Store,
+    Transpose,
     walk,
     with_body,
 )
@@ -73,7 +74,7 @@ def adjacent(loop: Loop) -> int:
 def vectorizable(loop: Loop) -> bool:
     """Whether iterations are independent and do the same work."""
     for statement in walk(loop.body):
-        if isinstance(statement, (Gemm, Alloc, Concurrent)):
+        if isinstance(statement, (Gemm, Transpose, Alloc, Concurrent)):
             return False
         if isinstance(statement, Loop) and loop.variable in symbols_of(statement.start) | symbols_of(statement.stop):
             return False

@@ -53,6 +53,22 @@ def split_heads(xp: Names, x: Array) -> Array:
     return xp.permute(x, (0, 2, 1, 3)) * 0.125
 
 
+def image_inputs(draw: Draw, batch: int, channels: int, size: int) -> Sequence[Array]:
+    return [draw.normal(batch, channels, size, size), draw.normal(channels)]
+
+
+@workload("transpose", image_inputs, sizes(tiny=(2, 3, 4), small=(1, 16, 8), medium=(4, 64, 28), large=(16, 64, 56)))
+def channels_last(xp: Names, images: Array, bias: Array) -> Array:
+    """Images with their channels moved to the end, plus a number for each channel."""
+    return xp.permute(images, (0, 2, 3, 1)) + bias
+
+
+@workload("transpose", square_inputs, SQUARE)
+def transposed_softmax(xp: Names, x: Array, y: Array) -> Array:
+    """Softmax of the rows of x.T + y."""
+    return xp.softmax(x.T + y, -1)
+
+
 @workload("transpose", two, sizes(tiny=(3, 4), small=(32, 64), medium=(256, 512), large=(2048, 1024)))
 def joined_columns(xp: Names, x: Array, y: Array) -> Array:
     """relu of x, y and x * y side by side."""

@@ -1,0 +1,191 @@
+"""Loops that do one thing in one part and another in the next: taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.symbolic import Dim, non_negative, symbols_of
+from ...ir.types import bool_
+from ...kernels.loop_ir import (
+    Index,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Register,
+    Statement,
+    Store,
+    with_body,
+)
+from ..manager import loop_pass
+from .analysis import cost, step
+from .substitute import fresh_registers, renamed
+
+PARTS = 8  # at most so many loops from one
+GROWTH = 2  # of the code
+SPARE = 16
+
+
+@loop_pass("part")
+def part(kernel: Kernel) -> Kernel:
+    """Take a loop apart where comparisons of its variable change.
+
+        serial %j in 0..3072 {                 serial %j in 0..1024 {
+          %0 = index(%j)                         %2 = load %x[%i, %j]
+          %1 = lt(%0, 1024:i64) : bool           store %z[%i, %j], %2
+          %2 = load %x[%i, %j] if %1      ->   }
+          ...                                  serial %j in 1024..3072 {
+          %6 = where(%1, %2, %5) : f32           ...
+          store %z[%i, %j], %6
+
+    In each part the comparisons are known, so guards and selects are gone, and what only other parts need.
+    """
+    return replace(kernel, body=tuple(_statements(kernel.body, {}, fresh_registers(kernel))))
+
+
+def _statements(statements: Sequence[Statement], known: Mapping[str, Dim], fresh: Iterator[str]) -> list[Statement]:
+    """The statements with all inner loops taken apart. `known`: index expressions of registers."""
+    made: list[Statement] = []
+    seen = dict(known)
+    for statement in statements:
+        if isinstance(statement, Index):
+            seen[statement.result.name] = statement.expression
+        if isinstance(statement, Loop):
+            if any(isinstance(item, Loop) for item in statement.body):
+                made.append(with_body(statement, _statements(statement.body, seen, fresh)))
+            else:
+                made.extend(_parts(statement, seen, fresh))
+        else:  # the branches of a concurrent statement stay single loops
+            made.append(statement)
+    return made
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A register that says whether the loop's variable is at least (or, if `below`, less than) `point`."""
+
+    name: str
+    point: Dim
+    below: bool
+
+
+def _parts(loop: Loop, known: Mapping[str, Dim], fresh: Iterator[str]) -> list[Loop]:
+    plain = all(isinstance(item, (Let, Load, Index, Store)) for item in loop.body)
+    if loop.kind != "serial" or loop.accumulators or loop.carries or not plain:
+        return [loop]
+    comparisons = list(_comparisons(loop, known))
+    points = _ordered(loop, [item.point for item in comparisons])
+    if not comparisons or len(points) > PARTS:
+        return [loop]
+    parts: list[Loop] = []
+    for start, stop in zip(points, points[1:], strict=False):
+        values: dict[str, Operand] = {}
+        for item in comparisons:
+            if non_negative(start - item.point):
+                values[item.name] = Literal(not item.below, bool_)
+            elif non_negative(item.point - stop):
+                values[item.name] = Literal(item.below, bool_)
+        body = _needed(_folded(loop.body, values))
+        parts.append(replace(loop, start=start, stop=stop, body=renamed(body, fresh) if parts else tuple(body)))
+    return parts if sum(cost(item.body) for item in parts) <= GROWTH * cost(loop.body) + SPARE else [loop]
+
+
+def _comparisons(loop: Loop, known: Mapping[str, Dim]) -> Iterator[Comparison]:
+    """The comparisons of a loop's body that change once along the loop, at a place that sizes alone decide."""
+    places = dict(known)
+    for statement in loop.body:
+        if isinstance(statement, Index):
+            places[statement.result.name] = statement.expression
+        if not isinstance(statement, Let) or statement.op not in ("ge", "lt"):
+            continue
+        left, right = (_place(item, places) for item in statement.operands)
+        if left is None or right is None or step(left, loop.variable) != 1 or step(right, loop.variable) != 0:
+            continue
+        point = right - left + loop.variable.expr()
+        if not any(symbol.name.startswith("%") for symbol in symbols_of(point)):
+            yield Comparison(statement.result.name, point, statement.op == "lt")
+
+
+def _place(operand: Operand, places: Mapping[str, Dim]) -> Dim | None:
+    if isinstance(operand, Literal):
+        return operand.value if isinstance(operand.value, int) else None
+    return places.get(operand.name)
+
+
+def _ordered(loop: Loop, points: Sequence[Dim]) -> list[Dim]:
+    """Where parts begin and end: those of the points that are certainly inside and have a known order."""
+    ordered: list[Dim] = [loop.start, loop.stop]
+    for point in points:
+        for at in range(1, len(ordered)):
+            if non_negative(point - ordered[at - 1] - 1) and non_negative(ordered[at] - point - 1):
+                ordered.insert(at, point)
+                break
+    return ordered
+
+
+def _folded(statements: Sequence[Statement], values: dict[str, Operand]) -> list[Statement]:
+    """Straight-line code without what follows from the registers whose values are known."""
+
+    def now(operand: Operand) -> Operand:
+        return values.get(operand.name, operand) if isinstance(operand, Register) else operand
+
+    made: list[Statement] = []
+    for statement in statements:
+        if isinstance(statement, (Load, Store)) and statement.guard is not None:
+            guard = now(statement.guard)
+            statement = replace(statement, guard=guard)
+            if isinstance(guard, Literal):
+                statement = replace(statement, guard=None)
+                if not guard.value:
+                    if isinstance(statement, Load):
+                        values[statement.result.name] = Literal(0, statement.result.dtype)
+                    continue
+        if isinstance(statement, Let):
+            statement = replace(statement, operands=tuple(map(now, statement.operands)))
+            result = _simpler(statement)
+            if result is not None:
+                values[statement.result.name] = result
+                continue
+            if statement.result.name in values:
+                continue
+        elif isinstance(statement, Store):
+            statement = replace(statement, value=now(statement.value))
+        made.append(statement)
+    return made
+
+
+def _simpler(statement: Let) -> Operand | None:
+    """What a select or a logical op gives where its operands are known."""
+    operands = statement.operands
+    if statement.op == "where" and isinstance(operands[0], Literal):
+        return operands[1] if operands[0].value else operands[2]
+    if statement.op in ("logical_and", "logical_or"):
+        decisive = statement.op == "logical_or"
+        for one, other in (operands, operands[::-1]):
+            if isinstance(one, Literal) and one.dtype is bool_ and other.dtype is bool_:
+                return one if one.value == decisive else other
+    return None
+
+
+def _needed(statements: Sequence[Statement]) -> list[Statement]:
+    """Straight-line code without registers that nothing uses."""
+    used: set[str] = set()
+    kept: list[Statement] = []
+    for statement in reversed(statements):
+        if isinstance(statement, (Let, Load, Index)) and statement.result.name not in used:
+            continue
+        kept.append(statement)
+        used |= {item.name for item in _operands(statement) if isinstance(item, Register)}
+    return kept[::-1]
+
+
+def _operands(statement: Statement) -> list[Operand]:
+    if isinstance(statement, Let):
+        return list(statement.operands)
+    if isinstance(statement, (Load, Store)):
+        own = [statement.value] if isinstance(statement, Store) else []
+        return own if statement.guard is None else [*own, statement.guard]
+    return []

@@ -1,0 +1,220 @@
+"""Memory that is read or written across the vectors: transposed a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.symbolic import Dim, Symbol, symbols_of
+from ...kernels.loop_ir import (
+    Alloc,
+    Check,
+    Concurrent,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Matrix,
+    Statement,
+    Store,
+    Transpose,
+)
+from ..manager import loop_pass
+from .analysis import independent, offset, step
+from .transpose_blocks import LINE, Names, matrix, movable, split
+from .transpose_rows import blocked_rows
+
+BLOCK = 64  # rows and columns of a block
+SCRATCH = 1 << 15  # bytes of all blocks: what the first cache holds
+SHORT = 8  # a loop below this is not worth a block
+
+
+@loop_pass("transpose")
+def transpose(kernel: Kernel) -> Kernel:
+    """In a nest of independent loops, copy what lies along an outer loop into blocks that lie along the inner one.
+
+        serial %i in 0..2048 {                 serial %i.block in 0..32 {
+          serial %j in 0..2048 {                 serial %j.block in 0..32 {
+            %0 = load %x[%j, %i]                   alloc %block0: f32[64, 64]
+            %1 = load %y[%i, %j]                   transpose %block0[0; 64, 1] = %x[...; 1, 2048] over (64, 64)
+            %2 = add(%0, %1) : f32                 serial %i in (64 * %i.block)..(64 * %i.block + 64) {
+            store %z[%i, %j], %2          ->         serial %j in (64 * %j.block)..(64 * %j.block + 64) {
+          }                                            %0 = load %block0[%i - 64 * %i.block, %j - 64 * %j.block]
+        }                                              ...
+
+    What is stored along the outer loop is collected in a block and transposed afterwards. A mere copy needs no block.
+    Where the inner loops are several, or reduce, whole rows of a few iterations of the outer loop are transposed.
+    """
+    names = Names(kernel)
+    return replace(kernel, body=tuple(new for item in kernel.body for new in _statement(item, names, frozenset())))
+
+
+def _statement(statement: Statement, names: Names, around: frozenset[Symbol]) -> list[Statement]:
+    if isinstance(statement, Concurrent):
+        branches = [_loop(branch, names, around) for branch in statement.branches]
+        # A branch is one loop: what would begin with a block of its own is left as it is.
+        return [
+            Concurrent(
+                tuple(
+                    new[0] if isinstance(new[0], Loop) and len(new) == 1 else old
+                    for new, old in zip(branches, statement.branches, strict=True)
+                )
+            )
+        ]
+    return _loop(statement, names, around) if isinstance(statement, Loop) else [statement]
+
+
+def _loop(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement]:
+    nest = Nest.of(loop)
+    plan = _plan(nest, around) if nest is not None else None
+    if nest is not None and plan is not None:
+        return [_blocked(nest, plan, names)]
+    rows = blocked_rows(loop, names, around)
+    if rows is not None:
+        return rows
+    inside = around | {loop.variable}
+    return [replace(loop, body=tuple(new for item in loop.body for new in _statement(item, names, inside)))]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops inside of each other, and the statements of each body but the next loop."""
+
+    loops: tuple[Loop, ...]
+    bodies: tuple[tuple[Statement, ...], ...]
+
+    @staticmethod
+    def of(loop: Loop) -> Nest | None:
+        """The nest that a loop begins, if its iterations may run in any order."""
+        loops: list[Loop] = []
+        bodies: list[tuple[Statement, ...]] = []
+        while True:
+            if loop.kind != "serial" or loop.accumulators or loop.carries:
+                return None
+            inner = loop.body[-1] if loop.body else None
+            own = loop.body[:-1] if isinstance(inner, Loop) else loop.body
+            allowed = (Let, Load, Index, Check) if isinstance(inner, Loop) else (Let, Load, Index, Check, Store)
+            if not all(isinstance(item, allowed) for item in own):
+                return None
+            loops.append(loop)
+            bodies.append(own)
+            if not isinstance(inner, Loop):
+                break
+            loop = inner
+        variables = {item.variable for item in loops}
+        if any(variables & (symbols_of(item.start) | symbols_of(item.stop)) for item in loops):
+            return None
+        return Nest(tuple(loops), tuple(bodies)) if all(map(independent, loops)) else None
+
+    def loop(self, variable: Symbol) -> Loop:
+        return next(item for item in self.loops if item.variable == variable)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which accesses go through blocks: `down` is the loop they lie along, while vectors run `across`."""
+
+    down: Symbol
+    across: Symbol
+    accesses: tuple[Load | Store, ...]
+
+
+def _plan(nest: Nest, around: frozenset[Symbol]) -> Plan | None:
+    """The accesses across the best vectors, if blocks pay."""
+    accesses = [item for body in nest.bodies for item in body if isinstance(item, (Load, Store))]
+    variables = [item.variable for item in reversed(nest.loops) if _long(item)]
+    if len(variables) < 2:
+        return None
+    across = max(variables, key=lambda variable: sum(map(_traffic, _along(accesses, variable))))
+    stored = {item.buffer.name for item in accesses if isinstance(item, Store)}
+    loaded = {item.buffer.name for item in accesses if isinstance(item, Load)}
+    known = around | {item.variable for item in nest.loops}
+    moved = [item for item in accesses if movable(item, across, known) and item.buffer.name not in stored & loaded]
+    down = max(variables, key=lambda variable: sum(map(_traffic, _along(moved, variable))))
+    moved = _along(moved, down)
+    return Plan(down, across, tuple(moved)) if moved and down != across else None
+
+
+def _long(loop: Loop) -> bool:
+    return not isinstance(loop.extent, int) or loop.extent >= SHORT
+
+
+def _along(accesses: Sequence[Load | Store], variable: Symbol) -> list[Load | Store]:
+    return [item for item in accesses if step(offset(item.buffer, item.index), variable) == 1]
+
+
+def _traffic(access: Load | Store) -> int:
+    """What is written is read before, by the cache."""
+    return access.buffer.dtype.bytes * (2 if isinstance(access, Store) else 1)
+
+
+def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
+    down, across = nest.loop(plan.down), nest.loop(plan.across)
+    each = sum(item.buffer.dtype.bytes for item in plan.accesses)
+    side = BLOCK
+    while side > LINE and side * side * each > SCRATCH:
+        side //= 2
+    sizes = {plan.down: _evenly(down.extent, side), plan.across: _evenly(across.extent, side)}
+    outer: list[Loop] = []
+    inner: dict[Symbol, Loop] = {}
+    for loop in nest.loops:
+        if loop.variable in sizes:
+            blocks, inner[loop.variable] = split(loop, sizes[loop.variable], names)
+            outer.append(blocks)
+        else:
+            outer.append(loop)
+    row, column = inner[plan.down], inner[plan.across]
+    starts = {plan.down: row.start, plan.across: column.start}
+    body: list[Statement]
+    copied = _copied(nest, plan)
+    if copied is not None:
+        load, store = copied
+        target, source = (matrix(item, plan.down, plan.across, starts) for item in (store, load))
+        body = [Transpose(target, source, row.extent, column.extent)]
+    else:
+        head: list[Statement] = []
+        tail: list[Statement] = []
+        moved: dict[int, Statement] = {}
+        width = sizes[plan.across]
+        for access in plan.accesses:
+            scratch = names.scratch(access, (sizes[plan.down], width))
+            head.append(Alloc(scratch))
+            index = (plan.down.expr() - row.start, plan.across.expr() - column.start)
+            moved[id(access)] = replace(access, buffer=scratch, index=index)
+            if isinstance(access, Load):
+                source = matrix(access, plan.down, plan.across, starts)
+                head.append(Transpose(Matrix(scratch, 0, width, 1), source, row.extent, column.extent))
+            else:
+                target = matrix(access, plan.across, plan.down, starts)
+                tail.append(Transpose(target, Matrix(scratch, 0, 1, width), column.extent, row.extent))
+        vectors = replace(column, body=tuple(moved.get(id(item), item) for item in nest.bodies[-1]))
+        hoisted = [moved.get(id(item), item) for own in nest.bodies[:-1] for item in own]
+        body = [*head, replace(row, body=(*hoisted, vectors)), *tail]
+    for loop in reversed(outer):
+        body = [replace(loop, body=tuple(body))]
+    assert isinstance(body[0], Loop)
+    return body[0]
+
+
+def _copied(nest: Nest, plan: Plan) -> tuple[Load, Store] | None:
+    """The accesses of a nest that does nothing but copy what a block would hold."""
+    last = nest.bodies[-1]
+    if any(nest.bodies[:-1]) or len(last) != 2 or last[0] is not plan.accesses[0]:
+        return None
+    load, store = last
+    if not isinstance(load, Load) or not isinstance(store, Store) or store.value != load.result:
+        return None
+    plain = store.guard is None and store.combine is None and store.buffer.dtype is load.buffer.dtype
+    place = offset(store.buffer, store.index)
+    if not plain or step(place, plan.across) != 1 or step(place, plan.down) is None:
+        return None
+    return load, store
+
+
+def _evenly(extent: Dim, side: int) -> int:
+    """The size of blocks of about a side, none of them much smaller than the others."""
+    if not isinstance(extent, int):
+        return side
+    each = -(-extent // -(-extent // side))
+    return min(-(-each // LINE) * LINE, side)

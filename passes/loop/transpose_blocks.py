@@ -1,0 +1,66 @@
+"""What the two ways of transposing share: names, blocks of loops, matrices of accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...ir.symbolic import Dim, Symbol, ceil_divide, minimum, substitute, symbols_of
+from ...kernels.loop_ir import Alloc, Buffer, Kernel, Load, Loop, Matrix, Store, walk
+from .analysis import offset, step
+
+LINE = 16  # blocks have a multiple of this many rows and columns: what one load of a cache line gives
+
+
+class Names:
+    """New names for a kernel's blocks and their loops."""
+
+    def __init__(self, kernel: Kernel):
+        self.taken = {buffer.name for buffer in kernel.buffers}
+        for item in walk(kernel.body):
+            if isinstance(item, Alloc):
+                self.taken.add(item.buffer.name)
+            elif isinstance(item, Loop):
+                self.taken.add(item.variable.name)
+        self.blocks = 0
+
+    def new(self, name: str) -> str:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def scratch(self, access: Load | Store, shape: tuple[Dim, ...]) -> Buffer:
+        self.blocks += 1
+        return Buffer(self.new(f"%block{self.blocks - 1}"), access.buffer.dtype, shape, "scratch")
+
+
+def split(loop: Loop, size: int, names: Names) -> tuple[Loop, Loop]:
+    """A loop over blocks of a loop, without a body, and the loop over one block."""
+    number = ceil_divide(loop.extent, size)
+    block = Symbol(names.new(f"{loop.variable.name}.block"), 0, number - 1)
+    start = loop.start + (0 if number == 1 else block.expr() * size)
+    inner = replace(loop, start=start, stop=minimum(start + size, loop.stop))
+    return Loop("serial", block, 0, number, ()), inner
+
+
+def movable(access: Load | Store, variable: Symbol, known: frozenset[Symbol]) -> bool:
+    """Whether an access moves by a constant number of elements along a loop, but by more than one, and always does.
+
+    `known` are the loops whose variables it may name: positions that data chooses are none of them.
+    """
+    if access.guard is not None or (isinstance(access, Store) and access.combine is not None):
+        return False
+    place = offset(access.buffer, access.index)
+    apart = step(place, variable)
+    if apart is None or apart in (0, 1) or any(symbol.name.startswith("%") for symbol in symbols_of(apart)):
+        return False
+    return all(symbol in known for symbol in symbols_of(place) if symbol.name.startswith("%"))
+
+
+def matrix(access: Load | Store, rows: Symbol, columns: Symbol, starts: Mapping[Symbol, Dim]) -> Matrix:
+    """The block that an access touches, from where the loops over its rows and columns start."""
+    place = offset(access.buffer, access.index)
+    row_stride, column_stride = step(place, rows), step(place, columns)
+    assert row_stride is not None and column_stride is not None
+    return Matrix(access.buffer, substitute(place, starts), row_stride, column_stride)

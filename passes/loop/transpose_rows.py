@@ -1,0 +1,128 @@
+"""Rows that lie across the loops over them: transposed before those loops run.
+
+serial %i in 0..1024 {                             serial %i.block in 0..64 {
+  serial %j in 0..512 reduce %3: f32 = max {         alloc %block0: f32[16, 512]
+    %0 = load %x[%j, %i]                             transpose %block0[0; 512, 1] = %x[...; 1, 1024] over (16, 512)
+    %1 = load %y[%i, %j]                             serial %i in (16 * %i.block)..(16 * %i.block + 16) {
+    ...                                       ->       serial %j in 0..512 reduce %3: f32 = max {
+  }                                                      %0 = load %block0[%i - 16 * %i.block, %j]
+  ...                                                    %1 = load %y[%i, %j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.symbolic import Dim, Symbol, substitute, symbols_of
+from ...kernels.loop_ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose
+from .analysis import count, offset, step
+from .transpose_blocks import LINE, Names, matrix, movable, split
+
+SCRATCH = 1 << 18  # bytes of all rows: a share of the second cache
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or store, and the loops around it, inside of the one over rows."""
+
+    statement: Load | Store
+    loops: tuple[Loop, ...]
+
+    def steps(self, variable: Symbol) -> Dim | None:
+        return step(offset(self.statement.buffer, self.statement.index), variable)
+
+
+def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement] | None:
+    """A loop over rows some of which lie across, with those transposed; None if there are none, or it does not pay."""
+    if loop.kind != "serial" or loop.carries:
+        return None
+    accesses = list(_accesses(loop.body, ()))
+    memory = [item for item in accesses if item.statement.buffer.role != "scratch"]
+    if not any(_lies_along(item, loop.variable) for item in memory):
+        return None
+    known = around | {loop.variable} | {inner.variable for item in memory for inner in item.loops}
+    stored = {item.statement.buffer.name for item in memory if isinstance(item.statement, Store)}
+    loaded = {item.statement.buffer.name for item in memory if isinstance(item.statement, Load)}
+    across: list[tuple[Access, Loop]] = []
+    for item in memory:
+        inner = _runs_over(item, loop.variable)
+        if inner is not None and movable(item.statement, inner.variable, known):
+            if item.statement.buffer.name not in stored & loaded:
+                across.append((item, inner))
+    # Scratch lives inside of a loop that may be shared out to threads.
+    whole = bool(around) and isinstance(loop.extent, int) and loop.extent <= 2 * LINE
+    if not across or (loop.accumulators and not whole) or (whole and count(loop.extent) < LINE // 2):
+        return None
+    rows = count(loop.extent) if whole else LINE
+    return _moved(loop, across, rows, whole, names)
+
+
+def _moved(
+    loop: Loop, across: Sequence[tuple[Access, Loop]], rows: int, whole: bool, names: Names
+) -> list[Statement] | None:
+    outer, inner = (None, loop) if whole else split(loop, rows, names)
+    head: list[Statement] = []
+    tail: list[Statement] = []
+    moved: dict[int, Statement] = {}
+    blocks: dict[tuple[str, Dim], Buffer] = {}
+    nbytes = 0
+    for item, over in across:
+        access = item.statement
+        key = access.buffer.name, substitute(offset(access.buffer, access.index), {over.variable: ROW.expr()})
+        scratch = blocks.get(key)
+        if scratch is None:
+            # A line more than a row: rows a power of two apart would share few places of the first cache.
+            scratch = blocks[key] = names.scratch(access, (rows, over.extent + LINE))
+            nbytes += rows * count(over.extent) * access.buffer.dtype.bytes
+            starts = {loop.variable: inner.start, over.variable: over.start}
+            head.append(Alloc(scratch))
+            if isinstance(access, Load):
+                source = matrix(access, loop.variable, over.variable, starts)
+                head.append(Transpose(Matrix(scratch, 0, over.extent + LINE, 1), source, inner.extent, over.extent))
+            else:
+                target = matrix(access, over.variable, loop.variable, starts)
+                tail.append(Transpose(target, Matrix(scratch, 0, 1, over.extent + LINE), over.extent, inner.extent))
+        index = (loop.variable.expr() - inner.start, over.variable.expr() - over.start)
+        moved[id(access)] = replace(access, buffer=scratch, index=index)
+    if nbytes > SCRATCH:
+        return None
+    body = [*head, replace(inner, body=_replaced(loop.body, moved)), *tail]
+    return body if outer is None else [replace(outer, body=tuple(body))]
+
+
+ROW = Symbol("%row")  # in keys: the inner loops over a row may have different variables
+
+
+def _accesses(statements: Sequence[Statement], loops: tuple[Loop, ...]) -> Iterator[Access]:
+    for statement in statements:
+        if isinstance(statement, (Load, Store)):
+            yield Access(statement, loops)
+        elif isinstance(statement, Loop):
+            yield from _accesses(statement.body, (*loops, statement))
+
+
+def _lies_along(access: Access, row: Symbol) -> bool:
+    """Whether every row has memory of its own, adjacent along a loop inside."""
+    return access.steps(row) != 0 and any(access.steps(inner.variable) == 1 for inner in access.loops)
+
+
+def _runs_over(access: Access, row: Symbol) -> Loop | None:
+    """The only loop inside along which an access moves, if rows are adjacent and all of one length."""
+    if access.steps(row) != 1:
+        return None
+    moving = [inner for inner in access.loops if access.steps(inner.variable) != 0]
+    if len(moving) != 1 or any(symbol.name.startswith("%") for symbol in _bounds(moving[0])):
+        return None
+    return moving[0]
+
+
+def _bounds(loop: Loop) -> set[Symbol]:
+    return symbols_of(loop.start) | symbols_of(loop.stop)
+
+
+def _replaced(statements: Sequence[Statement], moved: dict[int, Statement]) -> tuple[Statement, ...]:
+    return tuple(
+        replace(item, body=_replaced(item.body, moved)) if isinstance(item, Loop) else moved.get(id(item), item)
+        for item in statements
+    )

@@ -1,0 +1,323 @@
+"""Transposes: blocks through registers, the pass that makes them, and rolls, which wrap around."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import smelt
+from smelt import CompileOptions, ops
+from smelt.backend.compile import compile_graph
+from smelt.backend.cpu.engine import engine
+from smelt.backend.cpu.transpose import ELEMENTS, transpose_text
+from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
+from smelt.kernels.loop_parser import parse_kernel
+from smelt.kernels.loop_verify import verify_kernel
+from smelt.passes.manager import Pipeline
+from support import evaluate, flatten
+from test_loops import assert_meaning, lowered
+from test_native import Guarded, guarded
+
+__all__ = ["guarded"]  # a fixture
+
+SIZES = (0, 1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 64)
+DTYPES = [
+    np.bool_, np.uint8, np.int16, np.int32, np.int64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64,
+    np.complex64, np.complex128,
+]  # fmt: skip
+
+
+# The function that moves a block.
+
+
+@pytest.mark.parametrize("size", ELEMENTS)
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_blocks_of_every_size(size: int, bits: int) -> None:
+    declarations: set[str] = set()
+    text = transpose_text(size, bits, declarations).replace("define internal", "define")
+    address, kept = engine().link(engine().object_code("\n".join([text, *declarations])), f"transpose.{size}")
+    move = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64)(address)
+    memory, random = Guarded("end"), np.random.default_rng(0)
+    for rows in SIZES:
+        for columns in SIZES:
+            source = memory.empty((columns * (rows + 3), size), np.uint8)
+            source[...] = random.integers(0, 256, source.shape)
+            target = memory.empty((rows * (columns + 5), size), np.uint8)
+            target[...] = 7
+            before = target.reshape(rows, columns + 5, size).copy()
+            # Neither has more than what the last row or column needs.
+            first = source.ctypes.data if not columns else source.ctypes.data + 3 * size
+            into = target.ctypes.data if not rows else target.ctypes.data + 5 * size
+            move(into, columns + 5, first, rows + 3, rows, columns)
+            before[:, 5:] = source.reshape(columns, rows + 3, size)[:, 3:].transpose(1, 0, 2)
+            np.testing.assert_array_equal(target.reshape(before.shape), before, f"{rows} x {columns}")
+    del kept
+
+
+# Programs.
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x, y: x.permute((1, 0)) * y,
+    "copy": lambda x, y: ops.contiguous(x.permute((1, 0))),
+    "both ways": lambda x, y: (x.permute((1, 0)) * y, x * y.permute((1, 0))),
+    "stored across": lambda x, y: (x * y.permute((1, 0)) * x).permute((1, 0)),
+    "rows": lambda x, y: (x.permute((1, 0)) * y).sum(1),
+    "columns": lambda x, y: (x.permute((1, 0)) * y).sum(0),
+    "all": lambda x, y: (x.permute((1, 0)) * y).sum(),
+    "rolled": lambda x, y: ops.roll(x.permute((1, 0)), 3, 1) * ops.roll(y, -2, 1),
+}
+SHAPES = [(1, 9), (8, 16), (17, 33), (70, 130), (64, 200)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("bits", [256, 512])
+def test_every_type_and_odd_sizes(name: str, bits: int, guarded: Guarded) -> None:
+    function = PROGRAMS[name]
+    for number, dtype in enumerate(DTYPES):
+        if dtype is np.bool_ and name not in ("copy", "rolled"):
+            continue
+        rows, columns = SHAPES[number % len(SHAPES)]
+        random = np.random.default_rng(number)
+        x = random.integers(0, 3, (rows, columns)).astype(dtype)
+        y = random.integers(0, 3, (columns, rows)).astype(dtype)
+        compiled = smelt.jit(function, options=CompileOptions(vector_bits=bits, verify=True), dynamic=False)
+        found = flatten(compiled(guarded.copy(x), guarded.copy(y)))
+        for left, right in zip(found, evaluate(function, [x, y], "interp"), strict=True):
+            assert left.dtype == right.dtype
+            np.testing.assert_allclose(left.astype(complex), right.astype(complex), rtol=1e-2)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_symbolic_sizes(name: str, guarded: Guarded) -> None:
+    function = smelt.jit(PROGRAMS[name])
+    for rows, columns in ((5, 3), (7, 33), (64, 64), (130, 271), (1000, 9)):
+        random = np.random.default_rng(rows)
+        x, y = (random.integers(0, 3, shape).astype(np.float32) for shape in ((rows, columns), (columns, rows)))
+        found = flatten(function(guarded.copy(x), guarded.copy(y)))
+        for left, right in zip(found, evaluate(PROGRAMS[name], [x, y], "interp"), strict=True):
+            np.testing.assert_allclose(left, right, rtol=1e-5)
+    assert function.compiles == 2
+
+
+def test_random_permutations() -> None:
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        rank = int(random.integers(2, 5))
+        shape = tuple(int(size) for size in random.choice([1, 2, 3, 8, 9, 17, 20], rank))
+        order = tuple(int(axis) for axis in random.permutation(rank))
+        again = tuple(int(axis) for axis in random.permutation(rank))
+        x = random.standard_normal(shape).astype(np.float32)
+        y = random.standard_normal(tuple(shape[axis] for axis in order)).astype(np.float32)
+        compiled = smelt.jit(lambda x, y, order=order, again=again: (x.permute(order) * y).permute(again))
+        np.testing.assert_array_equal(compiled(x, y), (x.transpose(order) * y).transpose(again))
+
+
+def test_softmax_and_norm_of_transposed_rows() -> None:
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((70, 40)).astype(np.float32), random.standard_normal((40, 70)).astype(np.float32)
+
+    def program(x: Any, y: Any) -> Any:
+        turned = x.permute((1, 0))
+        return ops.softmax(turned + y, 1), ops.layer_norm(turned, (70,), y[0], y[1])
+
+    for found, wanted in zip(smelt.jit(program)(x, y), evaluate(program, [x, y], "interp"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+
+
+# The pass.
+
+
+def transposed(function: Callable[..., Any], *specs: str) -> list[Kernel]:
+    graph = smelt.jit(function).trace(*map(smelt.spec, specs))
+    _, kernels = lowered(graph)
+    return [Pipeline(["transpose"]).run(kernel, verify_each=True) for kernel in kernels]
+
+
+def statements(kernel: Kernel, kind: Any) -> list[Any]:
+    return [item for item in walk(kernel.body) if isinstance(item, kind)]
+
+
+def test_a_transposed_operand_goes_through_a_block() -> None:
+    (kernel,) = transposed(lambda x, y: x.permute((1, 0)) + y, "f32[256, 512]", "f32[512, 256]")
+    (moved,) = statements(kernel, Transpose)
+    assert (moved.source.buffer.name, moved.source.column_stride) == ("%x", 512)
+    assert moved.target.buffer.role == "scratch"
+    assert {item.buffer.name for item in statements(kernel, Load)} == {"%block0", "%y"}
+
+
+def test_what_is_stored_across_goes_through_a_block() -> None:
+    (kernel,) = transposed(lambda x, y: (x * y).permute((1, 0)) * 2, "f32[256, 512]", "f32[256, 512]")
+    (moved,) = statements(kernel, Transpose)
+    assert moved.source.buffer.role == "scratch" and moved.target.buffer.role == "out"
+
+
+def test_a_copy_needs_no_block() -> None:
+    (kernel,) = transposed(lambda x: ops.contiguous(x.permute((1, 0))), "f32[256, N]")
+    assert len(statements(kernel, Transpose)) == 1
+    assert not statements(kernel, (Alloc, Load, Store))
+
+
+def test_rows_are_transposed_once_for_all_loops_over_them() -> None:
+    (kernel,) = transposed(lambda x: ops.layer_norm(x.permute((1, 0)), (256,)), "f32[256, 512]")
+    assert len(statements(kernel, Transpose)) == 1
+    assert len([item for item in statements(kernel, Load) if item.buffer.role == "scratch"]) == 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.reshape((4, 8, 16, 64)).permute((0, 2, 1, 3)) * 2,  # rows stay rows
+        lambda x: ops.softmax(x, 0),  # everything lies along the columns
+        lambda x: x.reshape((8192, 4)).permute((1, 0)) * 2,  # too short
+        lambda x: x[:, ::2] * 2,
+        lambda x: x.sum(0),
+    ],
+)
+def test_what_needs_no_block_gets_none(function: Callable[..., Any]) -> None:
+    for kernel in transposed(function, "f32[512, 64]"):
+        assert not statements(kernel, Transpose)
+
+
+def test_loops_keep_their_meaning() -> None:
+    for name in PROGRAMS:
+        x, y = np.random.default_rng(0).integers(-3, 4, (2, 20, 33)).astype(np.float32)
+        graph = smelt.jit(PROGRAMS[name]).trace(smelt.spec("f32[20, 33]"), smelt.spec("f32[33, 20]"))
+        assert_meaning(graph, [x, np.ascontiguousarray(y.T)])
+
+
+# Rolls.
+
+
+def test_a_roll_reads_vectors_and_wraps() -> None:
+    for size in (2, 15, 16, 17, 64, 100):
+        x = np.random.default_rng(size).standard_normal((3, size)).astype(np.float32)
+        for shift in (-size + 1, -1, 0, 1, size - 1):
+            found = smelt.jit(lambda x, shift=shift: ops.roll(x, shift, 1) + ops.roll(x, -shift, 0))(x)
+            np.testing.assert_array_equal(found, np.roll(x, shift, 1) + np.roll(x, -shift, 0))
+    text: dict[str, Any] = {}
+    graph = smelt.jit(lambda x: ops.roll(x, 1, 1) * 2).trace(smelt.spec("f32[N, M]"))
+    compile_graph(graph, on_stage=text.__setitem__)
+    assert "urem" not in text["llvm"]
+
+
+# The statement.
+
+BLOCKS = """
+kernel @blocks(%x: f32[N, 128], %y: out f32[128, N]) where N >= 2 {
+  parallel %i in 0..((N + 63) // 64) {
+    alloc %b: f32[128, 64]
+    transpose %b[0; 64, 1] = %x[8192 * %i; 1, 128] over (128, min(64, -64 * %i + N))
+    serial %j in 0..128 {
+      vector<16> %k in (64 * %i)..(min(64 * %i + 64, N)) {
+        %0 = load %b[%j, -64 * %i + %k]
+        store %y[%j, %k], %0
+      }
+    }
+  }
+}
+""".strip()
+
+BROKEN = {
+    "an input": (BLOCKS.replace("%b[0; 64, 1] = %x[8192 * %i; 1, 128]", "%x[0; 128, 1] = %b[0; 1, 64]"), "an input"),
+    "target": (BLOCKS.replace("%b[0; 64, 1]", "%b[0; 64, 2]"), "the columns of the target are not adjacent"),
+    "source": (BLOCKS.replace("; 1, 128]", "; 2, 128]"), "the rows of the source are not adjacent"),
+    "types": (BLOCKS.replace("%b: f32", "%b: f64"), "the target is f64, the source f32"),
+    "itself": (BLOCKS.replace("= %x[8192 * %i; 1, 128]", "= %b[0; 1, 64]"), "transposed onto itself"),
+    "range": (BLOCKS.replace("%b[0; 64, 1]", "%b[1; 64, 1]").replace("min(64, -64 * %i + N)", "64"), "goes up to 8192"),
+    "below": (BLOCKS.replace("%b[0; 64, 1]", "%b[-1; 64, 1]"), "goes down to -1"),
+    "vector": (BLOCKS.replace("serial %j", "vector<4> %j").replace("vector<16> %k", "serial %k")
+               .replace("        %0 =", "        transpose %b[0; 64, 1] = %x[0; 1, 128] over (2, 2)\n        %0 ="),
+               "inside of a vector loop"),
+}  # fmt: skip
+
+
+def test_text_of_the_statement() -> None:
+    kernel = parse_kernel(BLOCKS)
+    verify_kernel(kernel)
+    assert str(kernel) == BLOCKS
+    assert any(isinstance(item, Loop) for item in kernel.body)
+    with pytest.raises(smelt.SmeltError, match="has rows and columns, found 3"):
+        parse_kernel(BLOCKS.replace("over (128, ", "over (1, 128, "))
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_statements(name: str) -> None:
+    text, message = BROKEN[name]
+    with pytest.raises(smelt.SmeltError) as caught:
+        verify_kernel(parse_kernel(text))
+    assert message in str(caught.value)
+
+
+def test_branches_that_share_a_transposed_buffer() -> None:
+    branch = "    serial %i in 0..2 {\n      transpose %y[0; 4, 1] = %x[0; 1, 4] over (4, 4)\n    }\n"
+    text = f"kernel @k(%x: f32[16], %y: out f32[16]) {{\n  concurrent {{\n{branch}{branch}  }}\n}}"
+    with pytest.raises(smelt.SmeltError, match="two branches write %y"):
+        verify_kernel(parse_kernel(text))
+
+
+# Joins.
+
+
+def test_a_joined_loop_is_taken_apart() -> None:
+    def program(x: Any, y: Any) -> Any:
+        return ops.cat([x, y, x * y + 1], 1)
+
+    graph = smelt.jit(program).trace(smelt.spec("f32[40, 30]"), smelt.spec("f32[40, 30]"))
+    _, (kernel,) = lowered(graph)  # the product is worked out where it is joined
+    parted = Pipeline(["part"]).run(kernel, verify_each=True)
+    inner = [item for item in statements(parted, Loop) if not any(isinstance(part, Loop) for part in item.body)]
+    assert [(item.start, item.stop) for item in inner] == [(0, 30), (30, 60), (60, 90)]
+    assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
+    assert len(statements(parted, Load)) == 4
+    x, y = np.random.default_rng(0).standard_normal((2, 40, 30)).astype(np.float32)
+    assert_meaning(graph, [x, y])
+
+
+def test_a_symbolic_join_is_taken_apart() -> None:
+    graph = smelt.jit(lambda x, y: ops.cat([x, y], 1)).trace(smelt.spec("f32[40, N]"), smelt.spec("f32[40, M]"))
+    _, (kernel,) = lowered(graph)
+    parted = Pipeline(["part"]).run(kernel, verify_each=True)
+    assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
+
+
+@pytest.mark.parametrize("pad", [(3, 2), (-1, 2), (0, -3), (2, 2, 1, 1), (-2, -2)])
+def test_padded_and_joined_values(pad: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal((20, 33)).astype(np.float32)
+
+    def program(x: Any) -> Any:
+        padded = ops.constant_pad_nd(x * 2, pad, 0.5)
+        return padded, ops.cat([padded, ops.exp(padded), padded + padded], 1), ops.cat([x, x * x], 0)
+
+    for found, wanted in zip(smelt.jit(program)(x), evaluate(program, [x], "interp"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-6)
+
+
+def test_code_does_not_grow_without_end() -> None:
+    def program(*parts: Any) -> Any:
+        return ops.exp(ops.sin(ops.cat(parts, 1)))
+
+    for number in (2, 12):
+        _, (kernel,) = lowered(smelt.jit(program).trace(*[smelt.spec("f32[40, 30]")] * number))
+        parted = Pipeline(["part"]).run(kernel, verify_each=True)
+        assert len(statements(parted, Let)) <= 2 * len(statements(kernel, Let))
+
+
+# Rows that start anywhere.
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_rows_that_start_anywhere_are_streamed(dtype: Any, guarded: Guarded) -> None:
+    def program(x: Any) -> Any:
+        return x[1:, 1:-1] + x[:-1, 2:]
+
+    x = np.random.default_rng(0).integers(0, 9, (2100, 2101)).astype(dtype)
+    _, (kernel,) = lowered(smelt.jit(program).trace(x))
+    streaming = Pipeline(["vectorize", "parallelize", "stream"]).run(kernel, verify_each=True)
+    before, after = [item for item in statements(streaming, Loop) if item.kind == "vector"]
+    assert not any(item.stream for item in before.body if isinstance(item, Store))
+    assert all(item.stream for item in after.body if isinstance(item, Store))
+    np.testing.assert_array_equal(smelt.jit(program)(guarded.copy(x)), program(x))
