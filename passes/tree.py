@@ -473,7 +473,7 @@ class Tree:
             values: list[tuple[str, tuple[Operand, ...]]] = []
             for op in part:
                 place = (step.expr(), *(variable.expr() for variable, _ in loops))
-                values.append((self._combiner(op), (self.l._load(self.partials[op], place),)))
+                values.append((self._combiner(op), (self.l.load_buffer(self.partials[op], place),)))
             results = self.l.close(values)
             for op, result in zip(part, results, strict=True):
                 value = op.results[0]

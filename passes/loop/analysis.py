@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, minimum, substitute, symbols_of
+from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, minimum, non_negative, substitute, symbols_of
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,
@@ -69,8 +69,10 @@ def independent(loop: Loop) -> bool:
     if loop.carries:
         return False
     stored: dict[str, set[Dim]] = {}
+    scattered: set[str] = set()  # buffers that are stored to at places that data chose
     chosen: set[Symbol] = set()  # indices that data chose inside of the loop
     own = {loop.variable}  # variables that never have the same value in two iterations
+    private = {item.buffer.name for item in walk(loop.body) if isinstance(item, Alloc)}
     for statement in walk(loop.body):
         if isinstance(statement, Check):
             chosen.add(statement.symbol)
@@ -79,16 +81,44 @@ def independent(loop: Loop) -> bool:
                 own.add(statement.variable)
             else:
                 own.discard(statement.variable)
-        elif isinstance(statement, Store) and statement.buffer.role != "scratch":
+        elif isinstance(statement, Store) and statement.buffer.name not in private:
             place = offset(statement.buffer, statement.index)
-            if all(stride(statement, variable) in (0, None) for variable in own) or chosen & symbols_of(place):
+            if chosen & symbols_of(place):
+                scattered.add(statement.buffer.name)
+            elif all(stride(statement, variable) in (0, None) for variable in own):
                 return False
             stored.setdefault(statement.buffer.name, set()).add(place)
+    if not all(kept_apart(loop, name) for name in scattered):
+        return False
     for statement in walk(loop.body):
-        if isinstance(statement, Load) and statement.buffer.name in stored:
+        if isinstance(statement, Load) and statement.buffer.name in stored and statement.buffer.name not in scattered:
             if not {offset(statement.buffer, statement.index)} <= stored[statement.buffer.name]:
                 return False
     return True
+
+
+def kept_apart(loop: Loop, name: str) -> bool:
+    """Whether in one dim of a buffer each iteration has a range of its own, and all its accesses lie in that.
+
+    Then data may choose in the other dims, and within the range."""
+    accesses = [item for item in walk(loop.body) if isinstance(item, (Load, Store)) and item.buffer.name == name]
+    shape = accesses[0].buffer.shape
+    if any(item.buffer.shape != shape for item in accesses):
+        return False
+    for dim in range(len(shape)):
+        steps = {step(item.index[dim], loop.variable) for item in accesses}
+        if len(steps) == 1 and None not in steps:
+            return True
+    return False
+
+
+def step(place: Dim, variable: Symbol) -> Dim | None:
+    """The n of a place n * variable + rest where 0 <= rest < n; None if it is no such place."""
+    factor = place.coefficient(variable) if isinstance(place, Expr) else None
+    if factor is None or factor == 0:
+        return None
+    rest = place - variable.expr() * factor
+    return factor if non_negative(rest) and non_negative(factor - 1 - rest) else None
 
 
 def runs_on(loop: Loop, variable: Symbol) -> bool:

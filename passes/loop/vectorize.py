@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...ir.symbolic import symbols_of
 from ...kernels.loop_ir import (
     Alloc,
+    Check,
     Concurrent,
     Gemm,
     Kernel,
@@ -71,10 +72,13 @@ def adjacent(loop: Loop) -> int:
 
 def vectorizable(loop: Loop) -> bool:
     """Whether iterations are independent and do the same work."""
+    differing = {loop.variable}
     for statement in walk(loop.body):
         if isinstance(statement, (Gemm, Alloc, Concurrent)):
             return False
-        if isinstance(statement, Loop) and loop.variable in symbols_of(statement.start) | symbols_of(statement.stop):
+        if isinstance(statement, Check):
+            differing.add(statement.symbol)
+        if isinstance(statement, Loop) and differing & (symbols_of(statement.start) | symbols_of(statement.stop)):
             return False
     return independent(loop)
 
