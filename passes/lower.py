@@ -26,7 +26,6 @@ from ..ir.types import DType, bool_, f32, i64
 from ..kernels.loop_ir import (
     Accumulator,
     Buffer,
-    Carry,
     Check,
     Concurrent,
     Gemm,
@@ -38,6 +37,7 @@ from ..kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Prefix,
     Register,
     Site,
     Statement,
@@ -47,6 +47,7 @@ from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from .axes import strided_view
 from .fuse import Fused, Group
+from .scan import lower_scan
 from .scatter import lower_scatter
 from .tree import Tree, flatten_index, static
 
@@ -125,9 +126,7 @@ class Lowering:
         self.scopes.append(Scope(variable, start, stop))
         self.depth[variable.name] = len(self.scopes) - 1
 
-    def close(
-        self, accumulators: Sequence[tuple[str, tuple[Operand, ...]]] = (), carries: Sequence[Carry] = ()
-    ) -> list[tuple[Register, ...]]:
+    def close(self, accumulators: Sequence[tuple[str, tuple[Operand, ...]]] = ()) -> list[tuple[Register, ...]]:
         """End the innermost loop; gives the results of its accumulators."""
         scope = self.scopes.pop()
         assert scope.variable is not None
@@ -135,9 +134,7 @@ class Lowering:
         for combiner, values in accumulators:
             results = tuple(self.register(value.dtype, len(self.scopes) - 1) for value in values)
             items.append(Accumulator(results, combiner, values))
-        loop = Loop(
-            "serial", scope.variable, scope.start, scope.stop, tuple(scope.statements), 1, tuple(items), tuple(carries)
-        )
+        loop = Loop("serial", scope.variable, scope.start, scope.stop, tuple(scope.statements), 1, tuple(items))
         self.scopes[-1].statements.append(loop)
         return [item.results for item in items]
 
@@ -277,6 +274,25 @@ class Lowering:
             else:
                 whole.append(next(places))
         return self.element(value, tuple(whole))
+
+    def prefix(self, combiner: str, value: Operand, start: Operand) -> Register:
+        """The combiner over the innermost loop's iterations so far."""
+        depth = len(self.scopes) - 1
+        result = self.register(value.dtype, depth)
+        self.add(depth, Prefix(result, combiner, value, start))
+        return result
+
+    def nest(self, shape: Sequence[Dim], body: Callable[[tuple[Dim, ...]], None]) -> None:
+        """Loops over a shape around the body, which takes the index."""
+        variables = [self.new_variable(size) for size in shape]
+        outer = self.floor
+        for variable, size in zip(variables, shape, strict=True):
+            self.open(variable, 0, size)
+            self.floor = 1
+        body(tuple(variable.expr() for variable in variables))
+        for _ in variables:
+            self.close()
+        self.floor = outer
 
     def let(self, name: str, dtype: DType, operands: Sequence[Operand]) -> Register:
         depth = self.depth_of(*operands)
@@ -425,7 +441,7 @@ class Lowering:
         if isinstance(kind, Contract):
             self._contract(group.ops[0])
         elif isinstance(kind, Scan):
-            self._scan(group.ops[0], kind)
+            lower_scan(self, group.ops[0], kind)
         elif isinstance(kind, Scatter):
             lower_scatter(self, group.ops[0], kind)
         else:
@@ -473,33 +489,6 @@ class Lowering:
             ((total,),) = self.close([("add", (term,))])
             self.add(len(self.scopes) - 1, Store(out, (b, i, j), total))
             for _ in variables:
-                self.close()
-        self.floor = 0
-
-    def _scan(self, op: Op, kind: Scan) -> None:
-        value: Value = op.arguments["self"]
-        output = op.results[0]
-        self.members = set()
-        dim = op.arguments["dim"]
-        variables = [self.new_variable(size) for size in value.shape]
-        index = tuple(variable.expr() for variable in variables)
-        for position, variable in enumerate(variables):
-            if position != dim:
-                self.open(variable, 0, value.shape[position])
-        self.floor = min(1, len(self.scopes) - 1)
-        self.open(variables[dim], 0, value.shape[dim])
-        self.floor = 1
-        combiner = COMBINERS[kind.combiner]
-        inside = len(self.scopes) - 1
-        item = self.element(value, index)
-        starts = combiner.identity(item.dtype)
-        current = self.register(item.dtype, inside)
-        (after,) = combiner.combine(self, (current,), (item,))
-        self.add(inside, Store(self.buffer(output), index, after))
-        result = self.register(item.dtype, inside - 1)
-        self.close((), [Carry(result, current, Literal(starts[0], item.dtype), after)])
-        for position in range(value.ndim):
-            if position != dim:
                 self.close()
         self.floor = 0
 

@@ -32,7 +32,7 @@ from ..ir.symbolic import (
     same,
 )
 from ..ir.types import i64
-from ..kernels.loop_ir import Alloc, Buffer, Carry, Literal, Operand, Store
+from ..kernels.loop_ir import Alloc, Buffer, Literal, Operand, Store
 from ..ops.kinds import Scatter
 from .tree import static
 
@@ -75,7 +75,7 @@ class Scattering:
         # Of an empty dim data can choose nothing: its guards are only good for updates in turn.
         little = static(product(self.updates)) < SPLIT or not all(non_negative(size - 1) for size in self.shape)
         if any(size == 0 for size in self.updates):
-            self._nest(self.shape, self._copy)
+            self.l.nest(self.shape, self._copy)
         elif not little and lead and static(product(self.updates[:lead])) >= ROWS:
             self._rows_of_their_own(lead)
         elif not little and static(rows) >= ROWS and static(row) * self.out.dtype.bytes >= ROW_BYTES:
@@ -83,8 +83,8 @@ class Scattering:
         elif not little and self._trailing(choosing=True) and static(self.shape[-1]) >= 2 * SLICE:
             self._slices()
         else:
-            self._nest(self.shape, self._copy)
-            self._nest(self.updates, self._update)
+            self.l.nest(self.shape, self._copy)
+            self.l.nest(self.updates, self._update)
 
     # Which dims of the result follow those of the updates.
 
@@ -113,18 +113,6 @@ class Scattering:
 
     # Statements.
 
-    def _nest(self, shape: Sequence[Dim], body: Callable[[Place], None]) -> None:
-        """Loops over a shape around the body, which takes the index."""
-        variables = [self.l.new_variable(size) for size in shape]
-        outer = self.l.floor
-        for variable, size in zip(variables, shape, strict=True):
-            self.l.open(variable, 0, size)
-            self.l.floor = 1
-        body(tuple(variable.expr() for variable in variables))
-        for _ in variables:
-            self.l.close()
-        self.l.floor = outer
-
     def _add(self, buffer: Buffer, place: Place, item: Operand, guard: Operand | None, combine: str | None) -> None:
         self.l.add(len(self.l.scopes) - 1, Store(buffer, place, item, guard, combine))
 
@@ -145,10 +133,10 @@ class Scattering:
 
     def _rows_of_their_own(self, lead: int) -> None:
         def rows(index: Place) -> None:
-            self._nest(self.shape[lead:], lambda rest: self._copy((*index, *rest)))
-            self._nest(self.updates[lead:], lambda rest: self._update((*index, *rest)))
+            self.l.nest(self.shape[lead:], lambda rest: self._copy((*index, *rest)))
+            self.l.nest(self.updates[lead:], lambda rest: self._update((*index, *rest)))
 
-        self._nest(self.shape[:lead], rows)
+        self.l.nest(self.shape[:lead], rows)
 
     def _slices(self) -> None:
         size = self.shape[-1]
@@ -158,12 +146,12 @@ class Scattering:
             length = minimum(SLICE, size - start)
 
             def along(shape: Place, body: Callable[[Place], None]) -> None:
-                self._nest((*shape[:-1], length), lambda index: body((*index[:-1], start + index[-1])))
+                self.l.nest((*shape[:-1], length), lambda index: body((*index[:-1], start + index[-1])))
 
             along(self.shape, self._copy)
             along(self.updates, self._update)
 
-        self._nest((ceil_divide(size, SLICE),), slices)
+        self.l.nest((ceil_divide(size, SLICE),), slices)
 
     def _tiles(self, tail: int, rows: Dim, row_bytes: int) -> None:
         """Rows `height * t .. height * t + height` are tile t."""
@@ -205,10 +193,10 @@ class Scattering:
                 self._add(targets, (at, place), self.l.index(remainder(row, height)), None, None)
                 self._add(following, (tile,), one, None, "add")
 
-            self._nest((tiles + 1,), lambda tile: self._add(following, tile, Literal(0, i64), None, None))
-            self._nest((length,), tally)
+            self.l.nest((tiles + 1,), lambda tile: self._add(following, tile, Literal(0, i64), None, None))
+            self.l.nest((length,), tally)
             self._starts(following, first, at, tiles + 1)
-            self._nest((length,), put)
+            self.l.nest((length,), put)
 
         def fill(index: Place) -> None:
             """A tile: the operand's rows, then the updates for them, chunk by chunk."""
@@ -230,7 +218,7 @@ class Scattering:
                 here = (at, variable.expr())
                 number, _ = self.l.dynamic(self.l.load_buffer(order, here), count, False)
                 row, guard = self.l.dynamic(self.l.load_buffer(targets, here), size, False)
-                self._nest(
+                self.l.nest(
                     trailing,
                     lambda rest: self._combine(
                         out, (start + row, *rest), guard, (*unflatten(number, sources), *rest)
@@ -238,23 +226,21 @@ class Scattering:
                 )
                 self.l.close()
 
-            self._nest((size, *trailing), copy)
-            self._nest((chunks,), updates)
+            self.l.nest((size, *trailing), copy)
+            self.l.nest((chunks,), updates)
 
-        self._nest((chunks,), sort)
-        self._nest((tiles,), fill)
+        self.l.nest((chunks,), sort)
+        self.l.nest((tiles,), fill)
 
     def _starts(self, following: Buffer, first: Buffer, at: Dim, count: Dim) -> None:
         """Counts, each one place behind its tile, become the places where the tiles begin."""
-        variable = self.l.new_variable(count)
-        self.l.open(variable, 0, count)
-        inside = len(self.l.scopes) - 1
-        tile = variable.expr()
-        current = self.l.register(i64, inside)
-        total = self.l.let("add", i64, [current, self.l.load_buffer(following, (tile,))])
-        self._add(following, (tile,), total, None, None)
-        self._add(first, (at, tile), total, None, None)
-        self.l.close((), [Carry(self.l.register(i64, inside - 1), current, Literal(0, i64), total)])
+
+        def total(index: Place) -> None:
+            so_far = self.l.prefix("add", self.l.load_buffer(following, index), Literal(0, i64))
+            self._add(following, index, so_far, None, None)
+            self._add(first, (at, *index), so_far, None, None)
+
+        self.l.nest((count,), total)
 
 
 def tile_height(rows: Dim, row_bytes: int) -> int:

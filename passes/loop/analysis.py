@@ -15,8 +15,10 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Prefix,
     Statement,
     Store,
+    prefixes,
     walk,
 )
 from ...kernels.scalar import SCALARS
@@ -51,6 +53,9 @@ def cost(statements: Sequence[Statement]) -> int:
             total += row.cost if row is not None else 1
         elif isinstance(statement, (Load, Store, Index)):
             total += 1
+        elif isinstance(statement, Prefix):
+            row = SCALARS.get(statement.combiner)
+            total += row.cost if row is not None else 1
         elif isinstance(statement, Check):
             total += 3
         elif isinstance(statement, Loop):
@@ -66,7 +71,7 @@ def cost(statements: Sequence[Statement]) -> int:
 
 def independent(loop: Loop) -> bool:
     """Whether no two iterations store to one place or read what another stores. Accumulators are not asked about."""
-    if loop.carries:
+    if prefixes(loop):
         return False
     stored: dict[str, set[Dim]] = {}
     scattered: set[str] = set()  # buffers that are stored to at places that data chose

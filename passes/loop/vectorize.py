@@ -14,9 +14,11 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Prefix,
     Register,
     Statement,
     Store,
+    prefixes,
     walk,
     with_body,
 )
@@ -80,7 +82,7 @@ def vectorizable(loop: Loop) -> bool:
             differing.add(statement.symbol)
         if isinstance(statement, Loop) and differing & (symbols_of(statement.start) | symbols_of(statement.stop)):
             return False
-    return independent(loop)
+    return independent(with_body(loop, [item for item in loop.body if not isinstance(item, Prefix)]))
 
 
 def lanes(loop: Loop, bits: int) -> int:
@@ -94,10 +96,12 @@ def lanes(loop: Loop, bits: int) -> int:
     width = bits // 8 // widest
     work = cost(loop.body)
     inner = [item for item in loop.body if isinstance(item, Loop)]
-    if not inner and work <= CHEAP:
+    if along := prefixes(loop):
+        width = bits // 8 // max(item.result.dtype.bytes for item in along)  # more would be combined in more steps
+    elif not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
-    elif inner and all(item.accumulators and cost(item.body) <= CHEAP for item in inner):
-        width *= 4  # a column reduction: long runs of each row, and several accumulators
+    elif inner and all((item.accumulators or prefixes(item)) and cost(item.body) <= CHEAP for item in inner):
+        width *= 4  # a reduction or a scan of columns: long runs of each row, and several accumulators
     extent = loop.extent
     if isinstance(extent, int):
         while width > 2 and width > extent and width // 2 >= extent:
