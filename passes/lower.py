@@ -43,7 +43,6 @@ from ..kernels.loop_ir import (
     Statement,
     Store,
 )
-from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from .axes import strided_view
 from .fuse import Fused, Group

@@ -220,9 +220,7 @@ class Scattering:
                 row, guard = self.l.dynamic(self.l.load_buffer(targets, here), size, False)
                 self.l.nest(
                     trailing,
-                    lambda rest: self._combine(
-                        out, (start + row, *rest), guard, (*unflatten(number, sources), *rest)
-                    ),
+                    lambda rest: self._combine(out, (start + row, *rest), guard, (*unflatten(number, sources), *rest)),
                 )
                 self.l.close()
 

@@ -508,7 +508,7 @@ class Region:
         for item, values in zip(loop.accumulators, current, strict=False):
             lanes = values[0].lanes
             items = tuple(self.emitter.splat(self.operand(value), lanes) for value in item.values)
-            total = COMBINERS[item.combiner].combine(self.emitter, values, items)
+            total = COMBINERS[item.combiner].append(self.emitter, values, items)
             after.append(tuple(self.emitter.splat(value, lanes) for value in total))
         return after
 
@@ -542,9 +542,19 @@ class Region:
                 full = self.emitter.instruction(f"and i64 {length}, {-width}")
                 middle = self.emitter.instruction(f"add i64 {start}, {full}")
         if number is None or number >= width:
+
+            def body(current: Values) -> Values:
+                return self._iteration(loop, current, True)
+
             with self._vector(loop.variable, width, None):
                 values = self.counted(
-                    loop.variable, start, middle, width, number is not None, values, lambda now: self._iteration(loop, now, True)
+                    loop.variable,
+                    start,
+                    middle,
+                    width,
+                    number is not None,
+                    values,
+                    lambda now: self._iteration(loop, now, True),
                 )
         if not whole:
 
@@ -573,7 +583,8 @@ class Region:
             self.write(f"; all {width} lanes onto one, halves onto halves")
             self.mark = self.note.nowhere
         return [
-            self.emitter.horizontal(item.combiner, total) for item, total in zip(loop.accumulators, values, strict=False)
+            self.emitter.horizontal(item.combiner, total)
+            for item, total in zip(loop.accumulators, values, strict=False)
         ]
 
     def _starts(self, loop: Loop, lanes: int) -> Values:

@@ -228,9 +228,9 @@ class LoopInterpreter:
     def _loop(self, loop: Loop) -> None:
         start, stop = int(self.index(loop.start)), int(self.index(loop.stop))
         totals: list[Values] = [self._identity(item.combiner, item.results) for item in loop.accumulators]
-        for item in prefixes(loop):
-            self.running[item.result.name] = self.operand(item.start)
-            self.lengths[item.result.name] = stop - start if loop.kind == "vector" else None
+        for along in prefixes(loop):
+            self.running[along.result.name] = self.operand(along.start)
+            self.lengths[along.result.name] = stop - start if loop.kind == "vector" else None
         if loop.kind == "vector":
             if stop > start:
                 self.names[loop.variable.name] = np.arange(start, stop)

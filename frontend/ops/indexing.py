@@ -165,10 +165,10 @@ class Placement:
         kept = [value.shape[dim] for dim in self.others]
         self.shape: Shape = (*kept[: self.start], *self.common, *kept[self.start :])
         # The dim of the result that each dim of the value follows; None where an index chooses.
-        self.follows: tuple[int | None, ...] = tuple(
-            None if dim in self.indexed else at if (at := self.others.index(dim)) < self.start else at + len(self.common)
-            for dim in range(value.ndim)
-        )
+        follows: list[int | None] = [None] * value.ndim
+        for at, dim in enumerate(self.others):
+            follows[dim] = at if at < self.start else at + len(self.common)
+        self.follows = tuple(follows)
 
     def source(
         self, builder: ElementBuilder, value: Tensor, indices: Sequence[Tensor | None], index: Index
