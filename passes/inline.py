@@ -166,11 +166,14 @@ class Inlining:
 
     def memory(self, value: Value) -> Iterator[Value]:
         """The values in memory that a value is made of: itself, unless it is inline."""
-        if value.op is None or value.op not in self:
-            yield value
-        else:
-            for operand in value.op.operands:
-                yield from self.memory(operand)
+        pending, seen = [value], {value}
+        while pending:
+            item = pending.pop()
+            if item.op is None or item.op not in self:
+                yield item
+                continue
+            pending.extend(operand for operand in item.op.operands if operand not in seen)
+            seen.update(item.op.operands)
 
     def readers(self, value: Value) -> Iterator[Op]:
         """The ops with a loop that read a value, through inline ops too."""
