@@ -336,6 +336,8 @@ class Lowering:
         if any(size == 0 for size in buffer.shape):
             # Only a loop over nothing uses it, but it might be placed before that loop.
             return Literal(_zero(buffer.dtype), buffer.dtype.compute)
+        # Where data chooses among one, it chooses that one.
+        index = tuple(0 if size == 1 else at for size, at in zip(buffer.shape, index, strict=True))
         buffer, index = flatten_index(buffer, index)
         guard = self._both(self.guard, guard)
         key = ("load", buffer, index, guard)

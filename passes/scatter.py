@@ -121,12 +121,12 @@ class Scattering:
         self._add(self.out, index, self.l.element(self.value, index), None, None)
 
     def _update(self, index: Place) -> None:
-        """One update."""
-        place, guard = self.kind.place(self.l, index, self.arguments)
-        self._combine(self.out, tuple(place), guard, index)
-
-    def _combine(self, buffer: Buffer, place: Place, guard: Operand | None, index: Place) -> None:
+        """One update: what it is first, since an index that is out of range there is to be reported."""
         item = self.kind.item(self.l, index, self.arguments)
+        place, guard = self.kind.place(self.l, index, self.arguments)
+        self._combine(self.out, tuple(place), guard, item)
+
+    def _combine(self, buffer: Buffer, place: Place, guard: Operand | None, item: Operand) -> None:
         self._add(buffer, place, item, self.l.needed(guard), self.kind.combine(self.arguments))
 
     # The ways to share them out.
@@ -218,10 +218,12 @@ class Scattering:
                 here = (at, variable.expr())
                 number, _ = self.l.dynamic(self.l.load_buffer(order, here), count, False)
                 row, guard = self.l.dynamic(self.l.load_buffer(targets, here), size, False)
-                self.l.nest(
-                    trailing,
-                    lambda rest: self._combine(out, (start + row, *rest), guard, (*unflatten(number, sources), *rest)),
-                )
+
+                def update(rest: Place) -> None:
+                    item = self.kind.item(self.l, (*unflatten(number, sources), *rest), self.arguments)
+                    self._combine(out, (start + row, *rest), guard, item)
+
+                self.l.nest(trailing, update)
                 self.l.close()
 
             self.l.nest((size, *trailing), copy)

@@ -97,7 +97,8 @@ def lanes(loop: Loop, bits: int) -> int:
     work = cost(loop.body)
     inner = [item for item in loop.body if isinstance(item, Loop)]
     if along := prefixes(loop):
-        width = bits // 8 // max(item.result.dtype.bytes for item in along)  # more would be combined in more steps
+        # One register: more lanes would be combined in more steps.
+        width = max(bits // 8 // max(item.result.dtype.real.bytes for item in along), 2)
     elif not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
     elif inner and all((item.accumulators or prefixes(item)) and cost(item.body) <= CHEAP for item in inner):
