@@ -3,13 +3,14 @@
 The whole grammar:
 
     Kernel     buffers, then statements
-    Loop       serial | parallel | vector, over one variable; may reduce (accumulators) or carry a value along
+    Loop       serial | parallel | vector, over one variable; may reduce (accumulators)
     Concurrent several parallel loops that do not depend on each other, in one parallel region
     Let        a scalar op of kernels/scalar.py on registers and literals
     Index      an index expression as an i64 register
     Load       one element of a buffer (zero where the guard is false)
     Store      one element of a buffer (skipped where the guard is false; may combine with what is there, or
                stream: go to memory without a stay in the caches)
+    Prefix     a combiner over the iterations of the loop it stands in, up to this one
     Check      a data-dependent index: in range or an error is reported; gives a guard
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
     Gemm       a matrix product on sub-matrices of buffers
@@ -20,8 +21,9 @@ row-major; an index is one expression a dimension. A scheduling decision is visi
 and width, a split loop, a scratch buffer, never a flag somewhere else.
 
 A `vector` loop of width w runs w iterations at a time; iterations must not depend on each other except
-through its accumulators. A `parallel` loop hands out runs of `width` iterations to threads. Accumulators
-combine in an order that depends on the loop's bounds and width alone, so the number of threads never shows.
+through its accumulators and prefixes. A `parallel` loop hands out runs of `width` iterations to threads.
+Accumulators and prefixes combine in an order that depends on the loop's bounds and width alone, so the number of
+threads never shows. A loop's bounds may name checked positions: data says how often it runs.
 """
 
 from __future__ import annotations
@@ -143,6 +145,16 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefix:
+    """result = the combiner over `start` and the values of all iterations of the enclosing loop up to this one."""
+
+    result: Register
+    combiner: str
+    value: Operand
+    start: Operand  # known before the loop
+
+
+@dataclass(frozen=True, slots=True)
 class Alloc:
     buffer: Buffer
 
@@ -157,16 +169,6 @@ class Accumulator:
 
 
 @dataclass(frozen=True, slots=True)
-class Carry:
-    """A value passed on: `current` in the body, `after` for the next iteration, `result` at the end."""
-
-    result: Register
-    current: Register
-    start: Operand
-    after: Operand
-
-
-@dataclass(frozen=True, slots=True)
 class Loop:
     kind: str  # serial | parallel | vector
     variable: Symbol
@@ -175,7 +177,6 @@ class Loop:
     body: tuple[Statement, ...]
     width: int = 1
     accumulators: tuple[Accumulator, ...] = ()
-    carries: tuple[Carry, ...] = ()
 
     @property
     def extent(self) -> Dim:
@@ -227,7 +228,7 @@ class Transpose:
     columns: Dim
 
 
-Statement = Let | Index | Load | Store | Check | Alloc | Loop | Concurrent | Gemm | Transpose
+Statement = Let | Index | Load | Store | Check | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +260,11 @@ def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
             yield from walk(statement.body)
         elif isinstance(statement, Concurrent):
             yield from walk(statement.branches)
+
+
+def prefixes(loop: Loop) -> list[Prefix]:
+    """The prefixes that run along a loop."""
+    return [item for item in loop.body if isinstance(item, Prefix)]
 
 
 def with_body(loop: Loop, body: Sequence[Statement]) -> Loop:

@@ -7,6 +7,7 @@
               | "%name" "=" NAME "(" { operand "," } ")" ":" DTYPE
               | "%name" "=" "index" "(" size ")"
               | "%name" "=" "load" place [ "if" operand ]
+              | "%name" "=" "prefix" combiner "(" operand ")" "from" operand
               | "store" [ combiner ] place "," operand [ "if" operand ]
               | "stream" place "," operand
               | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
@@ -14,7 +15,6 @@
               | "transpose" matrix "=" matrix "over" "(" size "," size ")"
     loop      = ("serial" | "parallel" | "vector") [ "<" NUMBER ">" ] "%name" "in" size ".." size
                   [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
-                  [ "carry" typed "=" "%name" "from" operand { "," typed "=" "%name" "from" operand } ]
                   "{" { statement } [ "yield" operand { "," operand } ] "}"
     typed     = "%name" ":" DTYPE
     place     = memory "[" { size "," } "]"
@@ -45,7 +45,6 @@ from .loop_ir import (
     Accumulator,
     Alloc,
     Buffer,
-    Carry,
     Check,
     Concurrent,
     Gemm,
@@ -57,6 +56,7 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Prefix,
     Register,
     Site,
     Statement,
@@ -313,13 +313,23 @@ class KernelReader(Reader):
             expression = self.size()
             self.expect(")")
             return Index(self.define(name, i64), expression)
-        token = self.expect_kind("name", "a scalar op, load or index")
+        if self.accept("prefix"):
+            return self.prefix(name)
+        token = self.expect_kind("name", "a scalar op, load, index or prefix")
         if token.text not in SCALARS and token.text not in CONVERSIONS:
             self.fail_at(token.start, f"{token.text} is no scalar op{suggest(token.text, SCALARS)}")
         self.expect("(")
         operands = tuple(self.separated(")", self.scalar))
         self.expect(":")
         return Let(self.define(name, self.dtype()), token.text, operands)
+
+    def prefix(self, name: str) -> Prefix:
+        combiner = self.combiner()
+        self.expect("(")
+        value = self.scalar()
+        self.expect(")")
+        self.expect("from")
+        return Prefix(self.define(name, value.dtype), combiner, value, self.scalar())
 
     def check(self, position: str) -> Check:
         guard = self.new_name("the check's guard")
@@ -382,37 +392,24 @@ class KernelReader(Reader):
         self.expect("..")
         stop = self.size()
         reductions: list[tuple[list[Register], str]] = []
-        carries: list[tuple[Register, str, Operand]] = []
         if self.accept("reduce"):
             reductions.append(self.reduction())
             while self.accept(","):
                 reductions.append(self.reduction())
-        if self.accept("carry"):
-            carries.append(self.carry())
-            while self.accept(","):
-                carries.append(self.carry())
         self.expect("{")
         variable = Symbol(name, lowest(start), stop - 1)
         with self.body():
             self.variables[name] = variable
-            currents = [self.define(current, result.dtype) for result, current, _ in carries]
             body = self.statements()
-            yields = iter(self.yields(sum(len(results) for results, _ in reductions) + len(carries)))
+            yields = iter(self.yields(sum(len(results) for results, _ in reductions)))
         self.expect("}")
         accumulators = tuple(
             Accumulator(tuple(results), combiner, tuple(next(yields) for _ in results))
             for results, combiner in reductions
         )
-        carried = tuple(
-            Carry(result, current, first, next(yields))
-            for (result, _, first), current in zip(carries, currents, strict=True)
-        )
-        for register in (
-            *(item for results, _ in reductions for item in results),
-            *(item[0] for item in carries),
-        ):
+        for register in (item for results, _ in reductions for item in results):
             self.registers[register.name] = register
-        return Loop(kind, variable, start, stop, tuple(body), width, accumulators, carried)
+        return Loop(kind, variable, start, stop, tuple(body), width, accumulators)
 
     def reduction(self) -> tuple[list[Register], str]:
         """%1: f32, %2: i64 = argmax"""
@@ -421,14 +418,6 @@ class KernelReader(Reader):
             results.append(self.typed())
         self.expect("=")
         return results, self.combiner()
-
-    def carry(self) -> tuple[Register, str, Operand]:
-        """%3: f32 = %1 from 0.0:f32"""
-        result = self.typed()
-        self.expect("=")
-        current = self.new_name("the value in the loop")
-        self.expect("from")
-        return result, current, self.scalar()
 
     def yields(self, count: int) -> list[Operand]:
         start = self.token.start

@@ -16,8 +16,8 @@
         }
         ...
 
-A loop over `start..stop` has its kind and width in front. `yield` ends its body: the values of the accumulators,
-then those carried to the next iteration. A buffer that is read or written in another shape says so:
+A loop over `start..stop` has its kind and width in front. `yield` ends its body: the values of the accumulators.
+`%2 = prefix add(%1) from 0.0:f32` is the sum so far. A buffer that is read or written in another shape says so:
 `load %x as [6400][%i]`. In `gemm` and `transpose` a matrix is `%x[offset; row stride, column stride]`
 and the sizes are those of rows, columns and depth.
 
@@ -36,7 +36,6 @@ from .loop_ir import (
     Accumulator,
     Alloc,
     Buffer,
-    Carry,
     Check,
     Concurrent,
     Gemm,
@@ -48,6 +47,7 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Prefix,
     Register,
     Site,
     Statement,
@@ -169,7 +169,6 @@ class KernelPrinter:
                 self.lines.append(f"{pad}{loop_head(statement)} {{")
                 self.block(statement.body, depth + 1)
                 yields = [value for item in statement.accumulators for value in item.values]
-                yields.extend(item.after for item in statement.carries)
                 if yields:
                     self.lines.append(f"{pad}{INDENT}yield {operands_text(yields)}")
                 self.lines.append(f"{pad}}}")
@@ -198,6 +197,9 @@ class KernelPrinter:
                 f"{statement.position}, {statement.guard} = check {operand_text(statement.value)} "
                 f"in 0..{bound_text(statement.size)}{wrap} site {statement.site}"
             )
+        if isinstance(statement, Prefix):
+            value, start = operand_text(statement.value), operand_text(statement.start)
+            return f"{statement.result} = prefix {statement.combiner}({value}) from {start}"
         if isinstance(statement, Alloc):
             self.shapes[statement.buffer.name] = statement.buffer.shape
             return f"alloc {buffer_text(statement.buffer)}"
@@ -258,15 +260,9 @@ def accumulator_text(item: Accumulator) -> str:
     return f"{', '.join(map(register_text, item.results))} = {item.combiner}"
 
 
-def carry_text(item: Carry) -> str:
-    return f"{register_text(item.result)} = {item.current.name} from {operand_text(item.start)}"
-
-
 def loop_head(loop: Loop) -> str:
     kind = loop.kind if loop.width == 1 else f"{loop.kind}<{loop.width}>"
     head = f"{kind} {loop.variable} in {bound_text(loop.start)}..{bound_text(loop.stop)}"
     if loop.accumulators:
         head += f" reduce {', '.join(map(accumulator_text, loop.accumulators))}"
-    if loop.carries:
-        head += f" carry {', '.join(map(carry_text, loop.carries))}"
     return head

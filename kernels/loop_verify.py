@@ -51,6 +51,7 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Prefix,
     Register,
     Statement,
     Store,
@@ -82,6 +83,7 @@ class Verifier:
         self.symbols: dict[str, Symbol] = {}  # what index expressions may name
         self.assigned: set[str] = set()
         self.loops: list[Loop] = []
+        self.outer: list[dict[str, Register]] = []  # for each of them, the registers that were known before it
         self.visited = 0
         self.guilty: int | None = None  # the statement being checked, counted outer before inner
 
@@ -148,7 +150,9 @@ class Verifier:
         before = self.buffers, self.registers, self.symbols
         self.buffers, self.registers, self.symbols = dict(before[0]), dict(before[1]), dict(before[2])
         self.loops.append(loop)
+        self.outer.append(before[1])
         yield
+        self.outer.pop()
         self.loops.pop()
         self.buffers, self.registers, self.symbols = before
 
@@ -217,6 +221,8 @@ class Verifier:
             self.store(statement)
         elif isinstance(statement, Check):
             self.check(statement)
+        elif isinstance(statement, Prefix):
+            self.prefix(statement)
         elif isinstance(statement, Alloc):
             self.alloc(statement)
         elif isinstance(statement, Gemm):
@@ -287,6 +293,16 @@ class Verifier:
         self.define(statement.position, i64)
         self.define(statement.guard, bool_)
         self.symbols[statement.position.name] = statement.symbol
+
+    def prefix(self, statement: Prefix) -> None:
+        if not self.loops or self.loops[-1].kind == "parallel":
+            self.fail("a prefix runs along a serial or vector loop, and stands in no other")
+        kind = self.operand(statement.value)
+        self.combiner(statement.combiner, [kind])
+        if isinstance(statement.start, Register) and statement.start.name not in self.outer[-1]:
+            self.fail(f"{statement.start.name}, where the prefix starts, is not known before the loop")
+        self.operand(statement.start, kind, "the start")
+        self.define(statement.result, kind)
 
     def alloc(self, statement: Alloc) -> None:
         if statement.buffer.role != "scratch":
@@ -372,32 +388,22 @@ class Verifier:
             self.fail("a parallel loop inside of another loop")
         if loop.kind == "vector" and self.inside_vector():
             self.fail("a vector loop inside of another")
-        if loop.kind != "serial" and loop.carries:
-            self.fail(f"a {loop.kind} loop cannot carry a value from one iteration to the next")
         if loop.kind == "parallel" and loop.accumulators:
             self.fail("a parallel loop cannot reduce: its iterations end in no order")
         self.sizes([loop.start, loop.stop])
         self.check_new(loop.variable.name)
-        for carry in loop.carries:
-            self.operand(carry.start, carry.result.dtype, "the first carried value")
         with self.body(loop):
             least = limit(self.known_ranges(loop.start), False)
             low = least if isinstance(least, int) else None
             self.symbols[loop.variable.name] = Symbol(loop.variable.name, low, self.known_ranges(loop.stop - 1))
-            for carry in loop.carries:
-                self.define(carry.current, carry.result.dtype)
             for statement in loop.body:
                 self.statement(statement)
             self.guilty = here
             for item in loop.accumulators:
                 self.accumulator(item)
-            for carry in loop.carries:
-                self.operand(carry.after, carry.result.dtype, "the carried value")
         for item in loop.accumulators:
             for register, value in zip(item.results, item.values, strict=True):
                 self.define(register, value.dtype)
-        for carry in loop.carries:
-            self.define(carry.result, carry.result.dtype)
 
     def accumulator(self, item: Accumulator) -> None:
         self.combiner(item.combiner, [self.operand(value) for value in item.values])

@@ -423,8 +423,9 @@ scalar("philox", 4, terms=philox.philox, cost=100)
 class Combiner:
     """An associative way to combine partial results, each a tuple of `arity` scalars.
 
-    `identity(dtype)` is the partial result of nothing, `combine(b, left, right)` combines two by scalar ops,
-    and `numpy(array, axis)` does it all for an array, over one axis or several.
+    `identity(dtype)` is the partial result of nothing, `combine(b, left, right)` combines two by scalar ops, and
+    `numpy(array, axis)` does it all for an array, over one axis or several. `append(b, left, right)` combines, too,
+    where all of the left came before the right: that may take less.
     """
 
     name: str
@@ -432,6 +433,7 @@ class Combiner:
     identity: Callable[[DType], tuple[Any, ...]]
     combine: Callable[[ScalarBuilder, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
     numpy: Callable[[np.ndarray, Any], np.ndarray]
+    append: Callable[[ScalarBuilder, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 
 
 def lowest(dtype: DType) -> Any:
@@ -456,10 +458,6 @@ def zero(dtype: DType) -> Any:
     return False if dtype.kind == "b" else 0
 
 
-# The index of the identity of argmax and argmin: any real one is smaller, and so wins a tie.
-NO_INDEX = 2**63 - 1
-
-
 def simple(name: str, op: str, identity: Callable[[DType], Any], ufunc: Any) -> Combiner:
     """One scalar, combined by one scalar op."""
 
@@ -471,10 +469,10 @@ def simple(name: str, op: str, identity: Callable[[DType], Any], ufunc: Any) -> 
             start = identity(dtype(array.dtype))
             return ufunc.reduce(array, axis=axis, dtype=array.dtype, initial=start)
 
-    return Combiner(name, 1, lambda dtype: (identity(dtype),), combine, numpy)
+    return Combiner(name, 1, lambda dtype: (identity(dtype),), combine, numpy, combine)
 
 
-def extreme_index(name: str, better: str, identity: Callable[[DType], Any], function: Any) -> Combiner:
+def extreme_index(name: str, better: str, worse: str, identity: Callable[[DType], Any], function: Any) -> Combiner:
     """The place of the extreme: pairs (value, index). nan beats all, and of equals the smaller index wins."""
 
     def combine(b: ScalarBuilder, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -489,6 +487,13 @@ def extreme_index(name: str, better: str, identity: Callable[[DType], Any], func
         wins = b.op("logical_or", wins, earlier)
         return b.op("where", wins, value, other), b.op("where", wins, index, other_index)
 
+    def append(b: ScalarBuilder, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+        (value, index), (other, other_index) = left, right
+        wins = b.op(better, other, value)
+        if value.dtype.is_float:  # or neither is, and there was no nan before
+            wins = b.op("logical_and", b.op("logical_not", b.op(worse, other, value)), b.op("eq", value, value))
+        return b.op("where", wins, other, value), b.op("where", wins, other_index, index)
+
     def numpy(array: np.ndarray, axis: Any) -> np.ndarray:
         axes = tuple(range(array.ndim)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
         kept = [position for position in range(array.ndim) if position not in axes]
@@ -497,7 +502,8 @@ def extreme_index(name: str, better: str, identity: Callable[[DType], Any], func
         flat = moved.reshape(*(array.shape[position] for position in kept), count)
         return function(flat, axis=-1)
 
-    return Combiner(name, 2, lambda dtype: (identity(dtype), NO_INDEX), combine, numpy)
+    # Only if all are as extreme as the identity does its place count, and then it is the first one's.
+    return Combiner(name, 2, lambda dtype: (identity(dtype), 0), combine, numpy, append)
 
 
 COMBINERS: dict[str, Combiner] = {
@@ -510,7 +516,7 @@ COMBINERS: dict[str, Combiner] = {
         simple("any", "logical_or", lambda dtype: False, np.logical_or),
         simple("all", "logical_and", lambda dtype: True, np.logical_and),
         simple("logaddexp", "logaddexp", lowest, np.logaddexp),
-        extreme_index("argmax", "gt", lowest, np.argmax),
-        extreme_index("argmin", "lt", highest, np.argmin),
+        extreme_index("argmax", "gt", "le", lowest, np.argmax),
+        extreme_index("argmin", "lt", "ge", highest, np.argmin),
     )
 }

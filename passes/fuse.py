@@ -161,8 +161,8 @@ class Fuser:
         if isinstance(kind, (Contract, Scan, Scatter)):
             group.kind = kind.name.lower()
             for value in op.operands:
-                base, _ = self.inlining.peel(value)
-                group.opaque[base] = op.name
+                for base in self.inlining.memory(value):
+                    group.opaque[base] = op.name
             return group
         result = op.results[0]
         if isinstance(kind, Reduce):

@@ -2,7 +2,8 @@
 
 Inline are views, constants, iota and cheap arithmetic on those, and on parameters where only a join reads it. An
 inline op is forced to have a buffer all the same where it is a result of the program, where another shape of its
-memory is asked for, or where a matrix product would have to read it in a way that BLAS cannot.
+memory is asked for, or where a matrix product would have to read it in a way that BLAS cannot. What scatters and
+scans absorb (absorb.py) is inline, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ..ir.graph import Graph, Op, Value
 from ..ir.symbolic import Dim, non_negative
 from ..kernels.scalar import SCALARS
 from ..ops.kinds import Contract, Elementwise, Generate, Join, View
+from .absorb import absorbed
 from .axes import is_alias, rigid_map, strided_view
 
 INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
@@ -57,6 +59,7 @@ class Inlining:
         self._force_results()
         self._force_matrices()
         self._drop_readers_of_memory()
+        self._absorb()
 
     def __contains__(self, op: Op) -> bool:
         return op in self.candidates and op not in self.forced
@@ -64,6 +67,14 @@ class Inlining:
     def ops(self) -> set[Op]:
         """All inline ops."""
         return self.candidates - self.forced
+
+    def _absorb(self) -> None:
+        found = absorbed(self.graph, self.uses, self.__contains__)
+        for op in found:
+            # A reshape is an alias of memory, unless there is none.
+            if not is_alias(op) or op.operands[0].op in found:
+                self.candidates.add(op)
+                self.forced.discard(op)
 
     def alias(self, op: Op) -> Value | None:
         """The value whose memory the op's result is in another shape, if it is one."""
@@ -183,6 +194,17 @@ class Inlining:
             (value,) = value.op.operands
             dims = None if step is None or dims is None else tuple(None if at is None else dims[at] for at in step)
         return value, dims
+
+    def memory(self, value: Value) -> Iterator[Value]:
+        """The values in memory that a value is made of: itself, unless it is inline."""
+        pending, seen = [value], {value}
+        while pending:
+            item = pending.pop()
+            if item.op is None or item.op not in self:
+                yield item
+                continue
+            pending.extend(operand for operand in item.op.operands if operand not in seen)
+            seen.update(item.op.operands)
 
     def readers(self, value: Value) -> Iterator[Op]:
         """The ops with a loop that read a value, through inline ops too."""

@@ -19,13 +19,13 @@ from ..ir.symbolic import (
     Symbol,
     ceil_divide,
     minimum,
+    non_negative,
     symbols_of,
 )
 from ..ir.types import DType, bool_, f32, i64
 from ..kernels.loop_ir import (
     Accumulator,
     Buffer,
-    Carry,
     Check,
     Concurrent,
     Gemm,
@@ -37,16 +37,18 @@ from ..kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Prefix,
     Register,
     Site,
     Statement,
     Store,
 )
-from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from .axes import strided_view
 from .fuse import Fused, Group
 from .inline import static
+from .scan import lower_scan
+from .scatter import lower_scatter
 from .tree import Tree, flatten_index
 
 VARIABLES = "ijklmnpqrstuvwabcdefgh"
@@ -62,7 +64,8 @@ class Scope:
         self.start = start
         self.stop = stop
         self.statements: list[Statement] = []
-        self.memo: dict[tuple[Any, ...], Operand] = {}  # by value and index, and the guard if there is one
+        # What is known here: elements by value and index, and the guard if there is one; loads; checked indices.
+        self.memo: dict[tuple[Any, ...], Any] = {}
 
 
 class Lowering:
@@ -123,9 +126,7 @@ class Lowering:
         self.scopes.append(Scope(variable, start, stop))
         self.depth[variable.name] = len(self.scopes) - 1
 
-    def close(
-        self, accumulators: Sequence[tuple[str, tuple[Operand, ...]]] = (), carries: Sequence[Carry] = ()
-    ) -> list[tuple[Register, ...]]:
+    def close(self, accumulators: Sequence[tuple[str, tuple[Operand, ...]]] = ()) -> list[tuple[Register, ...]]:
         """End the innermost loop; gives the results of its accumulators."""
         scope = self.scopes.pop()
         assert scope.variable is not None
@@ -133,9 +134,7 @@ class Lowering:
         for combiner, values in accumulators:
             results = tuple(self.register(value.dtype, len(self.scopes) - 1) for value in values)
             items.append(Accumulator(results, combiner, values))
-        loop = Loop(
-            "serial", scope.variable, scope.start, scope.stop, tuple(scope.statements), 1, tuple(items), tuple(carries)
-        )
+        loop = Loop("serial", scope.variable, scope.start, scope.stop, tuple(scope.statements), 1, tuple(items))
         self.scopes[-1].statements.append(loop)
         return [item.results for item in items]
 
@@ -189,11 +188,7 @@ class Lowering:
         keys: tuple[tuple[Any, ...], ...] = ((value, place),)
         if self.guard is not None:
             keys = (*keys, (value, place, self.guard))
-        for scope in reversed(self.scopes):
-            for key in keys:
-                if key in scope.memo:
-                    return scope.memo[key]
-        return None
+        return self._remembered(*keys)
 
     def _made_of(self, value: Value, place: tuple[Dim, ...]) -> list[tuple[Value, tuple[Dim, ...]]]:
         """The elements of this kernel's own values that an element is made of."""
@@ -235,7 +230,7 @@ class Lowering:
         saved = self.saved.get(value)
         if saved is not None:
             memory, dims = saved
-            return self._load(memory, tuple(index[dim] for dim in dims))
+            return self.load_buffer(memory, tuple(index[dim] for dim in dims))
         if op is None or not self._is_own(op):
             return self.load(value, index)
         kind = op.defn.kind
@@ -280,6 +275,25 @@ class Lowering:
                 whole.append(next(places))
         return self.element(value, tuple(whole))
 
+    def prefix(self, combiner: str, value: Operand, start: Operand) -> Register:
+        """The combiner over the innermost loop's iterations so far."""
+        depth = len(self.scopes) - 1
+        result = self.register(value.dtype, depth)
+        self.add(depth, Prefix(result, combiner, value, start))
+        return result
+
+    def nest(self, shape: Sequence[Dim], body: Callable[[tuple[Dim, ...]], None]) -> None:
+        """Loops over a shape around the body, which takes the index."""
+        variables = [self.new_variable(size) for size in shape]
+        outer = self.floor
+        for variable, size in zip(variables, shape, strict=True):
+            self.open(variable, 0, size)
+            self.floor = 1
+        body(tuple(variable.expr() for variable in variables))
+        for _ in variables:
+            self.close()
+        self.floor = outer
+
     def let(self, name: str, dtype: DType, operands: Sequence[Operand]) -> Register:
         depth = self.depth_of(*operands)
         result = self.register(dtype, depth)
@@ -290,6 +304,7 @@ class Lowering:
 
     def load(self, value: Value, index: Sequence[Dim], guard: Any = None) -> Operand:
         op = value.op
+        guard = self.needed(guard)
         if op is not None and self._is_own(op):
             if guard is None:
                 return self.element(value, index)
@@ -299,7 +314,7 @@ class Lowering:
             if isinstance(element, Register) and self.guards.get(element.name) is both:
                 return element  # a load that gives zero there by itself
             return self.let("where", element.dtype, [guard, element, Literal(_zero(element.dtype), element.dtype)])
-        return self._load(self.buffer(value), tuple(index), guard)
+        return self.load_buffer(self.buffer(value), tuple(index), guard)
 
     def store(self, value: Value, place: tuple[Dim, ...], item: Operand) -> None:
         """Store an element of an output in the innermost loop."""
@@ -307,22 +322,44 @@ class Lowering:
         origin = value.op.loc if value.op is not None else None
         self.add(len(self.scopes) - 1, Store(buffer, index, item, origin=origin))
 
+    @staticmethod
+    def needed(guard: Operand | None) -> Operand | None:
+        """A guard that may be false, or None."""
+        return None if guard == Literal(True, bool_) else guard
+
     def _both(self, left: Operand | None, right: Operand | None) -> Operand | None:
         if left is None or right is None or left is right:
             return right if left is None else left
         return self.let("logical_and", bool_, [left, right])
 
-    def _load(self, buffer: Buffer, index: tuple[Dim, ...], guard: Operand | None = None) -> Operand:
+    def load_buffer(self, buffer: Buffer, index: tuple[Dim, ...], guard: Operand | None = None) -> Operand:
+        """An element of a buffer in a register."""
         if any(size == 0 for size in buffer.shape):
             # Only a loop over nothing uses it, but it might be placed before that loop.
             return Literal(_zero(buffer.dtype), buffer.dtype.compute)
+        # Where data chooses among one, it chooses that one.
+        index = tuple(0 if size == 1 else at for size, at in zip(buffer.shape, index, strict=True))
         buffer, index = flatten_index(buffer, index)
         guard = self._both(self.guard, guard)
+        key = ("load", buffer, index, guard)
+        known = self._remembered(key) if buffer.role == "in" else None
+        if known is not None:
+            return known
         depth = self.depth_of(*index, guard)
         result = self.register(buffer.dtype.compute, depth)
         self.guards[result.name] = guard
         self.add(depth, Load(result, buffer, index, guard, self.origin))
+        if buffer.role == "in":
+            self.scopes[depth].memo[key] = result
         return result
+
+    def _remembered(self, *keys: tuple[Any, ...]) -> Any:
+        """What one of these keys stands for in the loops that are open."""
+        for scope in reversed(self.scopes):
+            for key in keys:
+                if key in scope.memo:
+                    return scope.memo[key]
+        return None
 
     def constant(self, value: Any, dtype: DType) -> Literal:
         return Literal(value, dtype.compute)
@@ -330,6 +367,8 @@ class Lowering:
     def scalar(self, name: str, *operands: Any) -> Operand:
         from ..kernels.scalar import SCALARS
 
+        if name == "logical_and" and any(self.needed(operand) is None for operand in operands):
+            return operands[self.needed(operands[0]) is None]
         row = SCALARS[name]
         kind = operands[-1].dtype
         dtype = bool_ if row.result == "bool" else kind.real if row.result == "real" else kind
@@ -375,11 +414,19 @@ class Lowering:
             self.sites.append(site)
         if self.guard is not None:
             value = self.let("where", value.dtype, [self.guard, value, Literal(0, value.dtype)])
+        value = self.cast(value, i64)
+        key = ("check", value, size, wrap, site)
+        known = self._remembered(key)
+        if known is not None:
+            return known
         depth = self.depth_of(value, size)
         position, guard = self.register(i64, depth), self.register(bool_, depth)
-        check = Check(position, guard, self.cast(value, i64), size, wrap, self.sites.index(site))
+        check = Check(position, guard, value, size, wrap, self.sites.index(site))
         self.add(depth, check)
-        return check.symbol.expr(), guard
+        # Out of range counts as place 0, and the call fails: where there is a place 0, nothing need be guarded.
+        found = check.symbol.expr(), Literal(True, bool_) if non_negative(size - 1) else guard
+        self.scopes[depth].memo[key] = found
+        return found
 
     # Groups.
 
@@ -396,9 +443,9 @@ class Lowering:
         if isinstance(kind, Contract):
             self._contract(group.ops[0])
         elif isinstance(kind, Scan):
-            self._scan(group.ops[0], kind)
+            lower_scan(self, group.ops[0], kind)
         elif isinstance(kind, Scatter):
-            self._scatter(group.ops[0], kind)
+            lower_scatter(self, group.ops[0], kind)
         else:
             Tree(self, group).build()
         return self.scopes[0].statements
@@ -445,61 +492,6 @@ class Lowering:
             self.add(len(self.scopes) - 1, Store(out, (b, i, j), total))
             for _ in variables:
                 self.close()
-        self.floor = 0
-
-    def _scan(self, op: Op, kind: Scan) -> None:
-        value: Value = op.arguments["self"]
-        output = op.results[0]
-        self.members = set()
-        dim = op.arguments["dim"]
-        variables = [self.new_variable(size) for size in value.shape]
-        index = tuple(variable.expr() for variable in variables)
-        for position, variable in enumerate(variables):
-            if position != dim:
-                self.open(variable, 0, value.shape[position])
-        self.floor = min(1, len(self.scopes) - 1)
-        self.open(variables[dim], 0, value.shape[dim])
-        self.floor = 1
-        combiner = COMBINERS[kind.combiner]
-        inside = len(self.scopes) - 1
-        item = self.element(value, index)
-        starts = combiner.identity(item.dtype)
-        current = self.register(item.dtype, inside)
-        (after,) = combiner.combine(self, (current,), (item,))
-        self.add(inside, Store(self.buffer(output), index, after))
-        result = self.register(item.dtype, inside - 1)
-        self.close((), [Carry(result, current, Literal(starts[0], item.dtype), after)])
-        for position in range(value.ndim):
-            if position != dim:
-                self.close()
-        self.floor = 0
-
-    def _scatter(self, op: Op, kind: Scatter) -> None:
-        value: Value = op.arguments["self"]
-        output = op.results[0]
-        out = self.buffer(output)
-        self.members = set()
-        variables = [self.new_variable(size) for size in value.shape]
-        index = tuple(variable.expr() for variable in variables)
-        self.floor = min(1, value.ndim)
-        for variable, size in zip(variables, value.shape, strict=True):
-            self.open(variable, 0, size)
-        self.add(len(self.scopes) - 1, Store(out, index, self.element(value, index)))
-        for _ in variables:
-            self.close()
-        shape = kind.updates(op.arguments)
-        if any(size == 0 for size in shape):
-            self.floor = 0
-            return
-        variables = [self.new_variable(size) for size in shape]
-        self.floor = min(1, len(shape))
-        for variable, size in zip(variables, shape, strict=True):
-            self.open(variable, 0, size)
-        place, guard, item = kind.place(self, tuple(variable.expr() for variable in variables), op.arguments)
-        combine = kind.combine(op.arguments)
-        self.add(len(self.scopes) - 1, Store(out, tuple(place), item, guard, combine))
-        for _ in variables:
-            self.close()
         self.floor = 0
 
 

@@ -63,8 +63,8 @@ class Candidate:
         return frozenset(found)
 
 
-def can_split(op: Op) -> bool:
-    """Whether a reduction may be done in parts, each of which leaves one number."""
+def leaves_one(op: Op) -> bool:
+    """Whether a part of a reduction leaves one number, not a number and its place."""
     return isinstance(op.defn.kind, Reduce) and op.defn.kind.result != "i64"
 
 
@@ -84,7 +84,7 @@ def loop_tree(candidate: Candidate, split: int) -> Structure | str:
         {over for _, _, over in candidate.reduces},
         key=lambda over: (not over & adjacent, len(over), sorted(over)),
     )
-    if large and any(over == every and can_split(op) for op, _, over in candidate.reduces):
+    if large and any(over == every for _, _, over in candidate.reduces):
         options = [frozenset(), *(option for option in options if option != every)]
     reasons: list[str] = []
     for inner in options:
@@ -103,8 +103,8 @@ def row_tree(candidate: Candidate, every: AxisSet, inner: AxisSet, adjacent: Axi
         if inner and space == every and over == inner:
             continue
         whole = over == space and space in (every, outer)
-        columns = inner and space == every and over == outer
-        if not outer or not (whole or columns) or not can_split(op):
+        columns = inner and space == every and over == outer and leaves_one(op)
+        if not outer or not (whole or columns):
             return f"{op.name} reduces other dims"
         if columns and adjacent and not inner & adjacent:
             return f"{op.name} and the other reductions would read across memory"

@@ -29,6 +29,7 @@ from ..ir.symbolic import (
     product,
     remainder,
 )
+from ..ir.types import i64
 from ..kernels.loop_ir import Alloc, Buffer, Literal, Operand, Store
 from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Element, Reduce, View
@@ -198,7 +199,7 @@ class Tree:
         outer = [(variable, extent) for variable, extent, is_inner in self.loops if not is_inner]
         inner = [(variable, extent) for variable, extent, is_inner in self.loops if is_inner]
         self.inner = inner
-        self.partials: dict[Op, Buffer] = {}
+        self.partials: dict[Op, tuple[Buffer, ...]] = {}
         self.chunk: Dim = 0
         opened = 0
         if chunked:
@@ -243,15 +244,13 @@ class Tree:
         self.l.open(chunk, 0, count)
         self.chunk, self.chunk_count = chunk.expr(), count
         for op in sorted(self.structure.secondary, key=lambda op: op.serial):
-            kind = op.defn.kind
-            assert isinstance(kind, Reduce)
-            dtype = op.arguments["self"].dtype.compute
+            dtypes = [op.arguments["self"].dtype.compute, i64][: COMBINERS[self._combiner(op)].arity]
             shape = [extent for _, extent in inner] if self._result_axes(op) else []
-            self.partials[op] = self.l.temporary(dtype, [count, *shape])
+            self.partials[op] = tuple(self.l.temporary(dtype, [count, *shape]) for dtype in dtypes)
         if any(self._result_axes(op) for op in self.partials):
             for inner_variable, size in inner:
                 self.l.open(inner_variable, 0, size)
-            for op, buffer in self.partials.items():
+            for op, (buffer, *_) in self.partials.items():
                 if self._result_axes(op):
                     identity = COMBINERS[self._combiner(op)].identity(buffer.dtype)[0]
                     place = (self.chunk, *(item.expr() for item, _ in inner))
@@ -397,7 +396,7 @@ class Tree:
                 values = self._yielded(op)
                 if op in self.structure.secondary and self._result_axes(op):
                     place = (self.chunk, *flat)
-                    self.l.add(inside, Store(self.partials[op], place, values[0], None, self._combiner(op)))
+                    self.l.add(inside, Store(self.partials[op][0], place, values[0], None, self._combiner(op)))
                 else:
                     reductions.append((op, values))
             for _ in self.inner:
@@ -443,7 +442,8 @@ class Tree:
         while opened:
             if chunked and opened == 1:
                 for op, values in totals:
-                    self.l.add(len(self.l.scopes) - 1, Store(self.partials[op], (self.chunk,), values[0]))
+                    for buffer, value in zip(self.partials[op], values, strict=True):
+                        self.l.add(len(self.l.scopes) - 1, Store(buffer, (self.chunk,), value))
                 totals = []
             results = self.l.close([(self._combiner(op), values) for op, values in totals])
             totals = [(op, result) for (op, _), result in zip(totals, results, strict=True)]
@@ -468,11 +468,12 @@ class Tree:
             values: list[tuple[str, tuple[Operand, ...]]] = []
             for op in part:
                 place = (step.expr(), *(variable.expr() for variable, _ in loops))
-                values.append((self._combiner(op), (self.l._load(self.partials[op], place),)))
+                parts = tuple(self.l.load_buffer(buffer, place) for buffer in self.partials[op])
+                values.append((self._combiner(op), parts))
             results = self.l.close(values)
             for op, result in zip(part, results, strict=True):
                 value = op.results[0]
-                self.l.scopes[-1].memo[(value, self.place(value))] = result[0]
+                self.l.scopes[-1].memo[(value, self.place(value))] = result[-1]
             made = {
                 op for op in self.group.ops if op in part or (op in self.structure.post and self._belongs(op, part))
             }

@@ -353,10 +353,9 @@ kernel @everything(
       store %z[min(4 * %k, N - 1)], (0.0-1.5j):c64
     }
   }
-  serial %k in 0..16 carry %13: f32 = %11 from -inf:f32 {
-    %12 = maximum(%11, 0.1:f32) : f32
-    store %p[%k], %12
-    yield %12
+  serial %k in 0..16 {
+    %11 = prefix max(0.1:f32) from -inf:f32
+    store %p[%k], %11
   }
 }
 """.strip()
@@ -521,18 +520,17 @@ BROKEN: dict[str, tuple[str, str]] = {
         inside("serial %j in 0..4 reduce %0: f32, %1: f32 = argmax {", "yield 1.0:f32, 1.0:f32", "}"),
         "the second value of argmax is its place, an i64, not f32",
     ),
-    "carried type": (
-        inside("serial %j in 0..4 carry %0: f32 = %1 from 0.0:f32 {", "yield 1:i64", "}"),
-        "the carried value is i64, expected f32",
+    "start of a prefix": (inside("%0 = prefix add(1.0:f32) from 0:i64"), "the start is i64, expected f32"),
+    "start inside of the loop": (
+        inside("%0 = load %x[%i, 0]", "%1 = prefix add(%0) from %0"),
+        "%0, where the prefix starts, is not known before the loop",
     ),
-    "first carried type": (
-        inside("serial %j in 0..4 carry %0: f32 = %1 from 0:i64 {", "yield %1", "}"),
-        "the first carried value is i64, expected f32",
+    "prefix of pairs": (inside("%0 = prefix argmax(1.0:f32) from 0.0:f32"), "argmax combines 2 values at a time"),
+    "parallel prefix": (
+        "kernel @k() {\n  parallel %i in 0..8 {\n    %0 = prefix add(1.0:f32) from 0.0:f32\n  }\n}",
+        "a prefix runs along a serial or vector loop",
     ),
-    "vector carry": (
-        inside("vector<4> %j in 0..4 carry %0: f32 = %1 from 0.0:f32 {", "yield %1", "}"),
-        "a vector loop cannot carry a value",
-    ),
+    "prefix along nothing": ("kernel @k() {\n  %0 = prefix add(1.0:f32) from 0.0:f32\n}", "a prefix runs along"),
     "nested vectors": (
         inside("vector<4> %j in 0..4 {", "vector<4> %k in 0..4 {", "}", "}"),
         "a vector loop inside of another",

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
-from ...kernels.loop_ir import Buffer, Concurrent, Gemm, Kernel, Load, Loop, Statement, Store, walk
+from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
 from ...kernels.loop_text import identity, size_symbols
+from ...kernels.loop_verify import read, written
 from .accesses import NONTEMPORAL
 from .debug import DebugInfo
 from .region import Region
@@ -317,7 +318,7 @@ class ModuleEmitter:
         functions: list[str] = []
         blocks: list[tuple[int, ...]] = []
         for branch in statement.branches:
-            names = buffers_of(branch)
+            names = read(branch) | written(branch)
             blocks.append(tuple(number for number, buffer in enumerate(kernel.buffers) if buffer.name in names))
             functions.append(self._branch(f"{name}.b{len(functions)}", branch, blocks[-1]))
             counts.append(ceil_divide(branch.stop, branch.width) if branch.kind == "parallel" else 1)
@@ -375,14 +376,3 @@ class ModuleEmitter:
 def only_concurrent(kernel: Kernel) -> bool:
     """Whether nothing but branches needs the buffers."""
     return all(isinstance(item, Concurrent) for item in kernel.body)
-
-
-def buffers_of(loop: Loop) -> set[str]:
-    """The names of the buffers that a loop uses."""
-    names: set[str] = set()
-    for statement in walk([loop]):
-        if isinstance(statement, (Load, Store)):
-            names.add(statement.buffer.name)
-        elif isinstance(statement, Gemm):
-            names |= {matrix.buffer.name for matrix in (statement.output, statement.left, statement.right)}
-    return names

@@ -28,10 +28,12 @@ from ...kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Prefix,
     Register,
     Statement,
     Store,
     Transpose,
+    prefixes,
 )
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.scalar import COMBINERS
@@ -69,6 +71,7 @@ class Region:
         self.emitter = ScalarEmitter(self.write, declarations, self._branch)
         self.registers: dict[str, Lanes] = {}
         self.register_depths: dict[str, int] = {}
+        self.running: dict[str, tuple[Lanes, bool]] = {}  # of prefixes: what they have reached, whether across lanes
         self.symbols: dict[str, Lanes] = {}
         self.depths: dict[str, int] = {}
         self.variable: Symbol | None = None
@@ -255,6 +258,8 @@ class Region:
                 self._index(statement)
             elif isinstance(statement, Check):
                 self._check(statement)
+            elif isinstance(statement, Prefix):
+                self._prefix(statement)
             elif isinstance(statement, Loop):
                 self.loop(statement)
             elif isinstance(statement, Alloc):
@@ -521,8 +526,6 @@ class Region:
         for item, values in zip(loop.accumulators, results, strict=False):
             for register, value in zip(item.results, values, strict=True):
                 self.registers[register.name] = value
-        for carry, values in zip(loop.carries, results[len(loop.accumulators) :], strict=True):
-            self.registers[carry.result.name] = values[0]
 
     def _identity(self, loop: Loop, lanes: int) -> Values:
         values: Values = []
@@ -542,33 +545,26 @@ class Region:
         for item, values in zip(loop.accumulators, current, strict=False):
             lanes = values[0].lanes
             items = tuple(self.emitter.splat(self.operand(value), lanes) for value in item.values)
-            total = COMBINERS[item.combiner].combine(self.emitter, values, items)
+            total = COMBINERS[item.combiner].append(self.emitter, values, items)
             after.append(tuple(self.emitter.splat(value, lanes) for value in total))
         return after
 
     def _serial_loop(self, loop: Loop) -> Values:
         initial = self._identity(loop, self.lanes)
-        for carry in loop.carries:
-            initial.append((self.emitter.splat(self.operand(carry.start), self.lanes),))
+        initial += self._starts(loop, self.lanes)
         extent = loop.extent
         if isinstance(extent, int) and extent <= 0:
             return initial
 
         def body(current: Values) -> Values:
-            for carry, (value,) in zip(loop.carries, current[len(loop.accumulators) :], strict=True):
-                self.registers[carry.current.name] = value
-            self.body(loop.body)
-            after = self._combined(loop, current)
-            for carry in loop.carries:
-                after.append((self.emitter.splat(self.operand(carry.after), self.lanes),))
-            return after
+            return self._iteration(loop, current, False)
 
         start, stop = self.uniform(loop.start), self.uniform(loop.stop)
         return self.counted(loop.variable, start, stop, 1, isinstance(extent, int), initial, body)
 
     def _vector_loop(self, loop: Loop) -> Values:
         width, extent = loop.width, loop.extent
-        values = self._identity(loop, width)
+        values = self._identity(loop, width) + self._starts(loop, width)
         number = extent if isinstance(extent, int) else None
         if number is not None and number <= 0:
             return self._identity(loop, 1)
@@ -586,7 +582,13 @@ class Region:
         if not short:
             with self._vector(loop.variable, width, None):
                 values = self.counted(
-                    loop.variable, start, middle, width, number is not None, values, lambda now: self._lanes(loop, now)
+                    loop.variable,
+                    start,
+                    middle,
+                    width,
+                    number is not None,
+                    values,
+                    lambda now: self._iteration(loop, now, True),
                 )
         if not whole:
 
@@ -601,7 +603,7 @@ class Region:
                 with self._vector(loop.variable, width, mask):
                     self.symbols[loop.variable.name] = Lanes(i64, 1, (middle,))
                     self.depths[loop.variable.name] = len(self.frames) - 1
-                    after = self._lanes(loop, values)
+                    after = self._iteration(loop, values, True)
                     del self.symbols[loop.variable.name]
                 return [
                     tuple(self.emitter.select(mask, width, new, old) for new, old in zip(news, olds, strict=True))
@@ -615,12 +617,33 @@ class Region:
             self.write(f"; all {width} lanes onto one, halves onto halves")
             self.mark = self.note.nowhere
         return [
-            self.emitter.horizontal(item.combiner, total) for item, total in zip(loop.accumulators, values, strict=True)
+            self.emitter.horizontal(item.combiner, total)
+            for item, total in zip(loop.accumulators, values, strict=False)
         ]
 
-    def _lanes(self, loop: Loop, current: Values) -> Values:
+    def _starts(self, loop: Loop, lanes: int) -> Values:
+        """Where the prefixes of a loop start."""
+        return [(self.emitter.splat(self.operand(item.start), lanes),) for item in prefixes(loop)]
+
+    def _iteration(self, loop: Loop, current: Values, across: bool) -> Values:
+        """The body of a loop: what its accumulators and prefixes are behind it. `across`: lanes are iterations."""
+        along = prefixes(loop)
+        for item, (value,) in zip(along, current[len(loop.accumulators) :], strict=True):
+            self.running[item.result.name] = value, across
         self.body(loop.body)
-        return self._combined(loop, current)
+        return self._combined(loop, current) + [(self.running[item.result.name][0],) for item in along]
+
+    def _prefix(self, statement: Prefix) -> None:
+        combine = COMBINERS[statement.combiner].combine
+        (current, across), value = self.running[statement.result.name], self.operand(statement.value)
+        value = self.emitter.splat(value, self.lanes)
+        if across:
+            value = self.emitter.prefix(statement.combiner, value)
+        (result,) = combine(self.emitter, (current,), (value,))
+        # What goes on to the next iterations waits for one combination only: the last lane is spread before it.
+        following = combine(self.emitter, (current,), (self.emitter.last(value),))[0] if across else result
+        self.registers[statement.result.name] = result
+        self.running[statement.result.name] = following, across
 
     @contextmanager
     def _vector(self, variable: Symbol, lanes: int, mask: str | None) -> Iterator[None]:

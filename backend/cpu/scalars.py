@@ -231,6 +231,31 @@ class ScalarEmitter:
             values = COMBINERS[combiner].combine(self, halves[0], halves[1])
         return values
 
+    def prefix(self, combiner: str, value: Lanes) -> Lanes:
+        """Each lane combined with all before it: with the next one, with the next two of those, and so on."""
+        (identity,) = COMBINERS[combiner].identity(value.dtype)
+        neutral = self.splat(self.constant(identity, value.dtype), value.lanes)
+        step = 1
+        while step < value.lanes:
+            chosen = [lane - step if lane >= step else value.lanes for lane in range(value.lanes)]
+            (value,) = COMBINERS[combiner].combine(self, (self._shuffle(value, neutral, chosen),), (value,))
+            step *= 2
+        return value
+
+    def last(self, value: Lanes) -> Lanes:
+        """The last lane in every lane."""
+        return self._shuffle(value, value, [value.lanes - 1] * value.lanes)
+
+    def _shuffle(self, left: Lanes, right: Lanes, chosen: list[int]) -> Lanes:
+        """Lanes of two values, those of the right one numbered after those of the left one."""
+        kind = register_type(left.dtype.real, left.lanes)
+        places = ", ".join(f"i32 {lane}" for lane in chosen)
+        parts = [
+            self.instruction(f"shufflevector {kind} {a}, {kind} {b}, <{len(chosen)} x i32> <{places}>")
+            for a, b in zip(left.parts, right.parts, strict=True)
+        ]
+        return Lanes(left.dtype, len(chosen), tuple(parts))
+
     def _take(self, value: Lanes, start: int, size: int) -> Lanes:
         wide = register_type(value.dtype.real, value.lanes)
         parts: list[str] = []

@@ -244,7 +244,8 @@ def run_scatter(interpreter: Interpreter, op: Op, kind: Scatter) -> np.ndarray:
     if 0 in sizes:
         return result
     builder = ArrayBuilder(interpreter, op, space)
-    index, guard, scalar = kind.place(builder, builder.index_symbols, op.arguments)
+    index, guard = kind.place(builder, builder.index_symbols, op.arguments)
+    scalar = kind.item(builder, builder.index_symbols, op.arguments)
     valid = np.broadcast_to(True if guard is None else guard, sizes).ravel()
     # ravel is row-major, so the updates come in the order of the update space.
     places = tuple(np.broadcast_to(number(place, builder.known), sizes).ravel()[valid] for place in index)

@@ -28,10 +28,12 @@ from ...kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Prefix,
     Register,
     Statement,
     Store,
     Transpose,
+    prefixes,
 )
 from ...kernels.scalar import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
@@ -79,6 +81,8 @@ class LoopInterpreter:
         self.memory = memory
         self.names: dict[str, Any] = dict(sizes)
         self.registers: dict[str, NumpyOperand] = {}
+        self.running: dict[str, NumpyOperand] = {}  # by the name of a prefix: what it has reached
+        self.lengths: dict[str, int | None] = {}  # all iterations at once, so many, or one at a time
         self.builder = NumpyBuilder()
 
     def run(self) -> None:
@@ -135,6 +139,8 @@ class LoopInterpreter:
             self._store(statement)
         elif isinstance(statement, Check):
             self._check(statement)
+        elif isinstance(statement, Prefix):
+            self._prefix(statement)
         elif isinstance(statement, Alloc):
             count = int(np.prod([self.index(size) for size in statement.buffer.shape], dtype=np.int64))
             self.memory[statement.buffer.name] = np.zeros(count, statement.buffer.dtype.numpy)
@@ -198,6 +204,21 @@ class LoopInterpreter:
         self.registers[statement.position.name] = NumpyOperand(np.asarray(place, np.int64), i64)
         self.registers[statement.guard.name] = NumpyOperand(np.asarray(good), bool_)
 
+    def _prefix(self, statement: Prefix) -> None:
+        name, combine = statement.result.name, COMBINERS[statement.combiner].combine
+        value, length = self.operand(statement.value), self.lengths[name]
+        if length is None:
+            (self.running[name],) = combine(self.builder, (self.running[name],), (value,))
+            self.registers[name] = self.running[name]
+            return
+        array = np.array(np.broadcast_to(value.array, (length,)))
+        step = 1
+        while step < length:
+            left, right = (NumpyOperand(part, value.dtype) for part in (array[:-step], array[step:]))
+            array[step:] = combine(self.builder, (left,), (right,))[0].array
+            step *= 2
+        (self.registers[name],) = combine(self.builder, (self.running[name],), (NumpyOperand(array, value.dtype),))
+
     def _gemm(self, statement: Gemm) -> None:
         rows, columns, depth = (self.index(item) for item in (statement.rows, statement.columns, statement.depth))
         left = self.memory[statement.left.buffer.name][self._places(statement.left, rows, depth)]
@@ -211,7 +232,9 @@ class LoopInterpreter:
     def _loop(self, loop: Loop) -> None:
         start, stop = int(self.index(loop.start)), int(self.index(loop.stop))
         totals: list[Values] = [self._identity(item.combiner, item.results) for item in loop.accumulators]
-        carried = [self.operand(carry.start) for carry in loop.carries]
+        for along in prefixes(loop):
+            self.running[along.result.name] = self.operand(along.start)
+            self.lengths[along.result.name] = stop - start if loop.kind == "vector" else None
         if loop.kind == "vector":
             if stop > start:
                 self.names[loop.variable.name] = np.arange(start, stop)
@@ -223,19 +246,14 @@ class LoopInterpreter:
         else:
             for number in range(start, stop):
                 self.names[loop.variable.name] = number
-                for carry, value in zip(loop.carries, carried, strict=True):
-                    self.registers[carry.current.name] = value
                 self.block(loop.body)
                 for at, item in enumerate(loop.accumulators):
                     values = tuple(self.operand(value) for value in item.values)
                     totals[at] = COMBINERS[item.combiner].combine(self.builder, totals[at], values)
-                carried = [self.operand(carry.after) for carry in loop.carries]
         self.names.pop(loop.variable.name, None)
         for item, total in zip(loop.accumulators, totals, strict=True):
             for register, value in zip(item.results, total, strict=True):
                 self.registers[register.name] = value
-        for carry, value in zip(loop.carries, carried, strict=True):
-            self.registers[carry.result.name] = value
 
     def _identity(self, combiner: str, results: Sequence[Register]) -> Values:
         numbers = COMBINERS[combiner].identity(results[0].dtype)

@@ -164,6 +164,11 @@ class Placement:
         self.others = [dim for dim in range(value.ndim) if dim not in self.indexed]
         kept = [value.shape[dim] for dim in self.others]
         self.shape: Shape = (*kept[: self.start], *self.common, *kept[self.start :])
+        # The dim of the result that each dim of the value follows; None where an index chooses.
+        follows: list[int | None] = [None] * value.ndim
+        for at, dim in enumerate(self.others):
+            follows[dim] = at if at < self.start else at + len(self.common)
+        self.follows = tuple(follows)
 
     def source(
         self, builder: ElementBuilder, value: Tensor, indices: Sequence[Tensor | None], index: Index
@@ -242,18 +247,36 @@ def _at(value: Tensor, *places: Tensor) -> Tensor:
 # index_put
 
 
-def _update_place(builder: ElementBuilder, index: Index, arguments: Arguments) -> tuple[Index, Any, Any]:
-    value, indices, values = arguments["self"], arguments["indices"], arguments["values"]
-    placement = Placement(value, indices)
-    place, guard = placement.source(builder, value, indices, index)
-    return place, guard, builder.load(values, aligned(index, placement.shape, values.shape))
+def _update_placement(arguments: Arguments) -> Placement:
+    return Placement(arguments["self"], arguments["indices"])
+
+
+def _update_place(builder: ElementBuilder, index: Index, arguments: Arguments) -> tuple[Index, Any]:
+    return _update_placement(arguments).source(builder, arguments["self"], arguments["indices"], index)
+
+
+def _update_item(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    values = arguments["values"]
+    return builder.load(values, aligned(index, _update_placement(arguments).shape, values.shape))
+
+
+def _update_follows(arguments: Arguments) -> tuple[int | None, ...]:
+    return _update_placement(arguments).follows
+
+
+def _update_chosen_by(arguments: Arguments) -> range:
+    placement = _update_placement(arguments)
+    return range(placement.start, placement.start + len(placement.common))
 
 
 @prim(
     Scatter(
-        lambda a: Placement(a["self"], a["indices"]).shape,
+        lambda a: _update_placement(a).shape,
         _update_place,
+        _update_item,
         lambda a: "add" if a["accumulate"] else None,
+        _update_follows,
+        _update_chosen_by,
     )
 )
 def index_update(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
@@ -328,18 +351,26 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Scalar) ->
 # scatter
 
 
-def _scatter_place(builder: ElementBuilder, index: Index, arguments: Arguments) -> tuple[Index, Any, Any]:
-    value, dim, source = arguments["self"], arguments["dim"], arguments["src"]
+def _scatter_place(builder: ElementBuilder, index: Index, arguments: Arguments) -> tuple[Index, Any]:
+    dim = arguments["dim"]
     chosen = builder.load(arguments["index"], index)
-    place, guard = builder.dynamic(chosen, value.shape[dim], False)
-    return (*index[:dim], place, *index[dim + 1 :]), guard, builder.load(source, index if source.ndim else ())
+    place, guard = builder.dynamic(chosen, arguments["self"].shape[dim], False)
+    return (*index[:dim], place, *index[dim + 1 :]), guard
+
+
+def _scatter_item(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    source = arguments["src"]
+    return builder.load(source, index if source.ndim else ())
 
 
 @prim(
     Scatter(
         lambda a: a["index"].shape,
         _scatter_place,
+        _scatter_item,
         lambda a: None if a["combine"] == "write" else a["combine"],
+        lambda a: tuple(None if dim == a["dim"] else dim for dim in range(a["self"].ndim)),
+        lambda a: range(a["self"].ndim),
     )
 )
 def scatter_combine(self: Tensor, dim: int, index: Tensor, src: Tensor, *, combine: str) -> Tensor:

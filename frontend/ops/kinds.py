@@ -219,19 +219,29 @@ class Scatter(Kind):
     """A copy of `self`, then for each index of `updates(arguments)`, in row-major order, one element combined in.
 
     `updates` gives the shape of the update space; `place(builder, index, arguments)` gives the index into the
-    result, the guard, and the scalar to combine. combine: a combiner, or None to overwrite. Where several
-    updates meet, the order is that of the update space, so the result has the same bits every time.
+    result and the guard that it exists, `item(builder, index, arguments)` the scalar to combine. combine: a
+    combiner, or None to overwrite. Where several updates meet, the order is that of the update space, so the
+    result has the same bits every time.
+
+    `follows(arguments)` says which dim of the update space each dim of the result follows (None: data chooses
+    there), and `chosen_by(arguments)` which dims of the update space the data that chooses has.
     """
 
     def __init__(
         self,
         updates: Callable[[Arguments], Shape],
-        place: Callable[[ElementBuilder, Index, Arguments], tuple[Index, Any, Any]],
+        place: Callable[[ElementBuilder, Index, Arguments], tuple[Index, Any]],
+        item: Callable[[ElementBuilder, Index, Arguments], Any],
         combine: Callable[[Arguments], str | None],
+        follows: Callable[[Arguments], tuple[int | None, ...]],
+        chosen_by: Callable[[Arguments], range],
     ):
         self.updates = updates
         self.place = place
+        self.item = item
         self.combine = combine
+        self.follows = follows
+        self.chosen_by = chosen_by
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         return (arguments["self"].type,)

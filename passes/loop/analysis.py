@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, minimum, substitute, symbols_of
+from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, minimum, non_negative, substitute, symbols_of
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,
@@ -15,9 +15,11 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Prefix,
     Statement,
     Store,
     Transpose,
+    prefixes,
     walk,
 )
 from ...kernels.scalar import SCALARS
@@ -63,6 +65,9 @@ def cost(statements: Sequence[Statement]) -> int:
             total += row.cost if row is not None else 1
         elif isinstance(statement, (Load, Store, Index)):
             total += 1
+        elif isinstance(statement, Prefix):
+            row = SCALARS.get(statement.combiner)
+            total += row.cost if row is not None else 1
         elif isinstance(statement, Check):
             total += 3
         elif isinstance(statement, Loop):
@@ -80,11 +85,13 @@ def cost(statements: Sequence[Statement]) -> int:
 
 def independent(loop: Loop) -> bool:
     """Whether no two iterations store to one place or read what another stores. Accumulators are not asked about."""
-    if loop.carries:
+    if prefixes(loop):
         return False
     stored: dict[str, set[Dim]] = {}
+    scattered: set[str] = set()  # buffers that are stored to at places that data chose
     chosen: set[Symbol] = set()  # indices that data chose inside of the loop
     own = {loop.variable}  # variables that never have the same value in two iterations
+    private = {item.buffer.name for item in walk(loop.body) if isinstance(item, Alloc)}
     for statement in walk(loop.body):
         if isinstance(statement, Check):
             chosen.add(statement.symbol)
@@ -95,18 +102,46 @@ def independent(loop: Loop) -> bool:
                 own.discard(statement.variable)
         elif isinstance(statement, (Store, Transpose)):
             buffer, place = stored_place(statement)
-            if buffer.role == "scratch":
+            if buffer.name in private:
                 continue
-            if all(step(place, variable) in (0, None) for variable in own) or chosen & symbols_of(place):
+            if chosen & symbols_of(place):
+                scattered.add(buffer.name)
+            elif all(step(place, variable) in (0, None) for variable in own):
                 return False
             stored.setdefault(buffer.name, set()).add(place)
+    if not all(kept_apart(loop, name) for name in scattered):
+        return False
     for statement in walk(loop.body):
-        if isinstance(statement, Load) and statement.buffer.name in stored:
+        if isinstance(statement, Load) and statement.buffer.name in stored and statement.buffer.name not in scattered:
             if not {offset(statement.buffer, statement.index)} <= stored[statement.buffer.name]:
                 return False
         elif isinstance(statement, Transpose) and statement.source.buffer.name in stored:
             return False
     return True
+
+
+def kept_apart(loop: Loop, name: str) -> bool:
+    """Whether in one dim of a buffer each iteration has a range of its own, and all its accesses lie in that.
+
+    Then data may choose in the other dims, and within the range."""
+    accesses = [item for item in walk(loop.body) if isinstance(item, (Load, Store)) and item.buffer.name == name]
+    shape = accesses[0].buffer.shape
+    if any(item.buffer.shape != shape for item in accesses):
+        return False
+    for dim in range(len(shape)):
+        steps = {own_range(item.index[dim], loop.variable) for item in accesses}
+        if len(steps) == 1 and None not in steps:
+            return True
+    return False
+
+
+def own_range(place: Dim, variable: Symbol) -> Dim | None:
+    """The n of a place n * variable + rest where 0 <= rest < n; None if it is no such place."""
+    factor = place.coefficient(variable) if isinstance(place, Expr) else None
+    if factor is None or factor == 0:
+        return None
+    rest = place - variable.expr() * factor
+    return factor if non_negative(rest) and non_negative(factor - 1 - rest) else None
 
 
 def runs_on(loop: Loop, variable: Symbol) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count as counter
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, minimum
-from ...kernels.loop_ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, walk, with_body
+from ...kernels.loop_ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, prefixes, walk, with_body
 from ..manager import loop_pass
 
 
@@ -41,7 +41,7 @@ def _statement(statement: Statement, steps: int, fresh: Iterator[str]) -> Statem
 
 def _sums(loop: Loop) -> bool:
     """Whether a loop adds up numbers that are rounded."""
-    return not loop.carries and any(
+    return not prefixes(loop) and any(
         item.combiner == "add" and item.results[0].dtype.is_inexact for item in loop.accumulators
     )
 

@@ -18,6 +18,7 @@ from ...kernels.loop_ir import (
     Register,
     Statement,
     Store,
+    prefixes,
     with_body,
 )
 from ..manager import loop_pass
@@ -74,7 +75,7 @@ class Comparison:
 
 def _parts(loop: Loop, known: Mapping[str, Dim], fresh: Iterator[str]) -> list[Loop]:
     plain = all(isinstance(item, (Let, Load, Index, Store)) for item in loop.body)
-    if loop.kind != "serial" or loop.accumulators or loop.carries or not plain:
+    if loop.kind != "serial" or loop.accumulators or prefixes(loop) or not plain:
         return [loop]
     comparisons = list(_comparisons(loop, known))
     points = _ordered(loop, [item.point for item in comparisons])

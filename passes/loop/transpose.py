@@ -19,6 +19,7 @@ from ...kernels.loop_ir import (
     Statement,
     Store,
     Transpose,
+    prefixes,
 )
 from ..manager import loop_pass
 from .analysis import independent, offset, step
@@ -90,7 +91,7 @@ class Nest:
         loops: list[Loop] = []
         bodies: list[tuple[Statement, ...]] = []
         while True:
-            if loop.kind != "serial" or loop.accumulators or loop.carries:
+            if loop.kind != "serial" or loop.accumulators or prefixes(loop):
                 return None
             inner = loop.body[-1] if loop.body else None
             own = loop.body[:-1] if isinstance(inner, Loop) else loop.body

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.symbolic import Dim, Symbol, substitute, symbols_of
-from ...kernels.loop_ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose
+from ...kernels.loop_ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes
 from .analysis import count, offset, step
 from .transpose_blocks import LINE, Names, matrix, movable, split
 
@@ -35,7 +35,7 @@ class Access:
 
 def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement] | None:
     """A loop over rows some of which lie across, with those transposed; None if there are none, or it does not pay."""
-    if loop.kind != "serial" or loop.carries:
+    if loop.kind != "serial" or prefixes(loop):
         return None
     accesses = list(_accesses(loop.body, ()))
     memory = [item for item in accesses if item.statement.buffer.role != "scratch"]

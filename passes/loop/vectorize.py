@@ -7,16 +7,19 @@ from dataclasses import replace
 from ...ir.symbolic import Dim, symbols_of
 from ...kernels.loop_ir import (
     Alloc,
+    Check,
     Concurrent,
     Gemm,
     Kernel,
     Let,
     Load,
     Loop,
+    Prefix,
     Register,
     Statement,
     Store,
     Transpose,
+    prefixes,
     walk,
     with_body,
 )
@@ -73,12 +76,15 @@ def adjacent(loop: Loop) -> int:
 
 def vectorizable(loop: Loop) -> bool:
     """Whether iterations are independent and do the same work."""
+    differing = {loop.variable}
     for statement in walk(loop.body):
         if isinstance(statement, (Gemm, Transpose, Alloc, Concurrent)):
             return False
-        if isinstance(statement, Loop) and loop.variable in symbols_of(statement.start) | symbols_of(statement.stop):
+        if isinstance(statement, Check):
+            differing.add(statement.symbol)
+        if isinstance(statement, Loop) and differing & (symbols_of(statement.start) | symbols_of(statement.stop)):
             return False
-    return independent(loop)
+    return independent(with_body(loop, [item for item in loop.body if not isinstance(item, Prefix)]))
 
 
 def fitting(extent: Dim, width: int, most: int) -> int:
@@ -99,7 +105,10 @@ def lanes(loop: Loop, bits: int) -> int:
     width = bits // 8 // widest
     work = cost(loop.body)
     inner = [item for item in loop.body if isinstance(item, Loop)]
-    if not inner and work <= CHEAP:
+    if along := prefixes(loop):
+        # One register: more lanes would be combined in more steps.
+        width = max(bits // 8 // max(item.result.dtype.real.bytes for item in along), 2)
+    elif not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
     elif inner and all(item.accumulators and cost(item.body) <= TRIVIAL for item in inner):
         width *= fitting(loop.extent, width, 16)  # sums of columns are as fast as the runs of each row are long
