@@ -1,9 +1,8 @@
 """A compiled graph as one LLVM module: `run(ctx)` calls its kernels in order.
 
-`ctx` is a block of 64-bit slots (Layout): the run time's addresses, then the sizes, the parameters and the
-results. A kernel is a function of its own block of arguments, which `run` fills: ctx, the number of its first
-site, its buffers and its sizes. So kernels that differ only in their buffers are the same code, and are
-compiled once.
+`ctx` is a block of 64-bit slots (context.py, Layout). A kernel is a function of its own block of arguments, which
+`run` fills: ctx, the number of its first site, its buffers and its sizes. So kernels that differ only in their buffers
+are the same code, and are compiled once.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from dataclasses import dataclass, field
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
 from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
 from ...kernels.loop_text import identity, size_symbols
+from .context import ALIGN, ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
 from .debug import DebugInfo
 from .region import Region
-
-ALIGN = 64
 
 
 @dataclass
@@ -27,10 +25,6 @@ class Layout:
     sizes: dict[str, int]
     pointers: dict[str, int]  # parameters and results, by buffer name
     arena: dict[str, Dim]  # temporaries: their offset in the arena
-    slots: int
-
-
-PARALLEL, POOL, ARENA, SCRATCH, SCRATCH_STRIDE, ERROR, BLAS_TABLE, WORKERS, FIRST_FREE = range(9)
 
 
 @dataclass

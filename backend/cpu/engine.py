@@ -69,17 +69,14 @@ class Engine:
         with self.lock:
             return self.machine.emit_object(self.optimize(text))
 
-    def link(self, code: bytes, symbol: str) -> tuple[int, Any]:
-        """The address of a function in object code, and what keeps it alive."""
+    def link(self, code: bytes, *symbols: str) -> tuple[dict[str, int], Any]:
+        """The addresses of functions in object code, and what keeps it alive."""
         with self.lock:
-            library = (
-                llvm.JITLibraryBuilder()
-                .add_object_img(code)
-                .export_symbol(symbol)
-                .add_current_process()
-                .link(self.jit, f"smelt{next(self.numbers)}")
-            )
-            return library[symbol], library
+            builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+            for symbol in symbols:
+                builder.export_symbol(symbol)
+            library = builder.link(self.jit, f"smelt{next(self.numbers)}")
+            return {symbol: library[symbol] for symbol in symbols}, library
 
 
 _engines: dict[Target, Engine] = {}

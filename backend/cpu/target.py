@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+# Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
+# arithmetic. Virtual machines and microcode switch them on and off, which must not cost anybody's cache.
+UNUSED = frozenset(
+    "cldemote clflushopt clwb clzero cx8 enqcmd fsgsbase fxsr hreset invpcid kl lwp movdir64b movdiri mwaitx "
+    "pconfig pku prefetchi prefetchwt1 prfchw ptwrite rdpid rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk "
+    "uintr usermsr waitpkg wbnoinvd widekl x87 xsave xsavec xsaveopt xsaves".split()
+)
+
 
 @dataclass(frozen=True)
 class Target:
@@ -14,6 +22,12 @@ class Target:
     cpu: str
     features: str
     vector_bits: int
+
+    @property
+    def instructions(self) -> list[str]:
+        """The features that generated code may rely on. The CPU's name is not among them: it chooses among equals."""
+        present = [name[1:] for name in self.features.split(",") if name.startswith("+")]
+        return sorted(name for name in present if name not in UNUSED)
 
 
 @lru_cache
