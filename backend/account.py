@@ -22,9 +22,7 @@ def make_report(graph: Graph, fused: Fused, kernels: Sequence[Kernel], arena: Di
             ops = [f"{name} (BLAS)" if name == "bmm" else name for name in ops]
         widths = sorted({item.width for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"})
         entries.append(
-            KernelReport(
-                kernel.name, ops, regions(kernel), pieces(kernel), widths, size_text(reads), size_text(writes)
-            )
+            KernelReport(kernel.name, ops, regions(kernel), pieces(kernel), widths, size_text(reads), size_text(writes))
         )
     before: Dim = 0
     for op in graph.ops:

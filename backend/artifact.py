@@ -6,22 +6,21 @@ beside it (types of parameters and results, the user's lines) is read from the g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from ..ir.graph import Graph, Location, Op
 from ..ir.symbolic import Compound, Dim, Expr, Symbol
 from ..ir.types import DType, dtype
-from .report import Report
 
 
-@dataclass(frozen=True)
 class Place:
     """What to blame for an index out of range: a primitive, and the op of the traced graph that it is a part of."""
 
-    op: str
-    number: int | None  # of the traced op, among those that the graph's text has
-    called: str  # how the user called it: the composite's name
+    def __init__(self, op: str, number: int | None, called: str):
+        self.op = op
+        self.number = number  # of the traced op, among those that the graph's text has
+        self.called = called  # how the user called it: the composite's name
 
     def location(self, graph: Graph) -> Location | None:
         """The user's line, in the program at hand."""
@@ -34,17 +33,31 @@ def printed_ops(graph: Graph) -> list[Op]:
     return [op for op in graph.ops if op.name != "constant"]
 
 
-@dataclass(frozen=True)
 class Artifact:
-    stored: list[tuple[DType, tuple[Dim, ...]]]  # arrays that native code fills
-    sources: list[tuple[str, int]]  # of each result: "own", a "copy" of a stored array, or of a "parameter"
-    scratch: list[Dim]  # bytes of each region, for each thread
-    arena: Dim  # bytes
-    strides: list[Dim]  # of the matrices that BLAS gets
-    uses_blas: bool
-    places: list[Place]  # by site number
-    report: Report
-    code: bytes
+    """Bytes and strides are numbers, or formulas of the symbolic sizes."""
+
+    def __init__(
+        self,
+        *,
+        stored: Sequence[tuple[DType, tuple[Dim, ...]]],
+        sources: Sequence[tuple[str, int]],
+        scratch: Sequence[Dim],
+        arena: Dim,
+        strides: Sequence[Dim],
+        uses_blas: bool,
+        places: Sequence[Place],
+        report: dict[str, Any],
+        code: bytes,
+    ):
+        self.stored = stored  # arrays that native code fills
+        self.sources = sources  # of each result: "own", a "copy" of a stored array, or of a "parameter"
+        self.scratch = scratch  # of each region, for each thread
+        self.arena = arena
+        self.strides = strides  # of the matrices that BLAS gets
+        self.uses_blas = uses_blas
+        self.places = places  # by site number
+        self.report = report  # as Report.lasting has it
+        self.code = code
 
     def header(self) -> dict[str, Any]:
         """All but the code, as JSON has it."""
@@ -56,21 +69,21 @@ class Artifact:
             "strides": list(map(encode, self.strides)),
             "uses_blas": self.uses_blas,
             "places": [[place.op, place.number, place.called] for place in self.places],
-            "report": self.report.lasting(),
+            "report": self.report,
         }
 
     @staticmethod
     def from_header(header: dict[str, Any], code: bytes) -> Artifact:
         return Artifact(
-            [(dtype(name), tuple(map(decode, shape))) for name, shape in header["stored"]],
-            [(how, number) for how, number in header["sources"]],
-            list(map(decode, header["scratch"])),
-            decode(header["arena"]),
-            list(map(decode, header["strides"])),
-            header["uses_blas"],
-            [Place(*place) for place in header["places"]],
-            Report.read(header["report"]),
-            code,
+            stored=[(dtype(name), tuple(map(decode, shape))) for name, shape in header["stored"]],
+            sources=[(how, number) for how, number in header["sources"]],
+            scratch=list(map(decode, header["scratch"])),
+            arena=decode(header["arena"]),
+            strides=list(map(decode, header["strides"])),
+            uses_blas=header["uses_blas"],
+            places=[Place(*place) for place in header["places"]],
+            report=header["report"],
+            code=code,
         )
 
 

@@ -10,6 +10,9 @@ see half of one. What is damaged or not an entry is ignored, noted, and written 
 
 No trouble with files ever reaches the user's program: without a directory that can be written, entries live as long as
 the process, and one warning says so.
+
+This module is loaded in every process that compiles or hits: it has plain classes, since making one dataclass takes as
+long as reading an entry.
 """
 
 from __future__ import annotations
@@ -22,10 +25,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .report import CacheReport
 from .sources import is_unchanged
 
 VARIABLE = "SMELT_CACHE_DIR"
@@ -42,31 +43,37 @@ SWEEP_ONE_IN = 16  # how often storing looks at the size of the whole cache
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True)
 class Key:
     """What an entry is found by."""
 
-    title: str  # for people
-    program: str  # hash of its text
-    fields: dict[str, Any]  # what else decides the code, in the order in which a miss looks for differences
-
-    @property
-    def name(self) -> str:
-        rest = hashlib.sha256(json.dumps(self.fields, sort_keys=True).encode()).hexdigest()
-        return f"{self.program[:NAME_DIGITS]}-{rest[:NAME_DIGITS]}{SUFFIX}"
+    def __init__(self, title: str, program: str, fields: dict[str, Any]):
+        self.title = title  # for people
+        self.program = program  # hash of its text
+        self.fields = fields  # what else decides the code, in the order in which a miss looks for differences
+        rest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        self.name = f"{program[:NAME_DIGITS]}-{rest[:NAME_DIGITS]}{SUFFIX}"
 
 
-@dataclass(frozen=True)
+class Lookup:
+    """Where code came from."""
+
+    def __init__(self, state: str, detail: str = "", notes: Sequence[str] = ()):
+        self.state = state  # hit, missed or off
+        self.detail = detail  # the entry, or why there is none
+        self.notes = list(notes)  # entries that were ignored, and why
+
+    def __str__(self) -> str:
+        return "; ".join([f"{self.state}: {self.detail}" if self.detail else self.state, *self.notes])
+
+
 class Entry:
     """A file of the cache."""
 
-    path: str
-    size: int
-    used: float  # when it last was
-
-    @property
-    def name(self) -> str:
-        return os.path.basename(self.path)
+    def __init__(self, path: str, size: int, used: float):
+        self.path = path
+        self.name = os.path.basename(path)
+        self.size = size
+        self.used = used  # when it last was
 
 
 class Damaged(Exception):
@@ -146,12 +153,12 @@ class Cache:
 
     # One entry.
 
-    def find(self, key: Key, read: Callable[[dict[str, Any], bytes], Found]) -> tuple[Found | None, CacheReport]:
+    def find(self, key: Key, read: Callable[[dict[str, Any], bytes], Found]) -> tuple[Found | None, Lookup]:
         """What `read` makes of an entry, and where it was, or why there is none."""
         name = key.name
         known = self.recent.get(name)
         if known is not None:
-            return read(*known), CacheReport("hit", f"{name} in memory")
+            return read(*known), Lookup("hit", f"{name} in memory")
         notes: list[str] = []
         for directory in self.directories:
             path = os.path.join(directory, name[:2], name)
@@ -174,8 +181,8 @@ class Cache:
             if directory == self.directory:
                 touch(path)
             self._remember(name, header["about"], code)
-            return found, CacheReport("hit", path, notes)
-        return None, CacheReport("missed", self.why(key), notes)
+            return found, Lookup("hit", path, notes)
+        return None, Lookup("missed", self.why(key), notes)
 
     def why(self, key: Key) -> str:
         """The first field of the key in which no entry of the same program agrees."""
@@ -305,7 +312,8 @@ def difference(wanted: Any, stored: Any) -> str:
     if isinstance(wanted, list) and isinstance(stored, list):
         more = [str(item) for item in wanted if item not in stored]
         less = [str(item) for item in stored if item not in wanted]
-        return f"this machine has {' '.join(more) or 'nothing'} that the entry has not, and lacks {' '.join(less) or 'nothing'}"
+        parts = [f"only the entry has {' '.join(less)}"] if less else []
+        return "; ".join([f"only this machine has {' '.join(more)}", *parts] if more else parts)
     return f"{wanted} is wanted, the entry has {stored}"
 
 

@@ -8,9 +8,8 @@ from ..ir.errors import CompileError
 from ..ir.graph import Graph
 from ..ir.printer import Printer
 from .artifact import Artifact
-from .cache import Key, current
+from .cache import Key, Lookup, current
 from .options import CompileOptions
-from .report import CacheReport
 from .stages import Stages
 
 if TYPE_CHECKING:
@@ -26,17 +25,17 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
     stages = Stages()
     key: Key | None = None
     artifact: Artifact | None = None
-    report = CacheReport("off")
+    lookup = Lookup("off")
     if on_stage is not None or options.verify or options.annotate:
         # Who wants to see or to check the stages gets them.
-        report = CacheReport("off", "the stages of compilation were asked for")
+        lookup = Lookup("off", "the stages of compilation were asked for")
     elif current().is_on:
         with stages.timed("key"):
             key, reason = graph_key(graph, options)
-        report = CacheReport("off", reason)
+        lookup = Lookup("off", reason)
     if key is not None:
         with stages.timed("look up"):
-            artifact, report = current().find(key, Artifact.from_header)
+            artifact, lookup = current().find(key, Artifact.from_header)
     if artifact is None:
         from .cpu.build import build
 
@@ -44,7 +43,7 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
         if key is not None:
             with stages.timed("store"):
                 current().store(key, artifact.header(), artifact.code)
-    return Executable(graph, artifact, report, stages)
+    return Executable(graph, artifact, lookup, stages)
 
 
 def check_target(options: CompileOptions) -> None:

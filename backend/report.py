@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from .cache import Lookup
+
 
 @dataclass(frozen=True)
 class KernelReport:
@@ -31,18 +33,6 @@ class KernelReport:
 
 
 @dataclass(frozen=True)
-class CacheReport:
-    """Where the code came from. state: hit, missed or off; detail: the entry, or why not."""
-
-    state: str = "off"
-    detail: str = ""
-    notes: list[str] = field(default_factory=list)  # entries that were ignored, and why
-
-    def __str__(self) -> str:
-        return "; ".join([f"{self.state}: {self.detail}" if self.detail else self.state, *self.notes])
-
-
-@dataclass(frozen=True)
 class Report:
     """What the compiler did with one graph. Sizes are bytes; with symbolic sizes they are formulas."""
 
@@ -53,11 +43,11 @@ class Report:
     bytes_before: str
     bytes_after: str
     arena: str
-    cache: CacheReport = field(default_factory=CacheReport)
+    cache: Lookup = field(default_factory=lambda: Lookup("off"))
     milliseconds: dict[str, float] = field(default_factory=dict)
 
     def json(self) -> str:
-        return json.dumps(asdict(self), indent=2)
+        return json.dumps(asdict(self), indent=2, default=vars)
 
     def lasting(self) -> dict[str, Any]:
         """What holds for every process that runs this code."""
@@ -68,7 +58,7 @@ class Report:
         """The report that `lasting` gave."""
         return Report(**found | {"kernels": [KernelReport(**kernel) for kernel in found["kernels"]]})
 
-    def here(self, threads: int, cache: CacheReport, seconds: Mapping[str, float]) -> Report:
+    def here(self, threads: int, cache: Lookup, seconds: Mapping[str, float]) -> Report:
         """This report with what is known only in the process at hand."""
         kernels = [
             replace(kernel, threads=min(threads, kernel.pieces) if isinstance(kernel.pieces, int) else threads)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
 
@@ -19,30 +19,33 @@ LOADED = time.time()  # `import smelt` loads this module
 PARTS = ("kernels", "passes", "backend")
 NOT_COMPILING = ("tools", "__pycache__")
 
+SourceFile = tuple[str, str, os.stat_result]
+
 
 @lru_cache
 def fingerprint() -> str | None:
-    """A hash of the files that decide what code comes out; None if they are no longer those that were loaded."""
+    """A hash of the files that decide what code comes out; None if they are not those that were loaded."""
     import hashlib
 
-    from .. import __version__
-
-    if not is_unchanged():
+    files = sorted(_files(), key=lambda item: item[0])
+    if not files or not is_unchanged(files):
         return None
-    total = hashlib.sha256(__version__.encode())
-    for name, path, _ in sorted(_files(), key=lambda item: item[0]):
+    total = hashlib.sha256()
+    for name, path, _ in files:
         total.update(f"\n{name}\n".encode())
         with open(path, "rb", buffering=0) as file:
             total.update(file.read())
     return total.hexdigest()
 
 
-def is_unchanged() -> bool:
+def is_unchanged(files: Iterable[SourceFile] | None = None) -> bool:
     """Whether no file was written since smelt was imported."""
-    return all(max(facts.st_mtime, facts.st_ctime) <= LOADED for _, _, facts in _files())
+    return all(
+        facts.st_mtime <= LOADED and facts.st_ctime <= LOADED for _, _, facts in (_files() if files is None else files)
+    )
 
 
-def _files() -> Iterator[tuple[str, str, os.stat_result]]:
+def _files() -> Iterator[SourceFile]:
     """Name, path and facts of each file. In a checkout the parts lie beside the package, installed inside of it."""
     root = __package__.partition(".")[0]
     for part in ("", *PARTS):

@@ -69,7 +69,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         strides=list(blas_strides(products)),
         uses_blas=bool(products),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
-        report=make_report(simple, fused, kernels, plan.size),
+        report=make_report(simple, fused, kernels, plan.size).lasting(),
         code=code,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from functools import cached_property
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -21,8 +22,6 @@ class Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.target = target
-        self.machine = self._machine()
-        self.layout = str(self.machine.target_data)
         self.lock = threading.RLock()
         self.numbers = itertools.count()
         self.jit = llvm.create_lljit_compiler(self._machine())
@@ -43,11 +42,16 @@ class Engine:
             cpu=self.target.cpu, features=self.target.features, opt=LEVEL, jit=True, codemodel="jitdefault"
         )
 
+    @cached_property
+    def machine(self) -> Any:
+        """What compiles; linking alone does without."""
+        return self._machine()
+
     def optimize(self, text: str) -> Any:
         """Parse and run the light pipeline: the emitter has already done what heavier passes would."""
         module = llvm.parse_assembly(text)
         module.triple = self.target.triple
-        module.data_layout = self.layout
+        module.data_layout = str(self.machine.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=1)
         builder = llvm.create_pass_builder(self.machine, tuning)
         passes = llvm.create_new_function_pass_manager()

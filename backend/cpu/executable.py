@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ...ir.graph import Graph
 from ...ir.symbolic import Dim, Expr, evaluate
 from ..arrays import as_plain, bind_sizes
 from ..artifact import Artifact
-from ..report import CacheReport, Report
+from ..cache import Lookup
 from ..stages import Stages
 from .context import (
     ALIGN,
@@ -31,6 +31,9 @@ from .context import (
 from .engine import engine
 from .threads import Pool, get_num_threads, pool
 
+if TYPE_CHECKING:
+    from ..report import Report
+
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 
@@ -38,7 +41,7 @@ LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 class Executable:
     """Call it with arrays of the parameters' types; it returns the results as new arrays."""
 
-    def __init__(self, graph: Graph, artifact: Artifact, cache: CacheReport, stages: Stages):
+    def __init__(self, graph: Graph, artifact: Artifact, cache: Lookup, stages: Stages):
         self.graph = graph
         self.artifact = artifact
         self.cache = cache
@@ -53,7 +56,9 @@ class Executable:
 
     @property
     def report(self) -> Report:
-        return self.artifact.report.here(get_num_threads(), self.cache, self.stages.seconds)
+        from ..report import Report
+
+        return Report.read(self.artifact.report).here(get_num_threads(), self.cache, self.stages.seconds)
 
     def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         """What the symbolic sizes are for parameters of these shapes."""

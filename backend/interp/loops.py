@@ -35,6 +35,7 @@ from ...kernels.loop_ir import (
 from ...kernels.scalar import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
 from ...passes.fuse import Fused
+from ..arrays import bind_sizes
 
 Values = tuple[NumpyOperand, ...]
 
