@@ -30,6 +30,13 @@ from typing import Any, TypeVar
 from .sources import is_unchanged
 
 VARIABLE = "SMELT_CACHE_DIR"
+OFF = "off"
+# By platform: the variable that names the place for caches, and where in the home directory it is otherwise.
+PLACES = {
+    "linux": ("XDG_CACHE_HOME", ".cache"),
+    "darwin": ("XDG_CACHE_HOME", "Library", "Caches"),
+    "win32": ("LOCALAPPDATA", "AppData", "Local"),
+}
 SUFFIX = ".smelt"
 TEMPORARY = ".tmp"
 MAGIC = "smelt-cache"
@@ -218,12 +225,7 @@ class Cache:
             write_entry(os.path.join(folder, name), key, about, code)
         except OSError as error:
             self.writable = False
-            warnings.warn(
-                f"smelt cannot keep compiled code in {self.directory} ({error.strerror}): every process compiles anew. "
-                f"Name another directory with {VARIABLE} or smelt.set_cache_dir, or turn the cache off with None",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror})")
             return
         # The name is a hash: one in so many stores looks, without any state that processes would have to share.
         if int(name[-len(SUFFIX) - 4 : -len(SUFFIX)], 16) % SWEEP_ONE_IN == 0:
@@ -332,20 +334,33 @@ def current() -> Cache:
 
 def from_environment() -> Cache:
     """SMELT_CACHE_DIR: a directory or "off"; behind it, separated as in PATH, directories that are only read."""
-    first, *baked = os.environ.get(VARIABLE, "").split(os.pathsep)
-    directory = None if first == "off" else first or default_directory()
-    return Cache(directory, [item for item in baked if item])
+    first, *others = os.environ.get(VARIABLE, "").split(os.pathsep)
+    baked = [os.path.abspath(item) for item in others if item]
+    if first == OFF:
+        return Cache(None, baked)
+    directory = os.path.abspath(first) if first else default_directory()
+    if directory is None:
+        warn("smelt finds no home directory to keep compiled code in")
+    return Cache(directory, baked)
 
 
-def default_directory() -> str:
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser(os.path.join("~", "AppData", "Local"))
-        return os.path.join(base, "smelt", "cache")
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Caches/smelt")
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The convention says that relative paths are to be ignored.
-    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), "smelt")
+def default_directory() -> str | None:
+    """The platform's place for caches; None if there is no home directory."""
+    variable, *inside = PLACES.get(sys.platform, PLACES["linux"])
+    base = os.environ.get(variable, "")
+    if os.path.isabs(base):  # the convention says that relative paths are to be ignored
+        return os.path.join(base, "smelt")
+    home = os.path.expanduser("~")
+    return os.path.join(home, *inside, "smelt") if os.path.isdir(home) else None
+
+
+def warn(problem: str) -> None:
+    warnings.warn(
+        f"{problem}: every process compiles anew. Name another directory with {VARIABLE} or smelt.set_cache_dir, "
+        f"or turn the cache off ({VARIABLE}={OFF})",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def set_cache_dir(

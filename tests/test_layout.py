@@ -130,7 +130,7 @@ def test_import_is_light() -> None:
 
 
 def test_no_environment_switches() -> None:
-    """Options travel down as CompileOptions. The terminal and the cache follow the conventions of the platform; where the
+    """Options travel down as CompileOptions. The terminal and the cache follow the platform's conventions; where the
     cache is, deployments have to say from outside: SMELT_CACHE_DIR, the only variable of smelt's own."""
     wrong = [
         str(path.relative_to(ROOT))
