@@ -160,6 +160,10 @@ class Cache:
 
     # One entry.
 
+    def path(self, key: Key) -> str | None:
+        """Where an entry is written."""
+        return None if self.directory is None else os.path.join(self.directory, key.name[:2], key.name)
+
     def find(self, key: Key, read: Callable[[dict[str, Any], bytes], Found]) -> tuple[Found | None, Lookup]:
         """What `read` makes of an entry, and where it was, or why there is none."""
         name = key.name
@@ -213,22 +217,21 @@ class Cache:
         """Keep an entry, for other processes too if the directory can be written."""
         if not is_unchanged():
             return
-        name = key.name
-        self._remember(name, about, code)
-        if not self.writable or self.directory is None:
+        self._remember(key.name, about, code)
+        path = self.path(key)
+        if path is None or not self.writable:
             return
-        folder = os.path.join(self.directory, name[:2])
+        folder = os.path.dirname(path)
         try:
             if not os.path.isdir(folder):
-                os.makedirs(self.directory, 0o700, exist_ok=True)
                 os.makedirs(folder, exist_ok=True)
-            write_entry(os.path.join(folder, name), key, about, code)
+            write_entry(path, key, about, code)
         except OSError as error:
             self.writable = False
             warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror})")
             return
         # The name is a hash: one in so many stores looks, without any state that processes would have to share.
-        if int(name[-len(SUFFIX) - 4 : -len(SUFFIX)], 16) % SWEEP_ONE_IN == 0:
+        if int(key.name[:8], 16) % SWEEP_ONE_IN == 0:
             self.sweep()
 
     def _remember(self, name: str, about: dict[str, Any], code: bytes) -> None:

@@ -66,7 +66,8 @@ def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
         "max_ops": options.max_ops,
         "data_offset": DATA_OFFSET,
     }
-    key = native_key(printer.header().removesuffix(" {"), text, chosen)
+    title = f"{graph.name}({', '.join(f'{param.name}: {param.type}' for param in graph.params)})"
+    key = native_key(title, text, chosen)
     return key, "smelt's own files were changed since it was imported" if key is None else ""
 
 
