@@ -127,11 +127,13 @@ def test_every_workload_from_the_cache(folder: Path, name: str) -> None:
     inputs = WORKLOADS[name].make_inputs("tiny")
     threads = smelt.get_num_threads()
     found = []
-    for _ in range(2):
+    for expected in ("missed", "hit"):
         fresh(folder)
         # The seed is part of what a workload with random numbers computes.
         smelt.manual_seed(0)
-        found.append(arrays_of(prepare("smelt", WORKLOADS[name], inputs, threads).call()))
+        ready = prepare("smelt", WORKLOADS[name], inputs, threads)
+        found.append(arrays_of(ready.call()))
+        assert state_of(ready.call.func) == expected  # type: ignore[attr-defined]
     for left, right in zip(*found, strict=True):
         assert left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
