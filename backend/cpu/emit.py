@@ -45,6 +45,7 @@ class Step:
 
 
 CONTEXT, FIRST_SITE, FIRST_BUFFER = range(3)
+CALLS = 32  # of kernels in one function: LLVM takes more than twice as long for a function that is twice as long
 
 
 RUNTIME = """
@@ -128,17 +129,14 @@ class ModuleEmitter:
         self.sizes: list[str] = []
 
     def emit(self, kernels: Sequence[Kernel]) -> Module:
-        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch)
-        for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
-            run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
-            run.write(f"%{name} = load ptr, ptr %{name}.at")
-        slots = 0
-        for kernel in kernels:
-            slots = max(slots, self._call(run, kernel, self._steps(kernel)))
-            self.sites += len(kernel.sites)
-        body = "\n".join(run.frames[0].lines)
-        block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
-        self.functions.append(f"define void @run(ptr %ctx) #0 {{\nentry:\n{block}{body}\n  ret void\n}}")
+        if len(kernels) <= CALLS:
+            self._run("run", kernels)
+        else:
+            parts = [kernels[first : first + CALLS] for first in range(0, len(kernels), CALLS)]
+            for number, part in enumerate(parts):
+                self._run(f"run.part{number}", part, "internal ")
+            calls = "\n".join(f"  call void @run.part{number}(ptr %ctx)" for number in range(len(parts)))
+            self.functions.append(f"define void @run(ptr %ctx) #0 {{\n{calls}\n  ret void\n}}")
         text = "\n".join([RUNTIME, *self.functions])
         if "@gemm(" in text:
             text += gemm_text()
@@ -151,6 +149,20 @@ class ModuleEmitter:
         return self.module
 
     # run
+
+    def _run(self, name: str, kernels: Sequence[Kernel], linkage: str = "") -> None:
+        """The function that calls some kernels in order."""
+        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch)
+        for label, slot in (("parallel", PARALLEL), ("pool", POOL)):
+            run.write(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {slot}")
+            run.write(f"%{label} = load ptr, ptr %{label}.at")
+        slots = 0
+        for kernel in kernels:
+            slots = max(slots, self._call(run, kernel, self._steps(kernel)))
+            self.sites += len(kernel.sites)
+        body = "\n".join(run.frames[0].lines)
+        block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
+        self.functions.append(f"define {linkage}void @{name}(ptr %ctx) #0 {{\nentry:\n{block}{body}\n  ret void\n}}")
 
     def _run_pointer(self, region: Region, buffer: Buffer) -> str:
         slot = self.layout.pointers.get(buffer.name)
