@@ -59,7 +59,6 @@ class Engine:
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
         passes.add_new_gvn_pass()
-        passes.add_dead_code_elimination_pass()
         for function in module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
