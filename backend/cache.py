@@ -41,7 +41,7 @@ SUFFIX = ".smelt"
 TEMPORARY = ".tmp"
 MAGIC = "smelt-cache"
 LIMIT = 1 << 30  # bytes
-RECENT = 256  # entries kept in memory
+MOST_IN_MEMORY = 256  # entries
 NAME_DIGITS = 32
 TOUCH_SECONDS = 600  # an entry's time of last use is as exact as this
 ABANDONED_SECONDS = 3600  # what a process that died left half written is removed after this
@@ -117,9 +117,12 @@ def read_entry(path: str) -> tuple[dict[str, Any], bytes]:
         raise Damaged("its checksum is wrong")
     header, _, code = body.partition(b"\n")
     try:
-        return json.loads(header), code
+        found = json.loads(header)
     except ValueError:
-        raise Damaged("its header cannot be read") from None
+        found = None
+    if not isinstance(found, dict):
+        raise Damaged("its header cannot be read")
+    return found, code
 
 
 def read_header(path: str) -> dict[str, Any] | None:
@@ -148,7 +151,7 @@ class Cache:
         self.baked = tuple(baked)
         self.limit = limit
         self.writable = directory is not None
-        self.recent: dict[str, tuple[dict[str, Any], bytes]] = {}
+        self.memory: dict[str, tuple[dict[str, Any], bytes]] = {}  # what could not be written
 
     @property
     def is_on(self) -> bool:
@@ -167,7 +170,7 @@ class Cache:
     def find(self, key: Key, read: Callable[[dict[str, Any], bytes], Found]) -> tuple[Found | None, Lookup]:
         """What `read` makes of an entry, and where it was, or why there is none."""
         name = key.name
-        known = self.recent.get(name)
+        known = self.memory.get(name)
         if known is not None:
             return read(*known), Lookup("hit", f"{name} in memory")
         notes: list[str] = []
@@ -191,7 +194,6 @@ class Cache:
                 continue
             if directory == self.directory:
                 touch(path)
-            self._remember(name, header["about"], code)
             return found, Lookup("hit", path, notes)
         return None, Lookup("missed", self.why(key), notes)
 
@@ -214,30 +216,23 @@ class Cache:
         return "the entry was damaged or removed"
 
     def store(self, key: Key, about: dict[str, Any], code: bytes) -> None:
-        """Keep an entry, for other processes too if the directory can be written."""
+        """Keep an entry: on disk, or for this process where that cannot be written."""
         if not is_unchanged():
             return
-        self._remember(key.name, about, code)
         path = self.path(key)
-        if path is None or not self.writable:
-            return
-        folder = os.path.dirname(path)
-        try:
-            if not os.path.isdir(folder):
-                os.makedirs(folder, exist_ok=True)
-            write_entry(path, key, about, code)
-        except OSError as error:
-            self.writable = False
-            warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror})")
-            return
-        # The name is a hash: one in so many stores looks, without any state that processes would have to share.
-        if int(key.name[:8], 16) % SWEEP_ONE_IN == 0:
+        if path is not None and self.writable:
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                write_entry(path, key, about, code)
+            except OSError as error:
+                self.writable = False
+                warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror})")
+        if not self.writable:
+            if len(self.memory) < MOST_IN_MEMORY:
+                self.memory[key.name] = (about, code)
+        elif int(key.name[:8], 16) % SWEEP_ONE_IN == 0:
+            # The name is a hash: one in so many stores looks, without any state that processes would have to share.
             self.sweep()
-
-    def _remember(self, name: str, about: dict[str, Any], code: bytes) -> None:
-        if len(self.recent) >= RECENT:
-            self.recent.pop(next(iter(self.recent)), None)
-        self.recent[name] = (about, code)
 
     # All entries.
 
@@ -261,7 +256,6 @@ class Cache:
 
     def clear(self) -> int:
         """Remove all entries of the directory; their number."""
-        self.recent.clear()
         return 0 if self.directory is None else sum(remove(entry.path) for entry in list(entries(self.directory)))
 
 

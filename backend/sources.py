@@ -27,22 +27,25 @@ def fingerprint() -> str | None:
     """A hash of the files that decide what code comes out; None if they are not those that were loaded."""
     import hashlib
 
-    files = sorted(_files(), key=lambda item: item[0])
-    if not files or not is_unchanged(files):
-        return None
     total = hashlib.sha256()
-    for name, path, _ in files:
-        total.update(f"\n{name}\n".encode())
-        with open(path, "rb", buffering=0) as file:
-            total.update(file.read())
-    return total.hexdigest()
+    try:
+        files = sorted(_files(), key=lambda item: item[0])
+        for name, path, _ in files:
+            total.update(f"\n{name}\n".encode())
+            with open(path, "rb", buffering=0) as file:
+                total.update(file.read())
+    except OSError:
+        return None
+    return total.hexdigest() if files and is_unchanged(files) else None
 
 
 def is_unchanged(files: Iterable[SourceFile] | None = None) -> bool:
     """Whether no file was written since smelt was imported."""
-    return all(
-        facts.st_mtime <= LOADED and facts.st_ctime <= LOADED for _, _, facts in (_files() if files is None else files)
-    )
+    try:
+        found = _files() if files is None else files
+        return all(facts.st_mtime <= LOADED and facts.st_ctime <= LOADED for _, _, facts in found)
+    except OSError:
+        return False
 
 
 def _files() -> Iterator[SourceFile]:
