@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ops
+from .backend import sources as _sources  # noqa: F401  (notes when smelt was loaded)
 from .ir.errors import SmeltError, suggest
 from .ir.types import (
     DType,
@@ -45,6 +46,7 @@ __all__ = [
     "f16",
     "f32",
     "f64",
+    "get_cache_dir",
     "get_num_threads",
     "grad",
     "i8",
@@ -55,6 +57,7 @@ __all__ = [
     "jvp",
     "manual_seed",
     "ops",
+    "set_cache_dir",
     "set_num_threads",
     "spec",
     "threads",
@@ -71,5 +74,9 @@ def __getattr__(name: str) -> Any:
         from .backend.cpu import threads as module
 
         return getattr(module, name)
+    if name in ("set_cache_dir", "get_cache_dir"):
+        from .backend import cache
+
+        return getattr(cache, name)
     hint = f"; did you mean smelt.ops.{name}?" if name in ops.define.REGISTRY else suggest(name, __all__)
     raise AttributeError(f"module 'smelt' has no attribute {name!r}{hint}")

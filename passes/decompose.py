@@ -22,7 +22,7 @@ def decompose(graph: Graph) -> Graph:
             return None
         location = op.loc
         if location is not None and not location.op:
-            location = Location(location.file, location.line, op.name)
+            location = location.inside(op.name)
         with located(location):
             return expanded(op, arguments, bodies, location)
 

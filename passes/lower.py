@@ -71,7 +71,7 @@ class Scope:
 class Lowering:
     """Writes one kernel. Implements kinds.ElementBuilder for the ops that say how one element is made."""
 
-    def __init__(self, fused: Fused, name: str):
+    def __init__(self, fused: Fused, name: str, taken: set[str]):
         self.fused = fused
         self.name = name
         self.buffers: dict[str, Buffer] = {}
@@ -87,7 +87,7 @@ class Lowering:
         self.current: Op | None = None
         self.guards: dict[str, Operand | None] = {}  # of loaded registers
         self.guard: Operand | None = None  # where it is false, what is being computed is not used
-        self.taken = {f"%{name}" for name in fused.names.values()}
+        self.taken = taken  # by buffers
 
     # Registers, loops, buffers.
 
@@ -558,8 +558,9 @@ SCALE = dict.fromkeys(
 def lower(fused: Fused) -> list[Kernel]:
     """Loop IR for every kernel of a fused graph, all loops serial."""
     kernels: list[Kernel] = []
+    taken = {f"%{name}" for name in fused.names.values()}
     for number, groups in enumerate(fused.launches):
-        lowering = Lowering(fused, kernel_name(groups, number))
+        lowering = Lowering(fused, kernel_name(groups, number), taken)
         bodies = [lowering.lower(group) for group in groups]
         if len(bodies) > 1:
             branches = [item for part in bodies for item in part if isinstance(item, Loop)]

@@ -41,19 +41,19 @@ def plan_memory(kernels: Sequence[Kernel], outside: Iterable[str]) -> Plan:
     }
     static = {name: size for name, size in sizes.items() if isinstance(size, int)}
     offsets: dict[str, Dim] = {}
-    placed: list[tuple[int, int, str]] = []  # start, stop, name
+    occupied: list[list[tuple[int, int]]] = [[] for _ in kernels]  # start and stop of the buffers alive at each time
     top = 0
     for name in sorted(static, key=lambda name: -static[name]):
         size = static[name]
+        lifetime = range(first[name], last[name] + 1)
         start = 0
-        for low, high, other in sorted(placed):
-            if last[other] < first[name] or last[name] < first[other]:
-                continue
+        for low, high in sorted({place for time in lifetime for place in occupied[time]}):
             if start + size <= low:
                 break
             start = max(start, high)
         offsets[name] = start
-        placed.append((start, start + size, name))
+        for time in lifetime:
+            occupied[time].append((start, start + size))
         top = max(top, start + size)
     end: Dim = top
     reusable: list[tuple[Dim, Dim, str]] = []  # size, offset, current owner

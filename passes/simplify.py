@@ -20,7 +20,8 @@ from ..ops.define import REGISTRY, constant, scalar_value
 from ..ops.kinds import Contract, Elementwise, Reduce, View
 from .cleanup import folded, splat
 from .manager import graph_pass
-from .rewrite import Rules, rebuild, remake, splat_number
+from .rewrite import rebuild, remake, splat_number
+from .rules import Rules
 
 # Views that read each element at most once: moving them duplicates no work.
 MOVABLE = frozenset(("permute", "reshape", "slice", "flip", "diagonal"))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Tests compile what they test, and leave the user's cache alone; those of the cache have directories of their own.
+os.environ["SMELT_CACHE_DIR"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

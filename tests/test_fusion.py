@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.compile import name_values, schedule
+from smelt.backend.cpu.build import name_values, schedule
 from smelt.ir.symbolic import Symbol, floor_divide, symbols_of
 from smelt.kernels.loop_ir import Kernel, Load, Loop, walk
 from smelt.passes.fuse import Fused, fuse

@@ -13,7 +13,7 @@ import pytest
 import smelt
 from random_programs import Seeded, build, disagreement
 from smelt import ops
-from smelt.backend.compile import name_values
+from smelt.backend.cpu.build import name_values
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.errors import IndexRangeError, ParseError, VerifyError
 from smelt.ir.graph import Graph, Value

@@ -34,7 +34,8 @@ print("fine")
 
 
 def run(code: str, cwd: Path | None = None, **environment: str) -> str:
-    """The output of a program in a process of its own, with this environment and no other."""
+    """The output of a program in a process of its own, with this environment and no other; nothing is cached."""
+    environment = {"SMELT_CACHE_DIR": "off"} | environment
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
     )

@@ -16,7 +16,8 @@ from smelt.ir.types import TensorType, bf16, bool_, c64, f32, f64, i64
 from smelt.ir.verify import verify_graph
 from smelt.ops.define import constant
 from smelt.passes.manager import PASSES, Pipeline, graph_pass, parse_pipeline
-from smelt.passes.rewrite import Rules, rebuild
+from smelt.passes.rewrite import rebuild
+from smelt.passes.rules import Rules
 
 N = Symbol("N", 2).expr()
 M = Symbol("M", 0, 4096).expr()

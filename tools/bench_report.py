@@ -50,6 +50,7 @@ def show_rest(records: Sequence[Record], contenders: Sequence[str], first_calls:
     if first_calls:
         print(heading("\nfirst call, with compilation"))
         show_others(records, contenders, "first_call", time_text)
+        show_hits(records)
     if memory:
         print(heading("\nmemory of a call"))
         show_others(records, contenders, "memory", size_text)
@@ -81,6 +82,20 @@ def show_others(records: Sequence[Record], contenders: Sequence[str], what: str,
         values = [record["contenders"].get(name, {}).get(what) for name in contenders]
         rows.append((record["workload"], *("-" if value is None else text(value) for value in values)))
     print(table(rows, right=range(1, len(contenders) + 1)))
+
+
+def show_hits(records: Sequence[Record]) -> None:
+    """First calls of smelt in new processes that find the code on disk."""
+    hits = {record["workload"]: record["contenders"].get("smelt", {}) for record in records}
+    rows = [(name, time_text(found["hit"])) for name, found in hits.items() if "hit" in found]
+    rows += [(name, f"failed: {found['hit_error']}") for name, found in hits.items() if "hit_error" in found]
+    if rows:
+        print(
+            heading(
+                "\nsmelt's first call in a new process, code from the disk cache; beyond imports and the run itself"
+            )
+        )
+        print(table([("workload", "smelt"), *rows], right=(1,)))
 
 
 def show_summary(records: Sequence[Record], settings: Sequence[str], startups: Sequence[dict[str, Any]]) -> None:

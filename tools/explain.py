@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from .program import configure_function, trace_function
+from .program import configure_function, trace_program
 from .terminal import FINE, highlight, progress
 
 
@@ -17,7 +17,7 @@ def run(options: Namespace) -> int:
     from ..backend.compile import compile_graph
 
     with progress(f"compiling {options.function}"):
-        graph = trace_function(options.function, options.args, options.grad)
-        report = compile_graph(graph).report
+        graph, chosen = trace_program(options.function, options.args, options.grad)
+        report = compile_graph(graph, chosen).report
     print(report.json() if options.json else highlight(str(report)))
     return FINE

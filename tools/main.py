@@ -22,6 +22,8 @@ COMMANDS = {
     "opt": "run passes over a program in a file",
     "run": "run a program in a file on arrays",
     "ops": "list the ops",
+    "bake": "compile a function into a directory for other processes",
+    "cache": "look at compiled code on disk",
     "bench": "measure smelt against PyTorch, JAX, NumPy and Numba",
     "doctor": "look at this machine and this installation",
 }

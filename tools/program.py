@@ -17,9 +17,11 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+from ..backend.options import CompileOptions
 from ..ir.errors import suggest
 from ..ir.graph import Graph
 from ..ir.types import dtype
+from ..jit import Jitted
 from .terminal import UsageError, UserError
 
 # What tells an array from a plain Python argument: a type name and its sizes in brackets.
@@ -91,23 +93,31 @@ def _user_traceback(error: Exception, path: str) -> str:
 
 def trace_function(name: str, types: Sequence[str] | None, gradient: bool = False) -> Graph:
     """The graph of a function on arguments of the given types."""
+    return trace_program(name, types, gradient)[0]
+
+
+def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False) -> tuple[Graph, CompileOptions]:
+    """The graph of a function on arguments of the given types, and the options that it is compiled with."""
     import smelt
 
     given = load_function(name)
-    # What jit returned is traced anew: the command line has its own idea of static arguments.
     function = getattr(given, "__wrapped__", given)
     arguments = _arguments(given, name, types)
     _check_count(function, arguments, name)
-    static = tuple(index for index, value in enumerate(arguments) if not _arrays_in(value))
-    traced = _gradient(function, arguments, name) if gradient else function
+    options = given.options if isinstance(given, Jitted) else CompileOptions()
+    if isinstance(given, Jitted) and not gradient:
+        program = given  # it knows itself which arguments are static
+    else:
+        static = tuple(index for index, value in enumerate(arguments) if not _arrays_in(value))
+        traced = _gradient(function, arguments, name) if gradient else function
+        program = smelt.jit(traced, static_argnums=static, options=options)
     try:
-        graph: Graph = smelt.jit(traced, static_argnums=static).trace(*arguments)
+        return program.trace(*arguments), options
     except (smelt.SmeltError, UserError):
         raise
     except Exception as error:
         path = inspect.getsourcefile(inspect.unwrap(function)) or name
         raise UserError(f"{name} failed while it was traced\n{_user_traceback(error, path)}") from None
-    return graph
 
 
 def _check_count(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> None:
@@ -191,7 +201,6 @@ class Enough(Exception):
 def compile_stages(graph: Graph, wanted: Sequence[str]) -> dict[str, Any]:
     """What the compiler makes of a graph at each stage up to the last one wanted, by the stage's name."""
     from ..backend.compile import compile_graph
-    from ..backend.options import CompileOptions
 
     seen: dict[str, Any] = {}
 

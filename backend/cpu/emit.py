@@ -1,9 +1,8 @@
 """A compiled graph as one LLVM module: `run(ctx)` calls its kernels in order.
 
-`ctx` is a block of 64-bit slots (Layout): the run time's addresses, then the sizes, the parameters and the
-results. A kernel is a function of its own block of arguments, which `run` fills: ctx, the number of its first
-site, its buffers and its sizes. So kernels that differ only in their buffers are the same code, and are
-compiled once.
+`ctx` is a block of 64-bit slots (context.py, Layout). A kernel is a function of its own block of arguments, which
+`run` fills: ctx, the number of its first site, its buffers and its sizes. So kernels that differ only in their buffers
+are the same code, and are compiled once.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
 from ...kernels.loop_text import identity, size_symbols
 from ...kernels.loop_verify import read, written
 from .accesses import NONTEMPORAL
+from .context import ALIGN, ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
 from .debug import DebugInfo
 from .region import Region
 from .transpose import ELEMENTS, called, transpose_text
-
-ALIGN = 64
 
 
 @dataclass
@@ -30,10 +28,6 @@ class Layout:
     sizes: dict[str, int]
     pointers: dict[str, int]  # parameters and results, by buffer name
     arena: dict[str, Dim]  # temporaries: their offset in the arena
-    slots: int
-
-
-PARALLEL, POOL, ARENA, SCRATCH, SCRATCH_STRIDE, ERROR, BLAS_TABLE, WORKERS, FIRST_FREE = range(9)
 
 
 @dataclass
@@ -141,17 +135,7 @@ class ModuleEmitter:
         self.sizes: list[str] = []
 
     def emit(self, kernels: Sequence[Kernel]) -> Module:
-        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch)
-        for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
-            run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
-            run.write(f"%{name} = load ptr, ptr %{name}.at")
-        slots = 0
-        for kernel in kernels:
-            slots = max(slots, self._call(run, kernel, self._steps(kernel)))
-            self.sites += len(kernel.sites)
-        body = "\n".join(run.frames[0].lines)
-        block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
-        self.functions.append(f"define void @run(ptr %ctx) #2 {{\nentry:\n{block}{body}\n  ret void\n}}")
+        self._run(kernels)
         text = "\n".join([RUNTIME, *self.functions])
         if "@gemm(" in text:
             text += gemm_text()
@@ -171,6 +155,20 @@ class ModuleEmitter:
         return self.module
 
     # run
+
+    def _run(self, kernels: Sequence[Kernel]) -> None:
+        """The function that calls the kernels in order."""
+        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch)
+        for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
+            run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
+            run.write(f"%{name} = load ptr, ptr %{name}.at")
+        slots = 0
+        for kernel in kernels:
+            slots = max(slots, self._call(run, kernel, self._steps(kernel)))
+            self.sites += len(kernel.sites)
+        body = "\n".join(run.frames[0].lines)
+        block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
+        self.functions.append(f"define void @run(ptr %ctx) #2 {{\nentry:\n{block}{body}\n  ret void\n}}")
 
     def _run_pointer(self, region: Region, buffer: Buffer) -> str:
         slot = self.layout.pointers.get(buffer.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from functools import cached_property
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -21,8 +22,6 @@ class Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.target = target
-        self.machine = self._machine()
-        self.layout = str(self.machine.target_data)
         self.lock = threading.RLock()
         self.numbers = itertools.count()
         self.jit = llvm.create_lljit_compiler(self._machine())
@@ -43,11 +42,16 @@ class Engine:
             cpu=self.target.cpu, features=self.target.features, opt=LEVEL, jit=True, codemodel="jitdefault"
         )
 
+    @cached_property
+    def machine(self) -> Any:
+        """What compiles; linking alone does without."""
+        return self._machine()
+
     def optimize(self, text: str) -> Any:
         """Parse and run the light pipeline: the emitter has already done what heavier passes would."""
         module = llvm.parse_assembly(text)
         module.triple = self.target.triple
-        module.data_layout = self.layout
+        module.data_layout = str(self.machine.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=1)
         builder = llvm.create_pass_builder(self.machine, tuning)
         passes = llvm.create_new_function_pass_manager()
@@ -55,7 +59,6 @@ class Engine:
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
         passes.add_new_gvn_pass()
-        passes.add_dead_code_elimination_pass()
         for function in module.functions:
             if not function.is_declaration:
                 passes.run(function, builder)
@@ -69,17 +72,14 @@ class Engine:
         with self.lock:
             return self.machine.emit_object(self.optimize(text))
 
-    def link(self, code: bytes, symbol: str) -> tuple[int, Any]:
-        """The address of a function in object code, and what keeps it alive."""
+    def link(self, code: bytes, *symbols: str) -> tuple[dict[str, int], Any]:
+        """The addresses of functions in object code, and what keeps it alive."""
         with self.lock:
-            library = (
-                llvm.JITLibraryBuilder()
-                .add_object_img(code)
-                .export_symbol(symbol)
-                .add_current_process()
-                .link(self.jit, f"smelt{next(self.numbers)}")
-            )
-            return library[symbol], library
+            builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+            for symbol in symbols:
+                builder.export_symbol(symbol)
+            library = builder.link(self.jit, f"smelt{next(self.numbers)}")
+            return {symbol: library[symbol] for symbol in symbols}, library
 
 
 _engines: dict[Target, Engine] = {}

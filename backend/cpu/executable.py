@@ -6,21 +6,18 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...ir.errors import CompileError, IndexRangeError
-from ...ir.graph import Value
+from ...ir.graph import Graph
 from ...ir.symbolic import Dim, Expr, evaluate
-from ...kernels.loop_ir import Gemm, Kernel, walk
-from ...passes.fuse import Fused
-from ...passes.memory import Plan
-from ..arrays import as_plain
-from ..interp.graph import bind_sizes
-from ..report import Report
-from .debug import readable_assembly
-from .emit import (
+from ..arrays import as_plain, bind_sizes
+from ..artifact import Artifact
+from ..cache import Lookup
+from ..stages import Stages
+from .context import (
     ALIGN,
     ARENA,
     BLAS_TABLE,
@@ -31,12 +28,12 @@ from .emit import (
     SCRATCH,
     SCRATCH_STRIDE,
     WORKERS,
-    Layout,
-    Module,
-    ModuleEmitter,
 )
 from .engine import engine
-from .threads import Pool, pool
+from .threads import Pool, get_num_threads, pool
+
+if TYPE_CHECKING:
+    from ..report import Report
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
@@ -45,62 +42,24 @@ LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 class Executable:
     """Call it with arrays of the parameters' types; it returns the results as new arrays."""
 
-    report: Report
-
-    def __init__(self, fused: Fused, kernels: Sequence[Kernel], plan: Plan, vector_bits: int, annotate: bool = False):
-        self.graph = fused.graph
-        self.kernels = list(kernels)
-        self.plan = plan
-        self.sites = [site for kernel in kernels for site in kernel.sites]
-        self.sizes = [symbol.name for symbol in self.graph.sizes]
-        products = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
-        self.uses_blas = bool(products)
-        self.strides: set[Dim] = set()
-        for matrix in (matrix for item in products for matrix in (item.output, item.left, item.right)):
-            self.strides |= {matrix.row_stride, matrix.column_stride}
-        self._results(fused)
-        sizes = {name: FIRST_FREE + number for number, name in enumerate(self.sizes)}
-        first = FIRST_FREE + len(sizes)
-        pointers = {f"%{fused.names[param]}": first + number for number, param in enumerate(self.graph.params)}
-        self.first_param = first
-        self.first_result = first + len(self.graph.params)
-        for number, value in enumerate(self.stored):
-            pointers[f"%{fused.names[value]}"] = self.first_result + number
-        self.layout = Layout(sizes, pointers, plan.offsets, self.first_result + len(self.stored))
-        self.emitter = ModuleEmitter(self.layout, vector_bits, annotate, DATA_OFFSET)
-        self.module = Module()
+    def __init__(self, graph: Graph, artifact: Artifact, cache: Lookup, stages: Stages):
+        self.graph = graph
+        self.artifact = artifact
+        self.cache = cache
+        self.stages = stages
+        self.sizes = [symbol.name for symbol in graph.sizes]
+        self.first_param = FIRST_FREE + len(self.sizes)
+        self.slots = self.first_param + len(graph.params) + len(artifact.stored)
         self.frames: list[Frame] = []
+        with stages.timed("link"):
+            addresses, self.keep = engine().link(artifact.code, "run")
+        self.run = _RUN(addresses["run"])
 
-    def _results(self, fused: Fused) -> None:
-        """Where each result comes from: memory of its own, or a copy of a parameter or of another result."""
-        self.stored: list[Value] = []
-        self.sources: list[tuple[str, int]] = []
-        position: dict[Value, int] = {}
-        params = {param: number for number, param in enumerate(self.graph.params)}
-        taken: set[int] = set()
-        for value in self.graph.results:
-            base = fused.stored(value)
-            if base in params:
-                self.sources.append(("parameter", params[base]))
-                continue
-            if base not in position:
-                position[base] = len(self.stored)
-                self.stored.append(base)
-            how = "copy" if position[base] in taken else "own"
-            taken.add(position[base])
-            self.sources.append((how, position[base]))
+    @property
+    def report(self) -> Report:
+        from ..report import Report
 
-    def emit(self) -> Module:
-        self.module = self.emitter.emit(self.kernels)
-        return self.module
-
-    def assembly(self) -> str:
-        """What the machine runs, with the user's lines if the module has them."""
-        return readable_assembly(engine().assembly(self.module.text))
-
-    def link(self) -> None:
-        address, self.keep = engine().link(engine().object_code(self.module.text), "run")
-        self.run = _RUN(address)
+        return Report.read(self.artifact.report).here(get_num_threads(), self.cache, self.stages.seconds)
 
     def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         """What the symbolic sizes are for parameters of these shapes."""
@@ -120,10 +79,10 @@ class Executable:
         return Launcher(self, bind_sizes(self.graph, given))(given)
 
     def raise_index_error(self, error: Any) -> None:
-        site = self.sites[error[1]]
-        called = site.location.op if site.location and site.location.op else site.op
+        place = self.artifact.places[error[1]]
         raise IndexRangeError(
-            f"{called}: index {error[2]} is out of range for a dimension of size {error[3]}", site.location
+            f"{place.called or place.op}: index {error[2]} is out of range for a dimension of size {error[3]}",
+            place.location(self.graph),
         )
 
 
@@ -134,11 +93,11 @@ class Frame:
         self.workers = 0
         self.sizes: dict[str, int] | None = None  # of the launcher that it was last made fit for
         self.memory = np.empty(0, np.uint8)
-        self.block = (ctypes.c_int64 * executable.layout.slots)()
+        self.block = (ctypes.c_int64 * executable.slots)()
         self.error = (ctypes.c_int64 * 4)()
         self.address = ctypes.addressof(self.block)
         self.block[ERROR] = ctypes.addressof(self.error)
-        if executable.uses_blas:
+        if executable.artifact.uses_blas:
             from .blas import table
 
             self.block[BLAS_TABLE] = ctypes.addressof(table())
@@ -169,15 +128,16 @@ class Launcher:
     def __init__(self, executable: Executable, sizes: dict[str, int]):
         self.executable = executable
         self.sizes = sizes
-        scratch = max((evaluate(item, sizes) for item in executable.module.scratch), default=0)
+        artifact = executable.artifact
+        scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
         self.scratch_bytes = scratch + -scratch % ALIGN
-        self.arena_bytes = evaluate(executable.plan.size, sizes)
-        if any(evaluate(stride, sizes) > LARGEST_BLAS for stride in executable.strides):
+        self.arena_bytes = evaluate(artifact.arena, sizes)
+        if any(evaluate(stride, sizes) > LARGEST_BLAS for stride in artifact.strides):
             raise CompileError(f"a matrix has rows or columns of more than {LARGEST_BLAS} elements, which BLAS cannot")
-        self.results = [(_shape(value.shape, sizes), value.dtype.numpy) for value in executable.stored]
+        self.results = [(_shape(shape, sizes), dtype.numpy) for dtype, shape in artifact.stored]
         self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
         # Whether the results are just the stored arrays, in order.
-        self.plain = executable.sources == [("own", number) for number in range(len(self.results))] and all(
+        self.plain = artifact.sources == [("own", number) for number in range(len(self.results))] and all(
             shape == stored for shape, (stored, _) in zip(self.shapes, self.results, strict=True)
         )
         count = len(executable.graph.params) + len(self.results)
@@ -207,7 +167,7 @@ class Launcher:
 
     def _collect(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
         found: list[np.ndarray] = []
-        for shape, (how, number) in zip(self.shapes, self.executable.sources, strict=True):
+        for shape, (how, number) in zip(self.shapes, self.executable.artifact.sources, strict=True):
             array = arrays[number] if how == "parameter" else results[number]
             shaped = array.reshape(shape)
             found.append(shaped if how == "own" else shaped.copy())

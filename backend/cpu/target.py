@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+# Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
+# arithmetic. Virtual machines and microcode switch them on and off, which must not cost anybody's cache.
+UNUSED = {
+    "cldemote", "clflushopt", "clwb", "clzero", "cx8", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid", "kl",
+    "lwp", "movdir64b", "movdiri", "mwaitx", "pconfig", "pku", "prefetchi", "prefetchwt1", "prfchw", "ptwrite",
+    "rdpid", "rdpru", "rdrnd", "rdseed", "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr", "usermsr",
+    "waitpkg", "wbnoinvd", "widekl", "x87", "xsave", "xsavec", "xsaveopt", "xsaves",
+}  # fmt: skip
 
-@dataclass(frozen=True)
+
 class Target:
     """A CPU: its name for LLVM, its instruction set features, and how wide its vectors are."""
 
-    triple: str
-    cpu: str
-    features: str
-    vector_bits: int
+    def __init__(self, triple: str, cpu: str, features: str, vector_bits: int):
+        self.triple = triple
+        self.cpu = cpu
+        self.features = features
+        self.vector_bits = vector_bits
+
+    @property
+    def instructions(self) -> list[str]:
+        """The features that generated code may rely on. The CPU's name is not among them: it chooses among equals."""
+        present = [name[1:] for name in self.features.split(",") if name.startswith("+")]
+        return sorted(name for name in present if name not in UNUSED)
 
 
 @lru_cache

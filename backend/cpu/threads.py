@@ -22,7 +22,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .emit import WORKERS
+from .cached import object_code
+from .context import WORKERS
 from .engine import engine
 
 # Slots of the pool's block, a cache line apart where threads meet.
@@ -248,10 +249,10 @@ class Pool:
     """The process's workers. They start when a job first could use them."""
 
     def __init__(self) -> None:
-        code = engine().object_code(runtime_text(platform.system(), platform.machine()))
-        self.parallel, self.keep = engine().link(code, "parallel")
-        worker, self.keep_worker = engine().link(code, "worker")
-        self._worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
+        code = object_code("the thread pool", runtime_text(platform.system(), platform.machine()))
+        addresses, self.keep = engine().link(code, "parallel", "worker")
+        self.parallel = addresses["parallel"]
+        self._worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(addresses["worker"])
         self.lock = threading.Lock()
         self.limit = available_cpus()
         self._fresh()

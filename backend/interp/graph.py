@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import CompileError, IndexRangeError, ShapeError
+from ...ir.errors import CompileError, IndexRangeError
 from ...ir.graph import Graph, Op, Value
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, evaluate
-from ...ir.types import DType, TensorType, dtype
+from ...ir.types import DType, TensorType
 from ...kernels.reference import cast
 from ...kernels.scalar import COMBINERS, SCALARS
 from ...ops.define import as_array
 from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Reduce, Scan, Scatter, View
+from ..arrays import bind_sizes
 
 # An expression's value: a number, or an array with one number for each element of the result.
 Number = Any
@@ -52,26 +53,6 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     interpreter = Interpreter(bind_sizes(graph, arrays))
     interpreter.values.update(zip(graph.params, arrays, strict=True))
     return [np.asarray(array) for array in interpreter.demand(graph.results)]
-
-
-def bind_sizes(graph: Graph, arrays: Sequence[np.ndarray]) -> dict[str, int]:
-    """The value of each size symbol; the arrays must fit the parameters."""
-    if len(arrays) != len(graph.params):
-        raise ShapeError(f"{graph.name}: {len(arrays)} inputs for {len(graph.params)} parameters")
-    sizes: dict[str, int] = {}
-    for param, array in zip(graph.params, arrays, strict=True):
-        if dtype(array.dtype) is not param.dtype or array.ndim != len(param.shape):
-            given = TensorType(dtype(array.dtype), array.shape)
-            raise ShapeError(f"{graph.name}: parameter {param.name} is {param.type}, got {given}")
-        for dim, size in zip(param.shape, array.shape, strict=True):
-            if isinstance(dim, Expr) and dim.symbol is not None:
-                sizes.setdefault(dim.symbol.name, size)
-    for param, array in zip(graph.params, arrays, strict=True):
-        for dim, size in zip(param.shape, array.shape, strict=True):
-            if evaluate(dim, sizes) != size:
-                given = TensorType(param.dtype, array.shape)
-                raise ShapeError(f"{graph.name}: parameter {param.name} is {param.type}, got {given}")
-    return sizes
 
 
 def number(expression: Dim, known: Mapping[str, Number]) -> Number:

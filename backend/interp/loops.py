@@ -38,7 +38,7 @@ from ...kernels.loop_ir import (
 from ...kernels.scalar import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
 from ...passes.fuse import Fused
-from .graph import bind_sizes
+from ..arrays import bind_sizes
 
 Values = tuple[NumpyOperand, ...]
 

@@ -32,12 +32,17 @@ _serial = itertools.count()
 class Location:
     """A line of the user's code, and the op that was called there if a pass has replaced it by others."""
 
-    __slots__ = ("file", "line", "op")
+    __slots__ = ("file", "line", "op", "outer")
 
-    def __init__(self, file: str, line: int, op: str = ""):
+    def __init__(self, file: str, line: int, op: str = "", outer: Location | None = None):
         self.file = file
         self.line = line
         self.op = op
+        self.outer = outer  # that of the op itself
+
+    def inside(self, op: str) -> Location:
+        """The same line for what a pass puts in place of an op."""
+        return Location(self.file, self.line, op, self)
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"

@@ -139,7 +139,7 @@ def parse_type(text: str, file: str = "<type>") -> TensorType:
 
 
 def parse_pattern(text: str) -> CallPattern:
-    """The left side of a rewrite rule (passes/rewrite.py)."""
+    """The left side of a rewrite rule (passes/rules.py)."""
     reader = Reader(text, "<rule>")
     pattern = reader.call_pattern()
     if reader.token.kind != "end":

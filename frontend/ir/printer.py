@@ -102,6 +102,7 @@ class Printer:
         self.graph = graph
         self.names: dict[Value, str] = {}
         self.symbols: dict[Symbol, None] = dict.fromkeys(graph.sizes)
+        self.is_complete = True  # whether the text that was made says all about the graph
         taken: set[str] = set()
         for position, param in enumerate(graph.params):
             name = identifier(param.name)
@@ -201,11 +202,14 @@ class Printer:
             self.note((value,))
             return str(value)
         if isinstance(value, Graph):
-            inner = Printer(value).text(locations=False)
-            return inner.replace("\n", f"\n{INDENT}")
+            inner = Printer(value)
+            text = inner.text(locations=False).replace("\n", f"\n{INDENT}")
+            self.is_complete &= inner.is_complete
+            return text
         if hasattr(value, "array"):
             # The content decides the hash, never the address.
             return f"array<{hashlib.sha256(value.array.tobytes()).hexdigest()[:16]}>"
+        self.is_complete = False
         return f"<{type(value).__name__}>"
 
     def note(self, dims: tuple[Any, ...]) -> None:

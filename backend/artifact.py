@@ -1,0 +1,121 @@
+"""What the compiler makes of a graph, and all that a call needs: numbers, formulas and object code.
+
+It has no graph, no kernels and no addresses, so it can be kept in a file and serve another process. What a call needs
+beside it (types of parameters and results, the user's lines) is read from the graph at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.graph import Graph, Location, Op
+from ..ir.symbolic import Compound, Dim, Expr, Symbol
+from ..ir.types import DType, dtype
+
+
+class Place:
+    """What to blame for an index out of range: a primitive, and the op of the traced graph that it is a part of."""
+
+    def __init__(self, op: str, number: int | None, called: str):
+        self.op = op
+        self.number = number  # of the traced op, among those that the graph's text has
+        self.called = called  # how the user called it: the composite's name
+
+    def location(self, graph: Graph) -> Location | None:
+        """The user's line, in the program at hand."""
+        found = None if self.number is None else printed_ops(graph)[self.number].loc
+        return found if found is None or not self.called else found.inside(self.called)
+
+
+def printed_ops(graph: Graph) -> list[Op]:
+    """The ops that have a line in the graph's text: the same ones in all graphs of that text."""
+    return [op for op in graph.ops if op.name != "constant"]
+
+
+class Artifact:
+    """Bytes and strides are numbers, or formulas of the symbolic sizes."""
+
+    def __init__(
+        self,
+        *,
+        stored: Sequence[tuple[DType, tuple[Dim, ...]]],
+        sources: Sequence[tuple[str, int]],
+        scratch: Sequence[Dim],
+        arena: Dim,
+        strides: Sequence[Dim],
+        uses_blas: bool,
+        places: Sequence[Place],
+        report: dict[str, Any],
+        code: bytes,
+    ):
+        self.stored = stored  # arrays that native code fills
+        self.sources = sources  # of each result: "own", a "copy" of a stored array, or of a "parameter"
+        self.scratch = scratch  # of each region, for each thread
+        self.arena = arena
+        self.strides = strides  # of the matrices that BLAS gets
+        self.uses_blas = uses_blas
+        self.places = places  # by site number
+        self.report = report  # as Report.lasting has it
+        self.code = code
+
+    def header(self) -> dict[str, Any]:
+        """All but the code, as JSON has it."""
+        return {
+            "stored": [[item.name, list(map(encode, shape))] for item, shape in self.stored],
+            "sources": self.sources,
+            "scratch": list(map(encode, self.scratch)),
+            "arena": encode(self.arena),
+            "strides": list(map(encode, self.strides)),
+            "uses_blas": self.uses_blas,
+            "places": [[place.op, place.number, place.called] for place in self.places],
+            "report": self.report,
+        }
+
+    @staticmethod
+    def from_header(header: dict[str, Any], code: bytes) -> Artifact:
+        return Artifact(
+            stored=[(dtype(name), tuple(map(decode, shape))) for name, shape in header["stored"]],
+            sources=[(how, number) for how, number in header["sources"]],
+            scratch=list(map(decode, header["scratch"])),
+            arena=decode(header["arena"]),
+            strides=list(map(decode, header["strides"])),
+            uses_blas=header["uses_blas"],
+            places=[Place(*place) for place in header["places"]],
+            report=header["report"],
+            code=code,
+        )
+
+
+def encode(value: Dim) -> Any:
+    """A number as it is; an expression as its terms: [[coefficient, [atoms]], ...]."""
+    if isinstance(value, int):
+        return value
+    return [
+        [
+            coefficient,
+            [
+                atom.name if isinstance(atom, Symbol) else [atom.operator, encode(atom.left), encode(atom.right)]
+                for atom in monomial
+            ],
+        ]
+        for monomial, coefficient in value.terms
+    ]
+
+
+def decode(found: Any) -> Dim:
+    """What was encoded. Its symbols have no ranges: it is evaluated, never simplified."""
+    if isinstance(found, int):
+        return found
+    return Expr(
+        tuple(
+            (
+                tuple(
+                    Symbol(atom) if isinstance(atom, str) else Compound(atom[0], decode(atom[1]), decode(atom[2]))
+                    for atom in atoms
+                ),
+                coefficient,
+            )
+            for coefficient, atoms in found
+        )
+    )

@@ -1,0 +1,382 @@
+"""The disk cache: compiled code for later processes, one file an entry.
+
+An entry's name is its key: a hash of the program's text, and one of all else that decides what code comes out
+(options, instruction set, versions, smelt's own sources). So it is never out of date, and nobody has to invalidate it.
+The names of all entries of one program begin alike: a miss can say which field of the key was another one.
+
+A file is a line with its checksum, a line of JSON (the key's fields and what the caller keeps beside the code), and the
+object code. It is written under another name and then renamed, so readers and writers of any number of processes never
+see half of one. What is damaged or not an entry is ignored, noted, and written anew.
+
+No trouble with files ever reaches the user's program: without a directory that can be written, entries live as long as
+the process, and one warning says so.
+
+This module is loaded in every process that compiles or hits: it has plain classes, since making one dataclass takes as
+long as reading an entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from .sources import is_unchanged
+
+VARIABLE = "SMELT_CACHE_DIR"
+OFF = "off"
+# By platform: the variable that names the place for caches, and where in the home directory it is otherwise.
+PLACES = {
+    "linux": ("XDG_CACHE_HOME", ".cache"),
+    "darwin": ("XDG_CACHE_HOME", "Library", "Caches"),
+    "win32": ("LOCALAPPDATA", "AppData", "Local"),
+}
+SUFFIX = ".smelt"
+TEMPORARY = ".tmp"
+MAGIC = "smelt-cache"
+LIMIT = 1 << 30  # bytes
+MOST_IN_MEMORY = 256  # entries
+NAME_DIGITS = 32
+TOUCH_SECONDS = 600  # an entry's time of last use is as exact as this
+ABANDONED_SECONDS = 3600  # what a process that died left half written is removed after this
+SWEEP_ONE_IN = 16  # how often storing looks at the size of the whole cache
+
+Found = TypeVar("Found")
+
+
+class Key:
+    """What an entry is found by."""
+
+    def __init__(self, title: str, program: str, fields: dict[str, Any]):
+        self.title = title  # for people
+        self.program = program  # hash of its text
+        self.fields = fields  # what else decides the code, in the order in which a miss looks for differences
+        rest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+        self.name = f"{program[:NAME_DIGITS]}-{rest[:NAME_DIGITS]}{SUFFIX}"
+
+
+class Lookup:
+    """Where code came from."""
+
+    def __init__(self, state: str, detail: str = "", notes: Sequence[str] = ()):
+        self.state = state  # hit, missed or off
+        self.detail = detail  # the entry, or why there is none
+        self.notes = list(notes)  # entries that were ignored, and why
+
+    def __str__(self) -> str:
+        return "; ".join([f"{self.state}: {self.detail}" if self.detail else self.state, *self.notes])
+
+
+class Entry:
+    """A file of the cache."""
+
+    def __init__(self, path: str, size: int, used: float):
+        self.path = path
+        self.name = os.path.basename(path)
+        self.size = size
+        self.used = used  # when it last was
+
+
+class Damaged(Exception):
+    """A file that is no entry, or not the whole of one."""
+
+
+def write_entry(path: str, key: Key, about: dict[str, Any], code: bytes) -> None:
+    header = {"title": key.title, "program": key.program, "fields": key.fields, "about": about}
+    body = json.dumps(header, separators=(",", ":")).encode() + b"\n" + code
+    head = f"{MAGIC} {hashlib.sha256(body).hexdigest()}\n".encode()
+    temporary = f"{path}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+    try:
+        with open(temporary, "wb", buffering=0) as file:
+            whole = memoryview(head + body)
+            while whole:
+                whole = whole[file.write(whole) :]
+        os.replace(temporary, path)
+    except OSError:
+        remove(temporary)
+        # Where a file that someone reads cannot be replaced, the entry that is there is as good.
+        if not os.path.exists(path):
+            raise
+
+
+def read_entry(path: str) -> tuple[dict[str, Any], bytes]:
+    """The header and the code of an entry; OSError if there is none."""
+    with open(path, "rb", buffering=0) as file:
+        content = file.read()
+    head, _, body = content.partition(b"\n")
+    words = head[:200].decode("ascii", "replace").split(" ")
+    if len(words) != 2 or words[0] != MAGIC:
+        raise Damaged("it is no entry of smelt's cache")
+    if hashlib.sha256(body).hexdigest() != words[1]:
+        raise Damaged("its checksum is wrong")
+    header, _, code = body.partition(b"\n")
+    try:
+        found = json.loads(header)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Damaged("its header cannot be read")
+    return found, code
+
+
+def read_header(path: str) -> dict[str, Any] | None:
+    """The header alone, unchecked; None if it is not there."""
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.readline(200) and file.readline())
+        return found if isinstance(found, dict) and {"title", "program", "fields"} <= set(found) else None
+    except (OSError, ValueError):
+        return None
+
+
+def remove(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except OSError:
+        return False
+    return True
+
+
+class Cache:
+    """A directory to read and write, and others that are only read. None, and no others: there is no cache."""
+
+    def __init__(self, directory: str | None, baked: Sequence[str] = (), limit: int = LIMIT):
+        self.directory = directory
+        self.baked = tuple(baked)
+        self.limit = limit
+        self.writable = directory is not None
+        self.memory: dict[str, tuple[dict[str, Any], bytes]] = {}  # what could not be written
+
+    @property
+    def is_on(self) -> bool:
+        return self.directory is not None or bool(self.baked)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return self.baked if self.directory is None else (self.directory, *self.baked)
+
+    # One entry.
+
+    def path(self, key: Key) -> str | None:
+        """Where an entry is written."""
+        return None if self.directory is None else os.path.join(self.directory, key.name[:2], key.name)
+
+    def find(self, key: Key, read: Callable[[dict[str, Any], bytes], Found]) -> tuple[Found | None, Lookup]:
+        """What `read` makes of an entry, and where it was, or why there is none."""
+        name = key.name
+        known = self.memory.get(name)
+        if known is not None:
+            return read(*known), Lookup("hit", f"{name} in memory")
+        notes: list[str] = []
+        for directory in self.directories:
+            path = os.path.join(directory, name[:2], name)
+            try:
+                header, code = read_entry(path)
+                if header.get("program") != key.program or header.get("fields") != key.fields:
+                    raise Damaged("it is another key's entry")
+                try:
+                    found = read(header["about"], code)
+                except (KeyError, IndexError, TypeError, ValueError) as error:
+                    raise Damaged(f"its header cannot be understood ({error!r})") from None
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                notes.append(f"{path} ignored: {error.strerror}")
+                continue
+            except Damaged as error:
+                notes.append(f"{path} ignored: {error}")
+                continue
+            if directory == self.directory:
+                touch(path)
+            return found, Lookup("hit", path, notes)
+        return None, Lookup("missed", self.why(key), notes)
+
+    def why(self, key: Key) -> str:
+        """The first field of the key in which no entry of the same program agrees."""
+        others = [
+            header
+            for directory in self.directories
+            for entry in entries(directory, key.program)
+            if entry.name != key.name and (header := read_header(entry.path)) is not None
+        ]
+        if not others:
+            return "program: it was not compiled before"
+        fields = [header["fields"] for header in others]
+        for name, wanted in key.fields.items():
+            agreeing = [other for other in fields if other.get(name) == wanted]
+            if not agreeing:
+                return f"{name}: {difference(wanted, fields[0].get(name))}"
+            fields = agreeing
+        return "the entry was damaged or removed"
+
+    def store(self, key: Key, about: dict[str, Any], code: bytes) -> None:
+        """Keep an entry: on disk, or for this process where that cannot be written."""
+        if not is_unchanged():
+            return
+        path = self.path(key)
+        if path is not None and self.writable:
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                write_entry(path, key, about, code)
+            except OSError as error:
+                self.writable = False
+                warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror})")
+        if not self.writable:
+            if len(self.memory) < MOST_IN_MEMORY:
+                self.memory[key.name] = (about, code)
+        elif int(key.name[:8], 16) % SWEEP_ONE_IN == 0:
+            # The name is a hash: one in so many stores looks, without any state that processes would have to share.
+            self.sweep()
+
+    # All entries.
+
+    def sweep(self) -> int:
+        """Remove what was not used for longest, until a tenth of the limit is free; the number of entries removed."""
+        if self.directory is None:
+            return 0
+        found = sorted(entries(self.directory), key=lambda entry: entry.used)
+        total = sum(entry.size for entry in found)
+        removed = 0
+        if total > self.limit:
+            for entry in found:
+                if total <= self.limit - self.limit // 10:
+                    break
+                if remove(entry.path):
+                    total -= entry.size
+                    removed += 1
+        for path in abandoned(self.directory):
+            remove(path)
+        return removed
+
+    def clear(self) -> int:
+        """Remove all entries of the directory; their number."""
+        return 0 if self.directory is None else sum(remove(entry.path) for entry in list(entries(self.directory)))
+
+
+def entries(directory: str, program: str = "") -> Iterator[Entry]:
+    """The entries of a directory, or those of one program."""
+    for file in _files(directory, program):
+        if file.name.endswith(SUFFIX):
+            try:
+                facts = file.stat()
+            except OSError:
+                continue  # gone since
+            yield Entry(file.path, facts.st_size, facts.st_mtime)
+
+
+def abandoned(directory: str) -> Iterator[str]:
+    """Files that a process began to write, long ago."""
+    for file in _files(directory):
+        if file.name.endswith(TEMPORARY):
+            try:
+                if time.time() - file.stat().st_mtime > ABANDONED_SECONDS:
+                    yield file.path
+            except OSError:
+                continue
+
+
+def _files(directory: str, program: str = "") -> Iterator[os.DirEntry[str]]:
+    folders = [program[:2]] if program else [f"{number:02x}" for number in range(256)]
+    for folder in folders:
+        try:
+            with os.scandir(os.path.join(directory, folder)) as found:
+                for file in found:
+                    if file.name.startswith(program[:NAME_DIGITS]):
+                        yield file
+        except OSError:
+            continue
+
+
+def touch(path: str) -> None:
+    """Note that an entry was used; not each time, that would be a write for every read."""
+    try:
+        if time.time() - os.stat(path).st_mtime > TOUCH_SECONDS:
+            os.utime(path)
+    except OSError:
+        pass
+
+
+def difference(wanted: Any, stored: Any) -> str:
+    """How two values of a field differ, for people."""
+    if isinstance(wanted, dict) and isinstance(stored, dict):
+        for name in wanted:
+            if wanted[name] != stored.get(name):
+                return f"{name} is {wanted[name]}, the entry has {stored.get(name)}"
+    if isinstance(wanted, list) and isinstance(stored, list):
+        more = [str(item) for item in wanted if item not in stored]
+        less = [str(item) for item in stored if item not in wanted]
+        parts = [f"only the entry has {' '.join(less)}"] if less else []
+        return "; ".join([f"only this machine has {' '.join(more)}", *parts] if more else parts)
+    return f"{wanted} is wanted, the entry has {stored}"
+
+
+# ----- which cache
+
+_current: Cache | None = None
+
+
+def current() -> Cache:
+    """The cache of this process: what was set, else what the environment says, else the platform's usual place."""
+    global _current
+    if _current is None:
+        _current = from_environment()
+    return _current
+
+
+def from_environment() -> Cache:
+    """SMELT_CACHE_DIR: a directory or "off"; behind it, separated as in PATH, directories that are only read."""
+    first, *others = os.environ.get(VARIABLE, "").split(os.pathsep)
+    baked = [os.path.abspath(item) for item in others if item]
+    if first == OFF:
+        return Cache(None, baked)
+    directory = os.path.abspath(first) if first else default_directory()
+    if directory is None:
+        warn("smelt finds no home directory to keep compiled code in")
+    return Cache(directory, baked)
+
+
+def default_directory() -> str | None:
+    """The platform's place for caches; None if there is no home directory."""
+    variable, *inside = PLACES.get(sys.platform, PLACES["linux"])
+    base = os.environ.get(variable, "")
+    if os.path.isabs(base):  # the convention says that relative paths are to be ignored
+        return os.path.join(base, "smelt")
+    home = os.path.expanduser("~")
+    return os.path.join(home, *inside, "smelt") if os.path.isdir(home) else None
+
+
+def warn(problem: str) -> None:
+    warnings.warn(
+        f"{problem}: every process compiles anew. Name another directory with {VARIABLE} or smelt.set_cache_dir, "
+        f"or turn the cache off ({VARIABLE}={OFF})",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def set_cache_dir(
+    directory: str | os.PathLike[str] | None,
+    *,
+    baked: Sequence[str | os.PathLike[str]] = (),
+    limit: int = LIMIT,
+) -> None:
+    """Keep compiled code in a directory, of at most about `limit` bytes; None: nowhere.
+
+    baked: directories that are only read, such as `smelt bake` fills them.
+    """
+    global _current
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise ValueError(f"the limit of the cache must be a number of bytes, got {limit!r}")
+    place = None if directory is None else os.path.abspath(os.fspath(directory))
+    _current = Cache(place, [os.path.abspath(os.fspath(item)) for item in baked], limit)
+
+
+def get_cache_dir() -> str | None:
+    """The directory that compiled code is kept in; None if it is not."""
+    return current().directory

@@ -1,0 +1,7 @@
+"""`ctx`, the block of 64-bit slots that is native code's one argument: the run time's addresses, then the sizes, the
+parameters and the results of a graph."""
+
+from __future__ import annotations
+
+PARALLEL, POOL, ARENA, SCRATCH, SCRATCH_STRIDE, ERROR, BLAS_TABLE, WORKERS, FIRST_FREE = range(9)
+ALIGN = 64  # of the arena and of each thread's scratch, in bytes

@@ -1,0 +1,167 @@
+"""`smelt cache`: the entries of the disk cache, whether they are intact, and why a function found none."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from typing import Any
+
+from ..backend.cache import OFF, VARIABLE, Cache, Damaged, current, entries, read_entry, read_header
+from .program import configure_function, trace_program
+from .terminal import FINE, WRONG_INPUT, UserError, heading, paint, progress, size_text, table, time_text
+
+ACTIONS = {
+    "list": "the entries, with their sizes and when they were last used (the default)",
+    "why": "whether a function would find its code, and if not, which field of the key differs",
+    "verify": "check the checksums of all entries",
+    "clear": "remove all entries",
+    "dir": "the directories",
+}
+AGES = (("day", 86400), ("hour", 3600), ("minute", 60))
+SIMILAR = 3  # entries of the same name that are shown when the program itself has none
+
+
+def configure(parser: ArgumentParser) -> None:
+    place = {"metavar": "DIR", "help": f"another directory than the usual one ({VARIABLE})"}
+    parser.add_argument("--dir", **place)  # type: ignore[arg-type]
+    parser.add_argument("--json", action="store_true", help="list: the same for programs")
+    actions = parser.add_subparsers(dest="action", metavar="action", parser_class=type(parser))
+    for name, summary in ACTIONS.items():
+        action = actions.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        # Options may stand on either side of the action.
+        action.add_argument("--dir", default=SUPPRESS, **place)  # type: ignore[arg-type]
+        if name == "list":
+            action.add_argument("--json", action="store_true", default=SUPPRESS, help="the same for programs")
+        if name == "why":
+            configure_function(action)
+
+
+def run(options: Namespace) -> int:
+    cache = current() if options.dir is None else Cache(options.dir)
+    if not cache.is_on:
+        raise UserError(f"the cache is off ({VARIABLE}={OFF}): name a directory with --dir")
+    return {"list": show, "why": why, "verify": verify, "clear": clear, "dir": show_directories}[
+        options.action or "list"
+    ](cache, options)
+
+
+def show(cache: Cache, options: Namespace) -> int:
+    found: list[dict[str, Any]] = []
+    for directory in cache.directories:
+        for entry in entries(directory):
+            header = read_header(entry.path)
+            found.append(
+                {
+                    "program": "damaged" if header is None else header["title"],
+                    "usable": "no" if header is None else usable(header["fields"]),
+                    "bytes": entry.size,
+                    "used": entry.used,
+                    "path": entry.path,
+                }
+            )
+    found.sort(key=lambda item: -item["used"])
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return FINE
+    rows = []
+    for item in found:
+        name = os.path.basename(item["path"])[:12]
+        rows.append((shortened(item["program"]), item["usable"], size_text(item["bytes"]), age(item["used"]), name))
+    if rows:
+        print(table([("program", "usable here", "size", "last used", "entry"), *rows], right=(2,)))
+    total = size_text(sum(item["bytes"] for item in found))
+    count = f"{len(found)} entr{'y' if len(found) == 1 else 'ies'}"
+    print(heading(f"{count}, {total} of at most {size_text(cache.limit)}, in {' and '.join(cache.directories)}"))
+    return FINE
+
+
+def usable(fields: dict[str, Any]) -> str:
+    """Whether this machine and this smelt could use an entry, or what is another one."""
+    from ..backend.cpu.cached import native_key
+
+    key = native_key("", "", fields.get("options", {}))
+    if key is None:
+        return "no"
+    return next((f"other {name}" for name, wanted in key.fields.items() if fields.get(name) != wanted), "yes")
+
+
+def shortened(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def age(used: float) -> str:
+    seconds = max(time.time() - used, 0.0)
+    for unit, length in AGES:
+        count = int(seconds // length)
+        if count:
+            return f"{count} {unit}{'s' * (count != 1)} ago"
+    return "just now"
+
+
+def why(cache: Cache, options: Namespace) -> int:
+    from ..backend.artifact import Artifact
+    from ..backend.compile import check_target, graph_key
+    from ..backend.cpu.executable import Executable
+    from ..backend.stages import Stages
+
+    with progress(f"tracing {options.function}"):
+        graph, chosen = trace_program(options.function, options.args, options.grad)
+    check_target(chosen)
+    key, reason = graph_key(graph, chosen)
+    if key is None:
+        raise UserError(f"{options.function} is never kept: {reason}")
+    stages = Stages()
+    with stages.timed("load"):
+        artifact, lookup = cache.find(key, Artifact.from_header)
+    if artifact is None:
+        raise UserError("\n".join([f"{options.function} finds no code: {lookup}", *similar(cache, graph.name)]))
+    Executable(graph, artifact, lookup, stages)
+    print(f"{paint('hit:', 'green')} {key.title} in {lookup.detail}, {time_text(sum(stages.seconds.values()))}")
+    return FINE
+
+
+def similar(cache: Cache, name: str) -> list[str]:
+    """Entries of functions of the same name."""
+    titles = [
+        header["title"]
+        for directory in cache.directories
+        for entry in entries(directory)
+        if (header := read_header(entry.path)) is not None and header["title"].startswith(f"{name}(")
+    ]
+    shown = [f"    there is {title}" for title in dict.fromkeys(titles)]
+    return shown if len(shown) <= SIMILAR else [*shown[:SIMILAR], f"    and {len(shown) - SIMILAR} more"]
+
+
+def verify(cache: Cache, options: Namespace) -> int:
+    checked = damaged = 0
+    with progress("checking"):
+        for directory in cache.directories:
+            for entry in entries(directory):
+                checked += 1
+                try:
+                    read_entry(entry.path)
+                except (Damaged, OSError) as error:
+                    damaged += 1
+                    print(f"{paint('damaged:', 'red')} {entry.path}: {error}")
+    if damaged:
+        raise UserError(f"{damaged} of {checked} entries are damaged; they are ignored, and replaced when next needed")
+    print(f"{checked} entries, all intact")
+    return FINE
+
+
+def clear(cache: Cache, options: Namespace) -> int:
+    if cache.directory is None:
+        raise UserError("there are only directories to read: name the one to clear with --dir")
+    before = sum(entry.size for entry in entries(cache.directory))
+    count = cache.clear()
+    left = sum(entry.size for entry in entries(cache.directory))
+    print(f"{count} entries removed from {cache.directory}, {size_text(before - left)}")
+    return WRONG_INPUT if left else FINE
+
+
+def show_directories(cache: Cache, options: Namespace) -> int:
+    for directory in cache.directories:
+        print(directory if directory == cache.directory else f"{directory} (only read)")
+    return FINE
