@@ -38,9 +38,9 @@ class Engine:
         llvm.ffi.lib._lock.__exit__()
         self.lock.release()
 
-    def _machine(self) -> Any:
+    def _machine(self, level: int = LEVEL) -> Any:
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
-            cpu=self.target.cpu, features=self.target.features, opt=LEVEL, jit=True, codemodel="jitdefault"
+            cpu=self.target.cpu, features=self.target.features, opt=level, jit=True, codemodel="jitdefault"
         )
 
     def optimize(self, text: str) -> Any:
@@ -68,6 +68,14 @@ class Engine:
     def object_code(self, text: str) -> bytes:
         with self.lock:
             return self.machine.emit_object(self.optimize(text))
+
+    def plain_code(self, text: str) -> bytes:
+        """Object code as fast as LLVM makes it, for the run time's own functions: none of them has a hot loop."""
+        with self.lock:
+            module = llvm.parse_assembly(text)
+            module.triple = self.target.triple
+            module.data_layout = self.layout
+            return self._machine(0).emit_object(module)
 
     def link(self, code: bytes, symbol: str) -> tuple[int, Any]:
         """The address of a function in object code, and what keeps it alive."""

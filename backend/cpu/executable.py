@@ -18,6 +18,7 @@ from ...passes.memory import Plan
 from ..arrays import as_plain
 from ..interp.graph import bind_sizes
 from ..report import Report
+from .allocator import empty
 from .debug import readable_assembly
 from .emit import (
     ALIGN,
@@ -144,18 +145,24 @@ class Frame:
 
     def fit(self, launcher: Launcher, threads: Pool) -> None:
         """Prepare for a launcher's sizes and as many threads as there are now."""
+        self.prepare(launcher, threads)
+        needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
+        self.give_memory(launcher, self.memory if len(self.memory) >= needed else empty((needed,), np.dtype(np.uint8)))
+
+    def prepare(self, launcher: Launcher, threads: Pool) -> None:
+        """All but the memory."""
         block, self.sizes = self.block, launcher.sizes
         self.workers = max(threads.limit, threads.started)
-        needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
-        if len(self.memory) < needed:
-            self.memory = np.empty(needed, np.uint8)
-        base = self.memory.__array_interface__["data"][0]
-        base += -base % ALIGN
         block[PARALLEL], block[POOL] = threads.parallel, threads.address
-        block[ARENA], block[SCRATCH] = base, base + launcher.arena_bytes
         block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_bytes, self.workers
         for number, name in enumerate(launcher.executable.sizes):
             block[FIRST_FREE + number] = launcher.sizes[name]
+
+    def give_memory(self, launcher: Launcher, memory: np.ndarray) -> None:
+        self.memory = memory
+        base = memory.__array_interface__["data"][0]
+        base += -base % ALIGN
+        self.block[ARENA], self.block[SCRATCH] = base, base + launcher.arena_bytes
 
 
 class Launcher:
@@ -196,7 +203,7 @@ class Launcher:
             frame = Frame(self.executable)
         if frame.sizes is not self.sizes or frame.workers < threads.limit or frame.block[POOL] != threads.address:
             frame.fit(self, threads)
-        results = [np.empty(shape, dtype) for shape, dtype in self.results]
+        results = [empty(shape, dtype) for shape, dtype in self.results]
         self.pack(frame.block, self.offset, *map(address_of, arrays), *map(address_of, results))
         self.run(frame.address)
         if frame.error[0]:

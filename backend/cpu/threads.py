@@ -27,6 +27,7 @@ from .engine import engine
 
 # Slots of the pool's block, a cache line apart where threads meet.
 GENERATION, NEXT, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(8))
+STARTED = LIMIT + 1
 SLOTS = 8 * 10
 # How long a worker spins, in ticks of the processor's counter. Arm's counter is a slow one.
 SPIN_TICKS = {"x86_64": 100_000, "AMD64": 100_000}
@@ -248,12 +249,14 @@ class Pool:
     """The process's workers. They start when a job first could use them."""
 
     def __init__(self) -> None:
-        code = engine().object_code(runtime_text(platform.system(), platform.machine()))
+        code = engine().plain_code(runtime_text(platform.system(), platform.machine()))
         self.parallel, self.keep = engine().link(code, "parallel")
         worker, self.keep_worker = engine().link(code, "worker")
         self._worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
         self.lock = threading.Lock()
         self.limit = available_cpus()
+        self.current = ctypes.c_int64()  # the block's address, for those who hold one that may be of before a fork
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.current))
         self._fresh()
         if hasattr(os, "register_at_fork"):
             # A forked child has this block, but none of the threads.
@@ -265,8 +268,8 @@ class Pool:
         # Workers outlive the interpreter's last objects: nobody ever frees what they look at.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
         start = ctypes.addressof(block)
-        self.address = start + (-start) % 64
-        self.started = 1
+        self.address = self.current.value = start + (-start) % 64
+        self._count(1)
         self.resize(self.limit)
 
     def resize(self, count: int) -> None:
@@ -285,7 +288,11 @@ class Pool:
                     target=self._worker, args=(self.address, number), name=f"smelt-{number}", daemon=True
                 )
                 thread.start()
-                self.started += 1
+                self._count(number + 1)
+
+    def _count(self, started: int) -> None:
+        self.started = started
+        ctypes.c_int64.from_address(self.address + 8 * STARTED).value = started
 
 
 _pool: Pool | None = None

@@ -75,7 +75,7 @@ def _nothing() -> None:
 
 
 def _smelt(workload: Workload, inputs: list[Any], threads: int) -> Prepared:
-    from ... import jit, set_num_threads
+    from ... import empty_cache, jit, set_num_threads
     from . import names_smelt
 
     set_num_threads(threads)
@@ -84,6 +84,7 @@ def _smelt(workload: Workload, inputs: list[Any], threads: int) -> Prepared:
     def release() -> None:
         for version in compiled.exact.values():
             version.launch.frames.clear()
+        empty_cache()
 
     return Prepared("smelt", functools.partial(compiled, *inputs), release)
 
