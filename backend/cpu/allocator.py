@@ -1,9 +1,10 @@
-"""Memory of large arrays, kept for the next array instead of given back to the system.
+"""Memory of arrays: aligned, and that of large ones kept for the next array instead of given back to the system.
 
 A fresh page costs a fault and is filled with zeros first: for a large result that takes several times as long as
 writing it. So blocks from LARGE bytes up are mapped here, on huge pages where they are long enough, and a block
-whose array has died waits for the next array of about its size. NumPy itself calls this allocator, as the handler
-(NEP 49) that was in place when the array was made: the arrays own their data like any other.
+whose array has died waits for the next array of about its size. Smaller blocks come from the C library; they are
+aligned, as vectors that cross cache lines take twice as long. NumPy itself calls this allocator, as the handler (NEP
+49) that was in place when the array was made: the arrays own their data like any other.
 
 What waits is bounded. All blocks together, in use and waiting, stay below twice what was in use at once during the
 last seconds, and those that wait below a part of the machine's memory; the ones that waited longest go first. When
@@ -26,8 +27,9 @@ import numpy as np
 
 from .engine import engine
 
-LARGE = 1 << 18  # bytes from which an array's memory comes from here
-ALIGNMENT = 64  # of arrays from LARGE up
+MIDDLE = 1 << 10  # bytes from which an array is aligned
+LARGE = 1 << 18  # bytes from which its memory is mapped, and kept
+ALIGNMENT = 64
 PAGE, HUGE = 1 << 12, 1 << 21
 MOST_BLOCKS = 1024  # that wait
 PART = 8  # of the machine's memory that may wait: one in so many
@@ -103,7 +105,7 @@ done:
 }}
 
 define internal void @unmap(ptr %block) #0 {{
-  %size.at = getelementptr i8, ptr %block, i64 -64
+  %size.at = getelementptr i8, ptr %block, i64 -16
   %size = load i64, ptr %size.at
   %start = getelementptr i8, ptr %block, i64 -{PAGE}
   %length = add i64 %size, {PAGE}
@@ -244,13 +246,35 @@ advise:
   br label %done
 done:
   %block = phi ptr [ %first, %mapped ], [ %block.huge, %advise ]
-  %size.at = getelementptr i8, ptr %block, i64 -64
+  %size.at = getelementptr i8, ptr %block, i64 -16
   store i64 %size, ptr %size.at
   ret ptr %block
 }}
 
 define internal ptr @allocate(ptr %state, i64 %wanted) #0 {{
 entry:
+  %large = icmp uge i64 %wanted, {LARGE}
+  br i1 %large, label %mapped, label %short.block
+short.block:
+  ; From the C library, with room to align it; where it starts stands behind its size. Mapped blocks have 0 there.
+  %with.room = add i64 %wanted, {ALIGNMENT + 16}
+  %room.start = call ptr @malloc(i64 %with.room)
+  %no.room = icmp eq ptr %room.start, null
+  br i1 %no.room, label %no.block, label %align
+no.block:
+  ret ptr null
+align:
+  %start.number = ptrtoint ptr %room.start to i64
+  %last.number = add i64 %start.number, {ALIGNMENT + 15}
+  %aligned = and i64 %last.number, -{ALIGNMENT}
+  %offset = sub i64 %aligned, %start.number
+  %small = getelementptr i8, ptr %room.start, i64 %offset
+  %small.size.at = getelementptr i8, ptr %small, i64 -16
+  store i64 %wanted, ptr %small.size.at
+  %small.start.at = getelementptr i8, ptr %small, i64 -8
+  store ptr %room.start, ptr %small.start.at
+  ret ptr %small
+mapped:
   %size = call i64 @rounded(i64 %wanted)
   %used.at = getelementptr i64, ptr %state, i64 {USED}
   call void @hold(ptr %state)
@@ -258,7 +282,7 @@ entry:
   %none = icmp eq ptr %kept, null
   br i1 %none, label %fresh, label %again
 again:
-  %kept.at = getelementptr i8, ptr %kept, i64 -64
+  %kept.at = getelementptr i8, ptr %kept, i64 -16
   %kept.size = load i64, ptr %kept.at
   %used.again = load i64, ptr %used.at
   %more.again = add i64 %used.again, %kept.size
@@ -319,7 +343,7 @@ entry:
   %done.now = or i1 %failed, %fresh
   br i1 %done.now, label %done, label %move
 move:
-  %size.at = getelementptr i8, ptr %old, i64 -64
+  %size.at = getelementptr i8, ptr %old, i64 -16
   %size = load i64, ptr %size.at
   %common = call i64 @llvm.umin.i64(i64 %size, i64 %bytes)
   call void @llvm.memcpy.p0.p0.i64(ptr %block, ptr %old, i64 %common, i1 false)
@@ -334,8 +358,16 @@ entry:
   %nothing = icmp eq ptr %block, null
   br i1 %nothing, label %done, label %some
 some:
-  %size.at = getelementptr i8, ptr %block, i64 -64
+  %size.at = getelementptr i8, ptr %block, i64 -16
   %size = load i64, ptr %size.at
+  %start.at = getelementptr i8, ptr %block, i64 -8
+  %start = load ptr, ptr %start.at
+  %mapped = icmp eq ptr %start, null
+  br i1 %mapped, label %map.block, label %short.block
+short.block:
+  call void @free(ptr %start)
+  ret void
+map.block:
   call void @hold(ptr %state)
   %room = call i64 @allowed(ptr %state)
   %used.at = getelementptr i64, ptr %state, i64 {USED}
@@ -381,6 +413,8 @@ define internal void @empty(ptr %state) #0 {{
   ret void
 }}
 
+declare ptr @malloc(i64)
+declare void @free(ptr)
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @munmap(ptr, i64)
 declare i32 @madvise(ptr, i64, i32)
@@ -422,11 +456,12 @@ def numpy_functions() -> int:
 
 
 class Allocator:
-    """The process's allocator of large arrays. It lives as long as the process: arrays outlive the interpreter."""
+    """The process's allocator of arrays. It lives as long as the process: arrays outlive the interpreter."""
 
     def __init__(self) -> None:
         address, library = engine().link(engine().plain_code(_TEXT), "table")
         table = (ctypes.c_void_p * 7).from_address(address)
+        self.allocate, self.release = table[0] or 0, table[3] or 0
         self.state = (ctypes.c_int64 * (BLOCKS + 2 * MOST_BLOCKS + 2))()
         self.state[MOST] = memory_size() // PART
         handler = _Handler(b"smelt", 1, ctypes.addressof(self.state), (ctypes.c_void_p * 4)(*table[:4]))
@@ -451,14 +486,13 @@ class Allocator:
         self._unhold(ctypes.addressof(self.state))
 
     def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-        """A large array."""
         before = self._set(self.handler)
         try:
             return np.empty(shape, dtype)
         finally:
             self._set(before)
 
-    def release(self) -> None:
+    def give_back(self) -> None:
         self._empty(ctypes.addressof(self.state))
 
     @property
@@ -468,20 +502,20 @@ class Allocator:
 
     @property
     def used(self) -> int:
-        """Bytes of the blocks of arrays that live."""
+        """Bytes of the large blocks of arrays that live."""
         return self.state[USED]
 
 
 @lru_cache(maxsize=1)
 def allocator() -> Allocator | None:
-    """The allocator of large arrays, where there is one: it needs Linux's way of mapping memory."""
+    """The allocator of arrays, where there is one: it needs Linux's way of mapping memory."""
     return Allocator() if sys.platform == "linux" and sys.maxsize > 2**32 else None
 
 
 def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """An array of any numbers; from LARGE bytes up, it starts at a multiple of ALIGNMENT."""
+    """An array of any numbers; from MIDDLE bytes up, it starts at a multiple of ALIGNMENT."""
     nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes < LARGE:
+    if nbytes < MIDDLE:
         return np.empty(shape, dtype)
     own = allocator()
     if own is not None:
@@ -496,7 +530,7 @@ def empty_cache() -> None:
     if allocator.cache_info().currsize:
         own = allocator()
         if own is not None:
-            own.release()
+            own.give_back()
 
 
 def memory_size() -> int:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
 from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
 from ...kernels.loop_text import identity, size_symbols
+from ...passes.loop.analysis import cost
 from .debug import DebugInfo
 from .region import Region
 
 ALIGN = 64
+LONG = 1 << 20  # work for which waking a thread pays
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Step:
     function: str
     count: Dim
     grain: int | None  # None: the caller runs it alone
+    long: bool = False  # enough work to wake a thread that sleeps
 
 
 CONTEXT, FIRST_SITE, FIRST_BUFFER = range(3)
@@ -191,7 +194,8 @@ class ModuleEmitter:
                 run.write(f"call void @{step.function}(ptr %args, i64 0, i64 {count}, i64 0)")
             else:
                 run.write(
-                    f"call void %parallel(ptr %pool, ptr @{step.function}, ptr %args, i64 {count}, i64 {step.grain})"
+                    f"call void %parallel(ptr %pool, ptr @{step.function}, ptr %args, i64 {count}, i64 {step.grain}, "
+                    f"i1 {str(step.long).lower()})"
                 )
         return len(values)
 
@@ -251,7 +255,7 @@ class ModuleEmitter:
                 flush()
                 name = next_name()
                 self._parallel(name, statement)
-                steps.append(Step(name, statement.stop, statement.width))
+                steps.append(Step(name, statement.stop, statement.width, cost([statement]) >= LONG))
             else:
                 alone.append(statement)
         flush()
@@ -330,4 +334,4 @@ class ModuleEmitter:
         for count in counts:
             total = total + count
         threaded = any(branch.kind == "parallel" for branch in statement.branches)
-        return Step(name, total, 1 if threaded else None)
+        return Step(name, total, 1 if threaded else None, cost([statement]) >= LONG)

@@ -12,6 +12,7 @@ It knows where CPython and NumPy keep an object's type and an array's fields; `e
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,7 @@ import numpy as np
 import optree
 
 from . import entry_text as text
-from .allocator import ALIGNMENT, LARGE, allocator, numpy_functions
+from .allocator import ALIGNMENT, MIDDLE, allocator, numpy_functions
 from .engine import engine
 from .executable import DATA_OFFSET, Frame, Launcher
 from .threads import pool
@@ -181,8 +182,8 @@ def make_entry(
     sources = launcher.executable.sources
     if address is None or any(how != "own" for how, _ in sources):
         return None
-    if own is None and any(map(_is_large, launcher.results)):
-        return None  # these have to be aligned
+    if own is None and any(_bytes(stored) >= MIDDLE for stored in launcher.results):
+        return None
     first = launcher.executable.first_param
     try:
         guards = call.guards(first)
@@ -193,7 +194,8 @@ def make_entry(
     frame = Frame(launcher.executable)
     frame.prepare(launcher, threads)
     needed = launcher.arena_bytes + launcher.scratch_bytes * frame.workers + ALIGNMENT
-    if needed <= KEPT:
+    borrows = own is not None and needed > KEPT
+    if not borrows:
         frame.give_memory(launcher, np.empty(needed, np.uint8))
     for number, array in enumerate(hidden):
         frame.block[first + len(call.leaves) + number] = id(array)
@@ -209,7 +211,7 @@ def make_entry(
     for number, stored in enumerate(launcher.results):
         results.add(len(shapes[number]))
         results.refer(stored[1])
-        results.add(int(_is_large(stored)), *shapes[number])
+        results.add(_bytes(stored), *shapes[number])
     lists = [words.array() for words in (guards, results, output)]
     plan = np.zeros(text.PLAN_WORDS, np.int64).view(Plan)
     plan.kept = [launcher, frame, held, hidden, draw_seed, complain, own, threads, lists]
@@ -224,11 +226,13 @@ def make_entry(
     plan[text.ON_ERROR] = id(complain)
     if draw_seed is not None:
         plan[text.SEED], plan[text.SEED_SLOT] = id(draw_seed), first + len(call.leaves) + len(hidden)
-    if needed > KEPT:
+    if borrows:
         plan[text.BORROWED] = needed
     plan[text.ARENA_BYTES] = launcher.arena_bytes
-    plan[text.HANDLER] = 0 if own is None else id(own.handler)
-    plan[text.NUMPY], plan[text.BYTE] = numpy_functions(), id(_BYTE)
+    if own is not None:
+        plan[text.STATE], plan[text.HANDLER] = ctypes.addressof(own.state), id(own.handler)
+        plan[text.ALLOCATE], plan[text.RELEASE] = own.allocate, own.release
+    plan[text.NUMPY] = numpy_functions()
     plan[text.OTHERWISE], plan[text.TRUE] = id(NotImplemented), id(True)
     plan[text.NDARRAY : text.PLAN_WORDS] = [id(kind) for kind in (np.ndarray, tuple, list, dict, float, int)]
     enter = _built_in(plan, address)
@@ -240,12 +244,9 @@ def make_entry(
     return Entry(enter if whole else enter_and_finish, frame.workers, threads.address)
 
 
-_BYTE = np.dtype(np.uint8)
-
-
-def _is_large(stored: tuple[tuple[int, ...], np.dtype]) -> bool:
+def _bytes(stored: tuple[tuple[int, ...], np.dtype]) -> int:
     shape, dtype = stored
-    return int(np.prod(shape, dtype=object)) * dtype.itemsize >= LARGE
+    return math.prod(shape) * dtype.itemsize
 
 
 class _Leaf:
@@ -325,7 +326,18 @@ def _layout_known() -> bool:
         and word(probe, DATA_OFFSET + text.DESCRIPTOR_AT) == id(probe.dtype)
         and flags == [text.PLAIN_FLAGS, text.PLAIN_FLAGS & ~1]
         and all(described)
+        and _handler_known()
     )
+
+
+def _handler_known() -> bool:
+    """Whether an array holds its handler where it is expected."""
+    own = allocator()
+    if own is None:
+        return True
+    assert DATA_OFFSET is not None
+    probe = own.empty((MIDDLE,), np.dtype(np.uint8))
+    return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + text.HANDLER_AT).value == id(own.handler)
 
 
 @lru_cache(maxsize=1)

@@ -6,16 +6,16 @@ the output are lists of 64-bit words; what they mean is said here, where they ar
 
 from __future__ import annotations
 
-from .allocator import LARGE
-from .emit import ALIGN, ARENA, POOL, SCRATCH, WORKERS
+from .allocator import MIDDLE
+from .emit import ARENA, POOL, SCRATCH, WORKERS
 from .threads import LIMIT, STARTED
 
 # Words of a plan.
 (
     BUSY, CONTEXT, RUN, POOL_AT, GUARDS, RESULTS, RESULT_COUNT, FIRST_RESULT, OUTPUT, HELD, HELD_COUNT, ERROR_AT,
-    ON_ERROR, SEED, SEED_SLOT, BORROWED, ARENA_BYTES, HANDLER, NUMPY, BYTE, OTHERWISE, TRUE,
+    ON_ERROR, SEED, SEED_SLOT, BORROWED, ARENA_BYTES, STATE, ALLOCATE, RELEASE, HANDLER, NUMPY, OTHERWISE, TRUE,
     NDARRAY, TUPLE, LIST, DICT, FLOAT, INT, PLAN_WORDS,
-) = range(29)  # fmt: skip
+) = range(31)  # fmt: skip
 
 # Guards. An array: its kind, its slot in ctx, its dtype's word, its rank, the kind of number that will do instead and
 # where that goes, its sizes. A tuple or list: its kind, its length, its items; a dict has a key before each. What is
@@ -28,16 +28,18 @@ NO_NUMBER, FLOAT_NUMBER, INT_NUMBER, BOOL_NUMBER = range(4)
 PUT_RESULT, PUT_TUPLE, PUT_LIST, PUT_DICT, PUT_OBJECT = range(5)
 
 TYPE_AT = 8  # in an object
-RANK_AT, SIZES_AT, DESCRIPTOR_AT, FLAGS_AT = 8, 16, 40, 48  # in an array object, behind the address of its data
+# In an array object, behind the address of its data.
+RANK_AT, SIZES_AT, DESCRIPTOR_AT, FLAGS_AT, HANDLER_AT = 8, 16, 40, 48, 72
 PLAIN_FLAGS = 0x101  # contiguous and aligned
+NEW_FLAGS = PLAIN_FLAGS | 0x400  # writable, too
+OWNING = 0x4
 DTYPE_AT = 24  # in a dtype: its kind, its letter, its byte order, something else, its number
 DTYPE_MASK = ~(0xFF << 24)
-EMPTY, SET_HANDLER = 184, 304  # places in the table of NumPy's functions
+NEW_FROM_DESCRIPTOR, EMPTY = 94, 184  # places in the table of NumPy's functions
 
 _TEXT = """
 define ptr @enter(ptr %self, ptr %arguments, i64 %count) #0 {{
 entry:
-  %borrowed.size = alloca i64, align 8
   %cursor = alloca ptr, align 8
   %plan.at = getelementptr i8, ptr %self, i64 {DATA}
   %plan = load ptr, ptr %plan.at
@@ -100,7 +102,7 @@ seed:
   %seed.at = getelementptr i64, ptr %plan, i64 {SEED}
   %draw = load ptr, ptr %seed.at
   %seeded = icmp ne ptr %draw, null
-  br i1 %seeded, label %draw.seed, label %borrow
+  br i1 %seeded, label %draw.seed, label %provide
 draw.seed:
   %state = call ptr @PyObject_CallNoArgs(ptr %draw)
   %no.state = icmp eq ptr %state, null
@@ -111,67 +113,11 @@ keep.seed:
   %seed.in.ctx = getelementptr i64, ptr %ctx, i64 %seed.slot
   store ptr %state, ptr %seed.in.ctx
   call void @keep(ptr %plan, ptr %state)
-  br label %borrow
+  br label %provide
 
-borrow:
-  %borrowed.at = getelementptr i64, ptr %plan, i64 {BORROWED}
-  %borrowed = load i64, ptr %borrowed.at
-  %borrows = icmp sgt i64 %borrowed, 0
-  br i1 %borrows, label %borrow.some, label %results
-borrow.some:
-  store i64 %borrowed, ptr %borrowed.size
-  %byte.at = getelementptr i64, ptr %plan, i64 {BYTE}
-  %byte = load ptr, ptr %byte.at
-  %is.large = icmp sge i64 %borrowed, {LARGE}
-  %memory = call ptr @make(ptr %plan, i64 1, ptr %borrowed.size, ptr %byte, i1 %is.large)
-  %no.memory = icmp eq ptr %memory, null
-  br i1 %no.memory, label %fail, label %place
-place:
-  call void @keep(ptr %plan, ptr %memory)
-  %data.at = getelementptr i8, ptr %memory, i64 {DATA}
-  %data = load i64, ptr %data.at
-  %data.up = add i64 %data, {ALIGN_LESS}
-  %base = and i64 %data.up, -{ALIGN}
-  %arena.at = getelementptr i64, ptr %ctx, i64 {ARENA}
-  store i64 %base, ptr %arena.at
-  %arena.bytes.at = getelementptr i64, ptr %plan, i64 {ARENA_BYTES}
-  %arena.bytes = load i64, ptr %arena.bytes.at
-  %scratch = add i64 %base, %arena.bytes
-  %scratch.at = getelementptr i64, ptr %ctx, i64 {SCRATCH}
-  store i64 %scratch, ptr %scratch.at
-  br label %results
-
-results:
-  %results.at = getelementptr i64, ptr %plan, i64 {RESULTS}
-  %result.words = load ptr, ptr %results.at
-  %result.count.at = getelementptr i64, ptr %plan, i64 {RESULT_COUNT}
-  %result.count = load i64, ptr %result.count.at
-  %first.result.at = getelementptr i64, ptr %plan, i64 {FIRST_RESULT}
-  %first.result = load i64, ptr %first.result.at
-  %result.slots = getelementptr i64, ptr %ctx, i64 %first.result
-  br label %next.result
-next.result:
-  %number = phi i64 [ 0, %results ], [ %number.next, %store.result ]
-  %words = phi ptr [ %result.words, %results ], [ %words.next, %store.result ]
-  %more = icmp slt i64 %number, %result.count
-  br i1 %more, label %make.result, label %run
-make.result:
-  %rank = load i64, ptr %words
-  %descriptor.at = getelementptr i64, ptr %words, i64 1
-  %descriptor = load ptr, ptr %descriptor.at
-  %large.at = getelementptr i64, ptr %words, i64 2
-  %large.word = load i64, ptr %large.at
-  %large = icmp ne i64 %large.word, 0
-  %sizes = getelementptr i64, ptr %words, i64 3
-  %result = call ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %descriptor, i1 %large)
-  %no.result = icmp eq ptr %result, null
-  br i1 %no.result, label %undo, label %store.result
-store.result:
-  %slot = getelementptr i64, ptr %result.slots, i64 %number
-  store ptr %result, ptr %slot
-  %number.next = add i64 %number, 1
-  %words.next = getelementptr i64, ptr %sizes, i64 %rank
-  br label %next.result
+provide:
+  %done = call i1 @provide(ptr %plan, ptr %ctx)
+  br i1 %done, label %run, label %fail
 
 run:
   %run.at = getelementptr i64, ptr %plan, i64 {RUN}
@@ -188,34 +134,111 @@ output:
   %output.at = getelementptr i64, ptr %plan, i64 {OUTPUT}
   %output.words = load ptr, ptr %output.at
   store ptr %output.words, ptr %cursor
+  %first.result.at = getelementptr i64, ptr %plan, i64 {FIRST_RESULT}
+  %first.result = load i64, ptr %first.result.at
+  %result.slots = getelementptr i64, ptr %ctx, i64 %first.result
   %answer = call ptr @build(ptr %result.slots, ptr %cursor)
   br label %leave
 complain:
   %complaint.at = getelementptr i64, ptr %plan, i64 {ON_ERROR}
   %complaint = load ptr, ptr %complaint.at
   %ignored = call ptr @PyObject_CallNoArgs(ptr %complaint)
-  br label %undo
-undo:
-  ; The results that exist: all of them after a run, else those before the one that failed.
-  %made = phi i64 [ %number, %make.result ], [ %result.count, %complain ]
-  br label %undo.next
-undo.next:
-  %left = phi i64 [ %made, %undo ], [ %left.next, %undo.one ]
-  %any = icmp sgt i64 %left, 0
-  br i1 %any, label %undo.one, label %fail
-undo.one:
-  %left.next = sub i64 %left, 1
-  %undo.slot = getelementptr i64, ptr %result.slots, i64 %left.next
-  %unwanted = load ptr, ptr %undo.slot
-  call void @Py_DecRef(ptr %unwanted)
-  br label %undo.next
+  %all.at = getelementptr i64, ptr %plan, i64 {RESULT_COUNT}
+  %all = load i64, ptr %all.at
+  call void @undo(ptr %plan, ptr %ctx, i64 %all)
+  br label %fail
 fail:
   br label %leave
 leave:
   %returned = phi ptr [ %answer, %output ], [ null, %fail ]
+  call void @give_back(ptr %plan, ptr %ctx)
   call void @let_go(ptr %plan)
   store atomic i64 0, ptr %plan seq_cst, align 8
   ret ptr %returned
+}}
+
+; The memory of temporaries, if it is borrowed, and the results.
+define internal i1 @provide(ptr %plan, ptr %ctx) #0 {{
+entry:
+  %borrowed.at = getelementptr i64, ptr %plan, i64 {BORROWED}
+  %borrowed = load i64, ptr %borrowed.at
+  %borrows = icmp sgt i64 %borrowed, 0
+  br i1 %borrows, label %borrow, label %results
+borrow:
+  %memory = call ptr @allocate(ptr %plan, i64 %borrowed)
+  %arena.at = getelementptr i64, ptr %ctx, i64 {ARENA}
+  store ptr %memory, ptr %arena.at
+  %no.memory = icmp eq ptr %memory, null
+  br i1 %no.memory, label %short, label %place
+short:
+  %ignored = call ptr @PyErr_NoMemory()
+  br label %nothing
+place:
+  %arena.bytes.at = getelementptr i64, ptr %plan, i64 {ARENA_BYTES}
+  %arena.bytes = load i64, ptr %arena.bytes.at
+  %scratch = getelementptr i8, ptr %memory, i64 %arena.bytes
+  %scratch.at = getelementptr i64, ptr %ctx, i64 {SCRATCH}
+  store ptr %scratch, ptr %scratch.at
+  br label %results
+
+results:
+  %results.at = getelementptr i64, ptr %plan, i64 {RESULTS}
+  %result.words = load ptr, ptr %results.at
+  %result.count.at = getelementptr i64, ptr %plan, i64 {RESULT_COUNT}
+  %result.count = load i64, ptr %result.count.at
+  %first.result.at = getelementptr i64, ptr %plan, i64 {FIRST_RESULT}
+  %first.result = load i64, ptr %first.result.at
+  %result.slots = getelementptr i64, ptr %ctx, i64 %first.result
+  br label %next.result
+next.result:
+  %number = phi i64 [ 0, %results ], [ %number.next, %store.result ]
+  %words = phi ptr [ %result.words, %results ], [ %words.next, %store.result ]
+  %more = icmp slt i64 %number, %result.count
+  br i1 %more, label %make.result, label %done
+make.result:
+  %rank = load i64, ptr %words
+  %descriptor.at = getelementptr i64, ptr %words, i64 1
+  %descriptor = load ptr, ptr %descriptor.at
+  %bytes.at = getelementptr i64, ptr %words, i64 2
+  %bytes = load i64, ptr %bytes.at
+  %sizes = getelementptr i64, ptr %words, i64 3
+  %result = call ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %descriptor, i64 %bytes)
+  %no.result = icmp eq ptr %result, null
+  br i1 %no.result, label %undo, label %store.result
+store.result:
+  %slot = getelementptr i64, ptr %result.slots, i64 %number
+  store ptr %result, ptr %slot
+  %number.next = add i64 %number, 1
+  %words.next = getelementptr i64, ptr %sizes, i64 %rank
+  br label %next.result
+undo:
+  call void @undo(ptr %plan, ptr %ctx, i64 %number)
+  br label %nothing
+nothing:
+  ret i1 false
+done:
+  ret i1 true
+}}
+
+; The first so many results are not wanted after all.
+define internal void @undo(ptr %plan, ptr %ctx, i64 %count) #0 {{
+entry:
+  %first.result.at = getelementptr i64, ptr %plan, i64 {FIRST_RESULT}
+  %first.result = load i64, ptr %first.result.at
+  %slots = getelementptr i64, ptr %ctx, i64 %first.result
+  br label %next
+next:
+  %left = phi i64 [ %count, %entry ], [ %left.next, %one ]
+  %any = icmp sgt i64 %left, 0
+  br i1 %any, label %one, label %done
+one:
+  %left.next = sub i64 %left, 1
+  %slot = getelementptr i64, ptr %slots, i64 %left.next
+  %unwanted = load ptr, ptr %slot
+  call void @Py_DecRef(ptr %unwanted)
+  br label %next
+done:
+  ret void
 }}
 
 ; What a call needs until it ends: another thread may change the list or dict that held it.
@@ -253,30 +276,87 @@ done:
   ret void
 }}
 
-; A new array; a large one with the allocator for these.
-define internal ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %descriptor, i1 %large) #0 {{
+define internal ptr @allocate(ptr %plan, i64 %bytes) #0 {{
+  %state.at = getelementptr i64, ptr %plan, i64 {STATE}
+  %state = load ptr, ptr %state.at
+  %allocate.at = getelementptr i64, ptr %plan, i64 {ALLOCATE}
+  %allocate = load ptr, ptr %allocate.at
+  %memory = call ptr %allocate(ptr %state, i64 %bytes)
+  ret ptr %memory
+}}
+
+define internal void @release(ptr %plan, ptr %memory, i64 %bytes) #0 {{
+  %state.at = getelementptr i64, ptr %plan, i64 {STATE}
+  %state = load ptr, ptr %state.at
+  %release.at = getelementptr i64, ptr %plan, i64 {RELEASE}
+  %release = load ptr, ptr %release.at
+  call void %release(ptr %state, ptr %memory, i64 %bytes)
+  ret void
+}}
+
+; What was borrowed for the call, if it came so far.
+define internal void @give_back(ptr %plan, ptr %ctx) #0 {{
+entry:
+  %borrowed.at = getelementptr i64, ptr %plan, i64 {BORROWED}
+  %borrowed = load i64, ptr %borrowed.at
+  %borrows = icmp sgt i64 %borrowed, 0
+  br i1 %borrows, label %some, label %done
+some:
+  %arena.at = getelementptr i64, ptr %ctx, i64 {ARENA}
+  %memory = load ptr, ptr %arena.at
+  store ptr null, ptr %arena.at
+  call void @release(ptr %plan, ptr %memory, i64 %borrowed)
+  br label %done
+done:
+  ret void
+}}
+
+; A new array. From {MIDDLE} bytes up its memory comes from the run time's allocator, and it owns that.
+define internal ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %descriptor, i64 %bytes) #0 {{
 entry:
   %numpy.at = getelementptr i64, ptr %plan, i64 {NUMPY}
   %numpy = load ptr, ptr %numpy.at
-  %empty.at = getelementptr ptr, ptr %numpy, i64 {EMPTY}
-  %empty = load ptr, ptr %empty.at
-  %set.at = getelementptr ptr, ptr %numpy, i64 {SET_HANDLER}
-  %set = load ptr, ptr %set.at
   %short.rank = trunc i64 %rank to i32
   call void @Py_IncRef(ptr %descriptor)
-  br i1 %large, label %own, label %usual
+  %tiny = icmp slt i64 %bytes, {MIDDLE}
+  br i1 %tiny, label %usual, label %own
 usual:
+  %empty.at = getelementptr ptr, ptr %numpy, i64 {EMPTY}
+  %empty = load ptr, ptr %empty.at
   %small.array = call ptr %empty(i32 %short.rank, ptr %sizes, ptr %descriptor, i32 0)
   ret ptr %small.array
 own:
+  %memory = call ptr @allocate(ptr %plan, i64 %bytes)
+  %no.memory = icmp eq ptr %memory, null
+  br i1 %no.memory, label %short, label %wrap
+short:
+  call void @Py_DecRef(ptr %descriptor)
+  %ignored = call ptr @PyErr_NoMemory()
+  ret ptr null
+wrap:
+  %ndarray.at = getelementptr i64, ptr %plan, i64 {NDARRAY}
+  %ndarray = load ptr, ptr %ndarray.at
+  %new.at = getelementptr ptr, ptr %numpy, i64 {NEW_FROM_DESCRIPTOR}
+  %new = load ptr, ptr %new.at
+  %array = call ptr %new(ptr %ndarray, ptr %descriptor, i32 %short.rank, ptr %sizes, ptr null, ptr %memory,
+                         i32 {NEW_FLAGS}, ptr null)
+  %failed = icmp eq ptr %array, null
+  br i1 %failed, label %lost, label %give
+lost:
+  call void @release(ptr %plan, ptr %memory, i64 %bytes)
+  ret ptr null
+give:
   %handler.at = getelementptr i64, ptr %plan, i64 {HANDLER}
   %handler = load ptr, ptr %handler.at
-  %before = call ptr %set(ptr %handler)
-  %large.array = call ptr %empty(i32 %short.rank, ptr %sizes, ptr %descriptor, i32 0)
-  %after = call ptr %set(ptr %before)
-  call void @Py_DecRef(ptr %before)
-  call void @Py_DecRef(ptr %after)
-  ret ptr %large.array
+  call void @Py_IncRef(ptr %handler)
+  %fields = getelementptr i8, ptr %array, i64 {DATA}
+  %own.handler.at = getelementptr i8, ptr %fields, i64 {HANDLER_AT}
+  store ptr %handler, ptr %own.handler.at
+  %flags.at = getelementptr i8, ptr %fields, i64 {FLAGS_AT}
+  %flags = load i32, ptr %flags.at
+  %owning = or i32 %flags, {OWNING}
+  store i32 %owning, ptr %flags.at
+  ret ptr %array
 }}
 
 ; Whether an object is what the guards expect; the words behind them if so, null if not.
@@ -608,6 +688,7 @@ declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare void @PyErr_Clear()
+declare ptr @PyErr_NoMemory()
 declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 declare i64 @PyTuple_Size(ptr)
@@ -629,16 +710,17 @@ attributes #0 = {{ nounwind }}
 def entry_text(data_offset: int) -> str:
     """The code, for arrays that have the address of their data at this offset."""
     return _TEXT.format(
-        DATA=data_offset, ALIGN_LESS=ALIGN - 1,
-        ALIGN=ALIGN, ARENA=ARENA, ARENA_BYTES=ARENA_BYTES, ARRAY_WORDS=ARRAY_WORDS, BOOL_NUMBER=BOOL_NUMBER,
-        BORROWED=BORROWED, BYTE=BYTE, CONTEXT=CONTEXT, DESCRIPTOR_AT=DESCRIPTOR_AT, DICT=DICT, DTYPE_AT=DTYPE_AT,
+        DATA=data_offset,
+        ALLOCATE=ALLOCATE, ARENA=ARENA, ARENA_BYTES=ARENA_BYTES, ARRAY_WORDS=ARRAY_WORDS, BOOL_NUMBER=BOOL_NUMBER,
+        BORROWED=BORROWED, CONTEXT=CONTEXT, DESCRIPTOR_AT=DESCRIPTOR_AT, DICT=DICT, DTYPE_AT=DTYPE_AT,
         DTYPE_MASK=DTYPE_MASK, EMPTY=EMPTY, ERROR_AT=ERROR_AT, FIRST_RESULT=FIRST_RESULT, FLAGS_AT=FLAGS_AT,
-        FLOAT=FLOAT, FLOAT_NUMBER=FLOAT_NUMBER, GUARDS=GUARDS, HANDLER=HANDLER, HELD=HELD, HELD_COUNT=HELD_COUNT,
-        INT=INT, INT_NUMBER=INT_NUMBER, IS_ARRAY=IS_ARRAY, IS_DICT=IS_DICT, IS_EQUAL=IS_EQUAL, IS_LIST=IS_LIST,
-        IS_SAME=IS_SAME, IS_TUPLE=IS_TUPLE, LARGE=LARGE, LIMIT=LIMIT, LIST=LIST, NDARRAY=NDARRAY, NUMPY=NUMPY,
-        ON_ERROR=ON_ERROR, OTHERWISE=OTHERWISE, OUTPUT=OUTPUT, PLAIN_FLAGS=PLAIN_FLAGS, POOL=POOL, POOL_AT=POOL_AT,
+        FLOAT=FLOAT, FLOAT_NUMBER=FLOAT_NUMBER, GUARDS=GUARDS, HANDLER=HANDLER, HANDLER_AT=HANDLER_AT, HELD=HELD,
+        HELD_COUNT=HELD_COUNT, INT=INT, INT_NUMBER=INT_NUMBER, IS_ARRAY=IS_ARRAY, IS_DICT=IS_DICT, IS_EQUAL=IS_EQUAL,
+        IS_LIST=IS_LIST, IS_SAME=IS_SAME, IS_TUPLE=IS_TUPLE, LIMIT=LIMIT, LIST=LIST, MIDDLE=MIDDLE, NDARRAY=NDARRAY,
+        NEW_FLAGS=NEW_FLAGS, NEW_FROM_DESCRIPTOR=NEW_FROM_DESCRIPTOR, NUMPY=NUMPY, ON_ERROR=ON_ERROR,
+        OTHERWISE=OTHERWISE, OUTPUT=OUTPUT, OWNING=OWNING, PLAIN_FLAGS=PLAIN_FLAGS, POOL=POOL, POOL_AT=POOL_AT,
         PUT_DICT=PUT_DICT, PUT_LIST=PUT_LIST, PUT_RESULT=PUT_RESULT, PUT_TUPLE=PUT_TUPLE, RANK_AT=RANK_AT,
-        RESULTS=RESULTS, RESULT_COUNT=RESULT_COUNT, RUN=RUN, SCRATCH=SCRATCH, SEED=SEED, SEED_SLOT=SEED_SLOT,
-        SET_HANDLER=SET_HANDLER, SIZES_AT=SIZES_AT, STARTED=STARTED, TRUE=TRUE, TUPLE=TUPLE, TYPE_AT=TYPE_AT,
-        WORKERS=WORKERS,
+        RELEASE=RELEASE, RESULTS=RESULTS, RESULT_COUNT=RESULT_COUNT, RUN=RUN, SCRATCH=SCRATCH, SEED=SEED,
+        SEED_SLOT=SEED_SLOT, SIZES_AT=SIZES_AT, STARTED=STARTED, STATE=STATE, TRUE=TRUE, TUPLE=TUPLE,
+        TYPE_AT=TYPE_AT, WORKERS=WORKERS,
     )  # fmt: skip
