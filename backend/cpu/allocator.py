@@ -20,12 +20,12 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from .engine import engine
+from .once import Once
 
 MIDDLE = 1 << 10  # bytes from which an array is aligned
 LARGE = 1 << 18  # bytes from which its memory is mapped, and kept
@@ -41,8 +41,7 @@ LOCK, COUNT, WAITING, USED, PEAK, EARLIER, SINCE, MOST, BLOCKS = range(9)
 # A block's size stands in a page before it, so that data starts on a page: then data of all arrays is aligned in the
 # same way, and no store looks like the load of a neighbour to the processor, which compares 12 bits of the address.
 _TEXT = f"""
-@table = constant [7 x ptr] [ptr @allocate, ptr @allocate_zeros, ptr @reallocate, ptr @release, ptr @empty,
-                             ptr @hold, ptr @unhold]
+@table = constant [5 x ptr] [ptr @allocate, ptr @allocate_zeros, ptr @reallocate, ptr @release, ptr @empty]
 
 define internal void @hold(ptr %state) #0 {{
 entry:
@@ -460,7 +459,7 @@ class Allocator:
 
     def __init__(self) -> None:
         address, library = engine().link(engine().plain_code(_TEXT), "table")
-        table = (ctypes.c_void_p * 7).from_address(address)
+        table = (ctypes.c_void_p * 5).from_address(address)
         self.allocate, self.release = table[0] or 0, table[3] or 0
         self.state = (ctypes.c_int64 * (BLOCKS + 2 * MOST_BLOCKS + 2))()
         self.state[MOST] = memory_size() // PART
@@ -474,16 +473,15 @@ class Allocator:
         place = numpy_functions() + 8 * _SET_HANDLER
         set_handler = ctypes.c_void_p.from_address(place).value
         self._set: Callable[[Any], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(set_handler or 0)
-        on_state = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-        self._empty, self._hold, self._unhold = (on_state(item or 0) for item in table[4:])
-        # No fork while another thread is inside: the child would find the lock taken, and nobody to release it.
-        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after)
+        # With the interpreter's lock held: one who has the allocator's lock must never have to wait for that one.
+        self._empty = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(table[4] or 0)
+        os.register_at_fork(after_in_child=self._forget)
 
-    def _before(self) -> None:
-        self._hold(ctypes.addressof(self.state))
-
-    def _after(self) -> None:
-        self._unhold(ctypes.addressof(self.state))
+    def _forget(self) -> None:
+        """In a forked child: if another thread was inside, which is not in this process, all that waited is lost."""
+        if self.state[LOCK]:
+            self.state[COUNT] = self.state[WAITING] = 0
+            self.state[LOCK] = 0
 
     def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
         before = self._set(self.handler)
@@ -506,10 +504,11 @@ class Allocator:
         return self.state[USED]
 
 
-@lru_cache(maxsize=1)
-def allocator() -> Allocator | None:
-    """The allocator of arrays, where there is one: it needs Linux's way of mapping memory."""
+def _make() -> Allocator | None:
     return Allocator() if sys.platform == "linux" and sys.maxsize > 2**32 else None
+
+
+allocator = Once(_make)  # None where there is none: it needs Linux's way of mapping memory
 
 
 def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
@@ -527,8 +526,7 @@ def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
 
 def empty_cache() -> None:
     """Give memory that is kept for further results back to the system."""
-    if allocator.cache_info().currsize:
-        own = allocator()
+    for own in allocator.made:
         if own is not None:
             own.give_back()
 

@@ -26,15 +26,12 @@ class Engine:
         self.lock = threading.RLock()
         self.numbers = itertools.count()
         self.jit = llvm.create_lljit_compiler(self._machine())
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._release)
 
-    def _hold(self) -> None:
-        """Before a fork: no other thread is inside of LLVM, and none leaves the child a lock that stays taken."""
+    def hold(self) -> None:
         self.lock.acquire()
         llvm.ffi.lib._lock.__enter__()
 
-    def _release(self) -> None:
+    def release(self) -> None:
         llvm.ffi.lib._lock.__exit__()
         self.lock.release()
 
@@ -92,6 +89,24 @@ class Engine:
 
 _engines: dict[Target, Engine] = {}
 _guard = threading.Lock()
+
+
+def _hold() -> None:
+    """Before a fork: no other thread is inside of LLVM, and none leaves the child a lock that stays taken."""
+    _guard.acquire()
+    for item in _engines.values():
+        item.hold()
+
+
+def _release() -> None:
+    for item in _engines.values():
+        item.release()
+    _guard.release()
+
+
+if hasattr(os, "register_at_fork"):
+    # Here, not in an engine: those who make things with an engine are held first, since they wait for it.
+    os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_release)
 
 
 def engine(target: Target | None = None) -> Engine:

@@ -6,7 +6,7 @@ they are, numbers of the same kinds, static arguments that are equal. If so it m
 without the interpreter's lock and puts the results together; if not it returns NotImplemented, and Python finds
 out what to do. The same while another thread is inside.
 
-It knows where CPython and NumPy keep an object's type and an array's fields; `entry_address` makes sure by looking.
+It knows where CPython and NumPy keep an object's type and an array's fields; `native_code` makes sure by looking.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from . import entry_text as text
 from .allocator import ALIGNMENT, MIDDLE, allocator, numpy_functions
 from .engine import engine
 from .executable import DATA_OFFSET, Frame, Launcher
+from .once import Once
 from .threads import pool
 
 KEPT = 1 << 15  # bytes of temporaries that an entry keeps between calls; more is borrowed for each call
@@ -177,10 +177,10 @@ def make_entry(
     hidden: arrays behind the leaves; draw_seed gives one more, anew for each call. structure: that of what the call
     returns, of which the leaves in `fixed` are no results.
     """
-    address = entry_address()
+    method = native_code()
     own = allocator()
     sources = launcher.executable.sources
-    if address is None or any(how != "own" for how, _ in sources):
+    if method is None or any(how != "own" for how, _ in sources):
         return None
     if own is None and any(_bytes(stored) >= MIDDLE for stored in launcher.results):
         return None
@@ -235,7 +235,7 @@ def make_entry(
     plan[text.NUMPY] = numpy_functions()
     plan[text.OTHERWISE], plan[text.TRUE] = id(NotImplemented), id(True)
     plan[text.NDARRAY : text.PLAN_WORDS] = [id(kind) for kind in (np.ndarray, tuple, list, dict, float, int)]
-    enter = _built_in(plan, address)
+    enter = _built_in(plan, method)
 
     def enter_and_finish(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = enter(args, kwargs)
@@ -294,14 +294,17 @@ def _dtype_word(dtype: np.dtype) -> int:
     return word & text.DTYPE_MASK
 
 
-@lru_cache(maxsize=1)
-def entry_address() -> int | None:
-    """The native code; None if objects are not laid out as it expects."""
+def _make_code() -> _Method | None:
     if DATA_OFFSET is None or not _layout_known():
         return None
     address, library = engine().link(engine().plain_code(text.entry_text(DATA_OFFSET)), "enter")
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # built-in functions may outlive this module
-    return address
+    method = _Method(b"call", address, _FASTCALL, None)
+    for thing in (library, method):  # built-in functions may outlive this module
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return method
+
+
+native_code = Once(_make_code)  # None if objects are not laid out as it expects
 
 
 def _layout_known() -> bool:
@@ -340,15 +343,8 @@ def _handler_known() -> bool:
     return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + text.HANDLER_AT).value == id(own.handler)
 
 
-@lru_cache(maxsize=1)
-def _method(address: int) -> _Method:
-    method = _Method(b"call", address, _FASTCALL, None)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
-    return method
-
-
-def _built_in(plan: Plan, address: int) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+def _built_in(plan: Plan, method: _Method) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    function: Callable[..., Any] = make(ctypes.addressof(_method(address)), plan, None)
+    function: Callable[..., Any] = make(ctypes.addressof(method), plan, None)
     return function

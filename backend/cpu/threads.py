@@ -32,6 +32,7 @@ from contextlib import contextmanager
 
 from .emit import WORKERS
 from .engine import engine
+from .once import Once
 
 # Slots of the pool's block, a cache line apart where threads meet.
 GENERATION, NEXT, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(8))
@@ -428,17 +429,7 @@ class Pool:
                     table[WORKER_TABLE + 2 * number], table[WORKER_TABLE + 2 * number + 1] = thread, cpus[number]
 
 
-_pool: Pool | None = None
-_pool_guard = threading.Lock()
-
-
-def pool() -> Pool:
-    global _pool
-    if _pool is None:
-        with _pool_guard:
-            if _pool is None:
-                _pool = Pool()
-    return _pool
+pool = Once(Pool)
 
 
 def set_num_threads(count: int) -> None:
