@@ -87,6 +87,18 @@ def test_a_block_serves_again(own: Allocator) -> None:
     assert start(kept) != place
 
 
+def test_temporaries_go_back_after_each_call(own: Allocator) -> None:
+    # The transposed product is a temporary of 4 MB, the result is a number.
+    function = smelt.jit(lambda x: (x @ x.T).sum())
+    data = np.ones((1000, 1000), np.float32)
+    for _ in range(4):  # by Python, then by native code
+        function(data)
+        assert own.used == 0
+    assert own.waiting >= 4_000_000
+    smelt.empty_cache()
+    assert own.waiting == 0
+
+
 def test_empty_cache_gives_back(own: Allocator) -> None:
     del_me = [empty((1 << 20,), F32) for _ in range(3)]
     del del_me

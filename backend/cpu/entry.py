@@ -23,11 +23,10 @@ import optree
 from . import entry_text as text
 from .allocator import ALIGNMENT, MIDDLE, allocator, numpy_functions
 from .engine import engine
-from .executable import DATA_OFFSET, Frame, Launcher
+from .executable import DATA_OFFSET, KEPT, Frame, Launcher
 from .once import Once
 from .threads import pool
 
-KEPT = 1 << 15  # bytes of temporaries that an entry keeps between calls; more is borrowed for each call
 _FASTCALL = 0x80
 _NUMBERS = {"float32": text.FLOAT_NUMBER, "int64": text.INT_NUMBER, "bool": text.BOOL_NUMBER}
 

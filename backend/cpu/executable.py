@@ -39,6 +39,8 @@ from .engine import engine
 from .threads import Pool, pool
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+KEPT = 1 << 15  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
+_NO_MEMORY = np.empty(0, np.uint8)
 LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 
 
@@ -133,7 +135,7 @@ class Frame:
     def __init__(self, executable: Executable):
         self.workers = 0
         self.sizes: dict[str, int] | None = None  # of the launcher that it was last made fit for
-        self.memory = np.empty(0, np.uint8)
+        self.memory = _NO_MEMORY
         self.block = (ctypes.c_int64 * executable.layout.slots)()
         self.error = (ctypes.c_int64 * 4)()
         self.address = ctypes.addressof(self.block)
@@ -168,7 +170,8 @@ class Frame:
 class Launcher:
     """The call into native code for one set of sizes: all that can be known beforehand is.
 
-    Frames are kept and used again, for other sizes too; as many exist as there ever were calls at the same time.
+    Frames are kept and used again, for other sizes too; as many exist as there ever were calls at the same time. Large
+    memory of temporaries goes back to the allocator after each call, for others to use.
     Arrays are passed as the addresses of their Python objects, in which native code finds the data (DATA_OFFSET).
     """
 
@@ -208,6 +211,8 @@ class Launcher:
         self.run(frame.address)
         if frame.error[0]:
             self.executable.raise_index_error(frame.error)
+        if len(frame.memory) > KEPT:
+            frame.memory, frame.sizes = _NO_MEMORY, None
         frames.append(frame)
         return results if self.plain else self._collect(arrays, results)
 

@@ -433,7 +433,7 @@ pool = Once(Pool)
 
 
 def set_num_threads(count: int) -> None:
-    """How many threads compiled code may use, the calling one included."""
+    """How many threads compiled code may use in this process, the calling one included."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"the number of threads must be a positive int, got {count!r}")
     pool().resize(count)
@@ -445,7 +445,7 @@ def get_num_threads() -> int:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Use `count` threads inside of the block."""
+    """Use `count` threads inside of the block. So do calls that other Python threads make meanwhile."""
     before = get_num_threads()
     set_num_threads(count)
     try:

@@ -80,13 +80,7 @@ def _smelt(workload: Workload, inputs: list[Any], threads: int) -> Prepared:
 
     set_num_threads(threads)
     compiled = jit(_bound(workload, names_smelt))
-
-    def release() -> None:
-        for version in compiled.exact.values():
-            version.launch.frames.clear()
-        empty_cache()
-
-    return Prepared("smelt", functools.partial(compiled, *inputs), release)
+    return Prepared("smelt", functools.partial(compiled, *inputs), empty_cache)
 
 
 def _numpy(workload: Workload, inputs: list[Any], threads: int) -> Prepared:
