@@ -43,6 +43,7 @@ __all__ = [
     "c64",
     "c128",
     "dtype",
+    "empty_cache",
     "f16",
     "f32",
     "f64",
@@ -69,7 +70,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # The thread pool needs LLVM, which is loaded when first used.
+    # The run time needs LLVM, which is loaded when first used.
     if name in ("set_num_threads", "get_num_threads", "threads"):
         from .backend.cpu import threads as module
 
@@ -78,5 +79,9 @@ def __getattr__(name: str) -> Any:
         from .backend import cache
 
         return getattr(cache, name)
+    if name == "empty_cache":
+        from .backend.cpu.allocator import empty_cache
+
+        return empty_cache
     hint = f"; did you mean smelt.ops.{name}?" if name in ops.define.REGISTRY else suggest(name, __all__)
     raise AttributeError(f"module 'smelt' has no attribute {name!r}{hint}")

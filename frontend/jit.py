@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optree
 
-from .backend.arrays import as_plain, is_plain
+from .backend.arrays import as_plain
 from .backend.options import CompileOptions
 from .ir.errors import ArgumentError, DTypeError, SmeltError
 from .ir.graph import Graph, Value, current_location
@@ -32,10 +32,12 @@ from .random import next_seed
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 
 if TYPE_CHECKING:
+    from .backend.cpu.entry import Entry
     from .backend.report import Report
 
 _REMEMBERED = 8  # shapes that decide which dimensions vary
 _BOUND = 1024  # shapes that are called without further thought
+_RECENT = 8  # of them that native code recognises
 SIZE_NAMES = "NMKLPQRSTUVW"
 LEAF = optree.tree_structure(0)  # type: ignore[arg-type]
 
@@ -101,6 +103,8 @@ class Bound:
         self.structure = version.structure
         self.single = not fixed and self.structure == LEAF
         self.positions = range(self.structure.num_leaves)
+        self.entry: Entry | None = None
+        self.refused = 0
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
         if self.hidden:
@@ -114,6 +118,22 @@ class Bound:
             made = iter(results)
             results = [self.fixed[at] if at in self.fixed else next(made) for at in self.positions]
         return optree.tree_unflatten(self.structure, results)
+
+    def make_entry(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        static_numbers: frozenset[int],
+        static_names: frozenset[str],
+        leaves: Sequence[Any],
+        arrays: Sequence[np.ndarray],
+    ) -> Entry | None:
+        """Native code for calls like this one, where it can make them."""
+        from .backend.cpu.entry import Call, make_entry
+
+        call = Call(args, kwargs, static_numbers, static_names, leaves, arrays)
+        draw_seed = next_seed if self.seeded else None
+        return make_entry(self.launch, call, self.hidden, draw_seed, self.structure, self.fixed)
 
 
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -148,7 +168,7 @@ class Jitted:
         self.options = options
         self.name = getattr(function, "__name__", "function").strip("<>")
         self.exact: dict[Any, Bound] = {}
-        self.quick: dict[tuple, Bound] = {}
+        self.recent: list[tuple[Callable[[Any, Any], Any], Compiled]] = []
         self.versions: dict[Any, list[Compiled]] = {}
         self.seen: dict[Any, list[tuple[tuple[int, ...], ...]]] = {}
         self.lock = threading.RLock()
@@ -177,15 +197,11 @@ class Jitted:
         self.static_argnums = frozenset(number % len(names) for number in self.static_argnums)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            # The common case, and the quick one: contiguous arrays of types seen before.
-            try:
-                bound = self.quick.get(tuple([(array.shape, array.dtype) for array in args]))
-            except AttributeError:
-                bound = None
-            if bound is not None and all(map(is_plain, args)):
-                self.latest = bound.version
-                return bound(args)
+        for enter, version in self.recent:
+            result = enter(args, kwargs)
+            if result is not NotImplemented:
+                self.latest = version
+                return result
         leaves, structure, static = self._flatten(args, kwargs)
         if any(isinstance(leaf, Value) for leaf in leaves):
             # Inside another trace: the function is just part of it.
@@ -198,10 +214,26 @@ class Jitted:
             with self.lock:
                 bound = self._find(key, shapes, arrays, args, kwargs).bind(shapes)
                 _keep(self.exact, (key, shapes), bound)
-                if not kwargs and not self.static_argnames and all(map(is_plain, args)):
-                    _keep(self.quick, tuple((array.shape, array.dtype) for array in args), bound)
+        else:
+            self._enter_quickly(bound, args, kwargs, leaves, arrays)
         self.latest = bound.version
         return bound(arrays)
+
+    def _enter_quickly(
+        self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], arrays: list[np.ndarray]
+    ) -> None:
+        """Let native code recognise further calls like this one."""
+        entry = bound.entry
+        if entry is None or entry.outdated():
+            # What native code cannot take is tried less and less often.
+            bound.refused += 1
+            if bound.refused & (bound.refused - 1):
+                return
+            entry = bound.make_entry(args, kwargs, self.static_argnums, self.static_argnames, leaves, arrays)
+        if entry is not None and all(item[0] is not entry.enter for item in self.recent):
+            others = [item for item in self.recent if bound.entry is None or item[0] is not bound.entry.enter]
+            bound.entry = entry
+            self.recent = [(entry.enter, bound.version), *others[: _RECENT - 1]]
 
     def _flatten(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         static_args = tuple((number, args[number]) for number in sorted(self.static_argnums) if number < len(args))

@@ -236,3 +236,17 @@ def test_mistakes(tmp_path: Path, name: str) -> None:
 def test_what_is_not_installed_is_said(tmp_path: Path) -> None:
     for name in set(CONTENDERS) - set(installed()):
         assert "not installed" in command(tmp_path, "--contenders", name, code=1).stderr
+
+
+def test_calls_by_parts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from smelt.tools import calls
+
+    monkeypatch.setattr(calls, "ROUNDS", 1)
+    monkeypatch.setattr(calls, "SECONDS", 1e-5)
+    calls.show_calls()
+    lines = capsys.readouterr().out.strip().splitlines()[1:]
+    assert [word for word in lines[0].split() if word != "made"] == [
+        "call", "whole", "Python", "guards", "results", "kernels", "by",
+    ]  # fmt: skip
+    assert len(lines) == 1 + len(calls.kinds_of_calls())
+    assert all(line.endswith("native code") for line in lines[1:])

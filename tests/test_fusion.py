@@ -111,7 +111,7 @@ def test_fused_programs_compute_what_they_say(
         monkeypatch.setattr("smelt.passes.fuse.FULL_REDUCTION_SPLIT", 8)
         monkeypatch.setattr("smelt.passes.tree.CHUNK_ELEMENTS", 4)
         monkeypatch.setattr("smelt.passes.loop.parallelize.WORTH", 16)
-        monkeypatch.setattr("smelt.passes.loop.parallelize.TILE", 32)
+        monkeypatch.setattr("smelt.passes.loop.parallelize.TILES", (32, 32))
     assert_agrees(program, floats(30, 40))
 
 

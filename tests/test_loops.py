@@ -195,7 +195,7 @@ def lowered(graph: Graph) -> tuple[Fused, list[Kernel]]:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small programs are scheduled as large ones are."""
     monkeypatch.setattr("smelt.passes.loop.parallelize.WORTH", 1)
-    monkeypatch.setattr("smelt.passes.loop.parallelize.TILE", 64)
+    monkeypatch.setattr("smelt.passes.loop.parallelize.TILES", (64, 64))
     monkeypatch.setattr("smelt.passes.fuse.FULL_REDUCTION_SPLIT", 100)
     monkeypatch.setattr("smelt.passes.tree.CHUNK_ELEMENTS", 16)
 

@@ -341,6 +341,85 @@ print("fine")
     assert run(code) == "fine"
 
 
+def cpus_of_workers() -> list[set[int]]:
+    from smelt.backend.cpu.threads import pool
+
+    return [os.sched_getaffinity(thread) for thread in pool().threads[: smelt.get_num_threads() - 1]]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be given CPUs here")
+def test_workers_have_cpus_of_their_own_where_there_are_enough() -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one CPU")
+    function = smelt.jit(lambda x: ops.gelu(x).sum())
+    data = np.random.default_rng(0).standard_normal((900, 700)).astype("float32")
+    with smelt.threads(len(allowed)):
+        function(data)
+        homes = cpus_of_workers()
+        assert all(len(home) == 1 and home < allowed for home in homes)
+        assert len(set.union(*homes)) == len(homes)
+    with smelt.threads(len(allowed) + 1):
+        function(data)
+        assert all(home == allowed for home in cpus_of_workers())
+    assert os.sched_getaffinity(0) == allowed, "the caller stays free"
+
+
+MOVED = """
+import os, time
+import numpy as np
+import smelt
+from smelt.backend.cpu.threads import pool
+
+cpus = sorted(os.sched_getaffinity(0))[:2]
+os.sched_setaffinity(0, cpus)
+smelt.set_num_threads(2)
+function = smelt.jit(lambda x: (x * 2 + 1).sum())
+data = np.ones((2000, 1000), np.float32)
+for cpu in (0, 1, 1, 0, 1):
+    os.sched_setaffinity(0, {cpus[cpu]})
+    time.sleep(0.01)
+    assert function(data) == 6e6
+    # Native code looked where the caller is, and gave the other CPU to the worker.
+    print(os.sched_getaffinity(pool().threads[0]) == {cpus[1 - cpu]})
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs on Linux"
+)
+def test_a_worker_makes_room_for_the_caller() -> None:
+    # The first caller is on the CPU that the pool was made on, wherever that is.
+    assert run(MOVED).splitlines()[1:] == ["True"] * 4
+
+
+def test_many_sleepers_wake_each_other() -> None:
+    code = """
+import os, time
+import numpy as np
+import smelt
+from smelt import ops
+from smelt.backend.cpu.threads import pool
+
+smelt.set_num_threads(9)
+function = smelt.jit(lambda x: ops.erfinv(ops.tanh(ops.sin(x))))
+data = np.random.default_rng(0).standard_normal(4_000_000).astype("float32")
+function(data[:1000])
+used = lambda: [sum(map(int, open(f"/proc/self/task/{item}/schedstat").read().split()[2:3])) for item in pool().threads]
+for _ in range(3):
+    function(data)
+time.sleep(0.1)
+before = used()
+for _ in range(5):
+    time.sleep(0.02)
+    function(data)
+print(sum(new > old for new, old in zip(used(), before)))
+"""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("needs Linux")
+    assert int(run(code)) >= 4
+
+
 # Big arrays, and for a long time.
 
 

@@ -39,8 +39,10 @@ DTYPES = [
 def test_blocks_of_every_size(size: int, bits: int) -> None:
     declarations: set[str] = set()
     text = transpose_text(size, bits, declarations).replace("define internal", "define")
-    address, kept = engine().link(engine().object_code("\n".join([text, *declarations])), f"transpose.{size}")
-    move = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64)(address)
+    addresses, kept = engine().link(engine().object_code("\n".join([text, *declarations])), f"transpose.{size}")
+    move = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64)(
+        addresses[f"transpose.{size}"]
+    )
     memory, random = Guarded("end"), np.random.default_rng(0)
     for rows in SIZES:
         for columns in SIZES:

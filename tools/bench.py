@@ -24,6 +24,7 @@ from typing import Any
 
 from ..ir.errors import suggest
 from .bench_report import TimesTable, draw_plot, show_rest, show_summary
+from .calls import show_calls
 from .terminal import FINE, WRONG_INPUT, UsageError, UserError, fail, heading, paint, table
 from .workloads.contenders import CONTENDERS, installed
 from .workloads.define import SIZES, Workload
@@ -74,6 +75,7 @@ def configure(parser: ArgumentParser) -> None:
         "--compile", action="store_true", help="show the times of first calls, too, with nothing cached on disk"
     )
     parser.add_argument("--memory", action="store_true", help="show the memory that calls take, too")
+    parser.add_argument("--calls", action="store_true", help="only show what a call of smelt costs, by parts")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to a file")
     parser.add_argument("--plot", metavar="FILE", help="draw the ratios into a file (.png, .svg, .pdf)")
 
@@ -101,6 +103,10 @@ def processors() -> list[int]:
 
 
 def run(options: Namespace) -> int:
+    if options.calls:
+        show_machine(describe_machine(["smelt"]))
+        show_calls()
+        return FINE
     workloads = chosen_workloads(options)
     if options.list:
         rows = [(item.name, item.group, item.dtype, str(item.sizes["large"]), item.summary) for item in workloads]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -37,12 +38,21 @@ def versions() -> dict[str, str]:
 
 def object_code(title: str, text: str) -> bytes:
     """The object code of LLVM text that is the same in every process: from the cache, or compiled and put there."""
+    return _kept(title, text, {}, lambda: engine().object_code(text))
+
+
+def plain_code(title: str, text: str) -> bytes:
+    """The same for code that was written to be compiled as it is."""
+    return _kept(title, text, {"plain": True}, lambda: engine().plain_code(text))
+
+
+def _kept(title: str, text: str, options: dict[str, Any], compile: Callable[[], bytes]) -> bytes:
     cache = current()
-    key = native_key(title, text, {}) if cache.is_on else None
+    key = native_key(title, text, options) if cache.is_on else None
     if key is None:
-        return engine().object_code(text)
+        return compile()
     found, _ = cache.find(key, lambda about, code: code)
     if found is None:
-        found = engine().object_code(text)
+        found = compile()
         cache.store(key, {}, found)
     return found

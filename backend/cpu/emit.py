@@ -14,11 +14,14 @@ from ...ir.symbolic import Dim, Symbol, ceil_divide, product
 from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
 from ...kernels.loop_text import identity, size_symbols
 from ...kernels.loop_verify import read, written
+from ...passes.loop.analysis import cost
 from .accesses import NONTEMPORAL
 from .context import ALIGN, ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
 from .debug import DebugInfo
 from .region import Region
 from .transpose import ELEMENTS, called, transpose_text
+
+LONG = 1 << 20  # work for which waking a thread pays
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Step:
     function: str
     count: Dim
     grain: int | None  # None: the caller runs it alone
+    long: bool = False  # enough work to wake a thread that sleeps
     blocks: tuple[tuple[int, ...], ...] = ()  # the buffers of each branch, by their numbers in the kernel
 
 
@@ -208,7 +212,8 @@ class ModuleEmitter:
                 run.write(f"call void @{step.function}(ptr %args, i64 0, i64 {count}, i64 0)")
             else:
                 run.write(
-                    f"call void %parallel(ptr %pool, ptr @{step.function}, ptr %args, i64 {count}, i64 {step.grain})"
+                    f"call void %parallel(ptr %pool, ptr @{step.function}, ptr %args, i64 {count}, i64 {step.grain}, "
+                    f"i1 {str(step.long).lower()})"
                 )
         return len(values)
 
@@ -268,7 +273,7 @@ class ModuleEmitter:
                 flush()
                 name = next_name()
                 self._parallel(name, statement)
-                steps.append(Step(name, statement.stop, statement.width))
+                steps.append(Step(name, statement.stop, statement.width, cost([statement]) >= LONG))
             else:
                 alone.append(statement)
         flush()
@@ -353,7 +358,7 @@ class ModuleEmitter:
         for count in counts:
             total = total + count
         threaded = any(branch.kind == "parallel" for branch in statement.branches)
-        return Step(name, total, 1 if threaded else None, tuple(blocks))
+        return Step(name, total, 1 if threaded else None, cost([statement]) >= LONG, tuple(blocks))
 
     def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> str:
         """The function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""

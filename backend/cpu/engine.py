@@ -25,21 +25,18 @@ class Engine:
         self.lock = threading.RLock()
         self.numbers = itertools.count()
         self.jit = llvm.create_lljit_compiler(self._machine())
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._release)
 
-    def _hold(self) -> None:
-        """Before a fork: no other thread is inside of LLVM, and none leaves the child a lock that stays taken."""
+    def hold(self) -> None:
         self.lock.acquire()
         llvm.ffi.lib._lock.__enter__()
 
-    def _release(self) -> None:
+    def release(self) -> None:
         llvm.ffi.lib._lock.__exit__()
         self.lock.release()
 
-    def _machine(self) -> Any:
+    def _machine(self, level: int = LEVEL) -> Any:
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
-            cpu=self.target.cpu, features=self.target.features, opt=LEVEL, jit=True, codemodel="jitdefault"
+            cpu=self.target.cpu, features=self.target.features, opt=level, jit=True, codemodel="jitdefault"
         )
 
     @cached_property
@@ -72,6 +69,14 @@ class Engine:
         with self.lock:
             return self.machine.emit_object(self.optimize(text))
 
+    def plain_code(self, text: str) -> bytes:
+        """Object code as fast as LLVM makes it, for the run time's own functions: none of them has a hot loop."""
+        with self.lock:
+            module = llvm.parse_assembly(text)
+            module.triple = self.target.triple
+            module.data_layout = str(self.machine.target_data)
+            return self._machine(0).emit_object(module)
+
     def link(self, code: bytes, *symbols: str) -> tuple[dict[str, int], Any]:
         """The addresses of functions in object code, and what keeps it alive."""
         with self.lock:
@@ -84,6 +89,24 @@ class Engine:
 
 _engines: dict[Target, Engine] = {}
 _guard = threading.Lock()
+
+
+def _hold() -> None:
+    """Before a fork: no other thread is inside of LLVM, and none leaves the child a lock that stays taken."""
+    _guard.acquire()
+    for item in _engines.values():
+        item.hold()
+
+
+def _release() -> None:
+    for item in _engines.values():
+        item.release()
+    _guard.release()
+
+
+if hasattr(os, "register_at_fork"):
+    # Here, not in an engine: those who make things with an engine are held first, since they wait for it.
+    os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_release)
 
 
 def engine(target: Target | None = None) -> Engine:

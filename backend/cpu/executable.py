@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from ..arrays import as_plain, bind_sizes
 from ..artifact import Artifact
 from ..cache import Lookup
 from ..stages import Stages
+from .allocator import empty
 from .context import (
     ALIGN,
     ARENA,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ..report import Report
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+KEPT = 1 << 15  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
+_NO_MEMORY = np.empty(0, np.uint8)
 LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 
 
@@ -92,7 +94,7 @@ class Frame:
     def __init__(self, executable: Executable):
         self.workers = 0
         self.sizes: dict[str, int] | None = None  # of the launcher that it was last made fit for
-        self.memory = np.empty(0, np.uint8)
+        self.memory = _NO_MEMORY
         self.block = (ctypes.c_int64 * executable.slots)()
         self.error = (ctypes.c_int64 * 4)()
         self.address = ctypes.addressof(self.block)
@@ -104,24 +106,31 @@ class Frame:
 
     def fit(self, launcher: Launcher, threads: Pool) -> None:
         """Prepare for a launcher's sizes and as many threads as there are now."""
+        self.prepare(launcher, threads)
+        needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
+        self.give_memory(launcher, self.memory if len(self.memory) >= needed else empty((needed,), np.dtype(np.uint8)))
+
+    def prepare(self, launcher: Launcher, threads: Pool) -> None:
+        """All but the memory."""
         block, self.sizes = self.block, launcher.sizes
         self.workers = max(threads.limit, threads.started)
-        needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
-        if len(self.memory) < needed:
-            self.memory = np.empty(needed, np.uint8)
-        base = self.memory.__array_interface__["data"][0]
-        base += -base % ALIGN
         block[PARALLEL], block[POOL] = threads.parallel, threads.address
-        block[ARENA], block[SCRATCH] = base, base + launcher.arena_bytes
         block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_bytes, self.workers
         for number, name in enumerate(launcher.executable.sizes):
             block[FIRST_FREE + number] = launcher.sizes[name]
+
+    def give_memory(self, launcher: Launcher, memory: np.ndarray) -> None:
+        self.memory = memory
+        base = memory.__array_interface__["data"][0]
+        base += -base % ALIGN
+        self.block[ARENA], self.block[SCRATCH] = base, base + launcher.arena_bytes
 
 
 class Launcher:
     """The call into native code for one set of sizes: all that can be known beforehand is.
 
-    Frames are kept and used again, for other sizes too; as many exist as there ever were calls at the same time.
+    Frames are kept and used again, for other sizes too; as many exist as there ever were calls at the same time. Large
+    memory of temporaries goes back to the allocator after each call, for others to use.
     Arrays are passed as the addresses of their Python objects, in which native code finds the data (DATA_OFFSET).
     """
 
@@ -162,6 +171,8 @@ class Launcher:
         self.run(frame.address)
         if frame.error[0]:
             self.executable.raise_index_error(frame.error)
+        if len(frame.memory) > KEPT:
+            frame.memory, frame.sizes = _NO_MEMORY, None
         frames.append(frame)
         return results if self.plain else self._collect(arrays, results)
 
@@ -172,19 +183,6 @@ class Launcher:
             shaped = array.reshape(shape)
             found.append(shaped if how == "own" else shaped.copy())
         return found
-
-
-LARGE = 1 << 20
-
-
-def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory for a result. A large one starts at a cache line, which streaming stores rely on."""
-    size = math.prod(shape) * dtype.itemsize
-    if size < LARGE:
-        return np.empty(shape, dtype)
-    memory = np.empty(size + ALIGN, np.uint8)
-    start = -memory.__array_interface__["data"][0] % ALIGN
-    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def _find_data_offset() -> int | None:

@@ -11,6 +11,14 @@ leave its jobs to the others.
 
 When the pool is busy with the job of another Python thread, the caller does all of its job itself. Nothing that
 a kernel computes depends on who does which part.
+
+Sleepers are woken only if there are more runs than threads awake. That takes the caller as long as a short job, so a
+short one that comes alone is not worth it; one that soon follows another may be one of many. The caller wakes one
+worker, and who was woken wakes two more while there is work left.
+
+Where there are as many threads as CPUs, each worker has a CPU of its own: else the system often lets a woken worker
+wait behind the very caller that waits for it. The caller may run anywhere. If it has moved to a worker's CPU since
+it last woke one, that worker moves to the CPU that the caller came from.
 """
 
 from __future__ import annotations
@@ -22,19 +30,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .cached import object_code
+from .cached import plain_code
 from .context import WORKERS
 from .engine import engine
+from .once import Once
 
 # Slots of the pool's block, a cache line apart where threads meet.
 GENERATION, NEXT, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(8))
-SLOTS = 8 * 10
+STARTED, CALLER_CPU, ENDED, WORKER_TABLE = LIMIT + 1, LIMIT + 2, LIMIT + 3, LIMIT + 8
+UNPINNED = -1  # in place of the caller's CPU: workers may run anywhere
+MOST_PINNED = 1024  # CPUs, and so workers, that may be pinned; the table has a thread and a CPU for each
+SLOTS = WORKER_TABLE + 2 * MOST_PINNED
 # How long a worker spins, in ticks of the processor's counter. Arm's counter is a slow one.
 SPIN_TICKS = {"x86_64": 100_000, "AMD64": 100_000}
 SLOW_SPIN_TICKS = 1_000
 
 _PARALLEL = """
-define void @parallel(ptr %pool, ptr %function, ptr %ctx, i64 %count, i64 %grain) #0 {{
+define void @parallel(ptr %pool, ptr %function, ptr %ctx, i64 %count, i64 %grain, i1 %long) #0 {{
 entry:
   %empty = icmp sle i64 %count, 0
   br i1 %empty, label %return, label %some
@@ -59,7 +71,7 @@ publish:
   %job1 = getelementptr i64, ptr %job, i64 1
   store ptr %ctx, ptr %job1, align 8
   %job2 = getelementptr i64, ptr %job, i64 2
-  store i64 %count, ptr %job2, align 8
+  store atomic i64 %count, ptr %job2 monotonic, align 8
   %job3 = getelementptr i64, ptr %job, i64 3
   store i64 %grain, ptr %job3, align 8
   %next = getelementptr i64, ptr %pool, i64 {NEXT}
@@ -70,10 +82,24 @@ publish:
   %old = atomicrmw add ptr %generation, i32 1 seq_cst
   %sleeping.at = getelementptr i64, ptr %pool, i64 {SLEEPING}
   %sleeping = load atomic i64, ptr %sleeping.at seq_cst, align 8
-  %wake = icmp sgt i64 %sleeping, 0
-  br i1 %wake, label %rouse, label %work
+  %some.sleep = icmp sgt i64 %sleeping, 0
+  br i1 %some.sleep, label %count.awake, label %work
+count.awake:
+  %awake = sub i64 %limit, %sleeping
+  %by.awake = mul i64 %awake, %grain
+  %left.over = icmp slt i64 %by.awake, %count
+  br i1 %left.over, label %how.long, label %work
+how.long:
+  %ended.at = getelementptr i64, ptr %pool, i64 {ENDED}
+  %ended = load i64, ptr %ended.at
+  %begun = call i64 @llvm.readcyclecounter()
+  %between = sub i64 %begun, %ended
+  %follows = icmp ult i64 %between, {spin_ticks}
+  %worth = or i1 %long, %follows
+  br i1 %worth, label %rouse, label %work
 rouse:
-{wake}
+{place}
+  call void @wake(ptr %pool, i32 1)
   br label %work
 work:
   call void @share(ptr %pool, i64 0)
@@ -88,12 +114,21 @@ pause:
   {pause}
   br label %wait
 release:
+  %end.at = getelementptr i64, ptr %pool, i64 {ENDED}
+  %end = call i64 @llvm.readcyclecounter()
+  store i64 %end, ptr %end.at
   store atomic i64 0, ptr %lock seq_cst, align 8
   br label %return
 return:
   ret void
 }}
 
+define internal void @wake(ptr %pool, i32 %number) #0 {{
+  %generation = getelementptr i64, ptr %pool, i64 {GENERATION}
+{wake}
+  ret void
+}}
+{move}
 define internal void @share(ptr %pool, i64 %worker) #0 {{
 entry:
   %job = getelementptr i64, ptr %pool, i64 {JOB}
@@ -148,9 +183,22 @@ sleep:
   %uncounted = atomicrmw sub ptr %sleeping.at, i64 1 seq_cst
   %now.sleep = load atomic i32, ptr %generation seq_cst, align 8
   %woken = icmp ne i32 %now.sleep, %seen
-  br i1 %woken, label %join, label %sleep
+  br i1 %woken, label %pass.on, label %sleep
+pass.on:
+  %others = load atomic i64, ptr %sleeping.at seq_cst, align 8
+  %some.sleep = icmp sgt i64 %others, 0
+  %next.at = getelementptr i64, ptr %pool, i64 {NEXT}
+  %next = load atomic i64, ptr %next.at monotonic, align 8
+  %count.at = getelementptr i64, ptr %pool, i64 {COUNT}
+  %count = load atomic i64, ptr %count.at monotonic, align 8
+  %work.left = icmp slt i64 %next, %count
+  %useful = and i1 %some.sleep, %work.left
+  br i1 %useful, label %wake.more, label %join
+wake.more:
+  call void @wake(ptr %pool, i32 2)
+  br label %join
 join:
-  %now = phi i32 [ %now.spin, %spin ], [ %now.sleep, %sleep ]
+  %now = phi i32 [ %now.spin, %spin ], [ %now.sleep, %pass.on ], [ %now.sleep, %wake.more ]
   %limit = load atomic i64, ptr %limit.at seq_cst, align 8
   %wanted = icmp slt i64 %number, %limit
   br i1 %wanted, label %announce, label %joined
@@ -183,23 +231,88 @@ declare i64 @llvm.readcyclecounter()
 attributes #0 = {{ nounwind }}
 """
 
+# Whose CPU the caller is on now moves to where the caller was.
+_PLACE = """
+  %cpu.32 = call i32 @sched_getcpu()
+  %cpu = sext i32 %cpu.32 to i64
+  %caller.at = getelementptr i64, ptr %pool, i64 {CALLER_CPU}
+  %caller = load i64, ptr %caller.at
+  %pinned = icmp sge i64 %caller, 0
+  %moved = icmp ne i64 %caller, %cpu
+  %known = icmp sge i64 %cpu, 0
+  %pinned.known = and i1 %pinned, %known
+  %swap = and i1 %pinned.known, %moved
+  br i1 %swap, label %exchange, label %stay
+exchange:
+  call void @move(ptr %pool, i64 %cpu, i64 %caller)
+  store i64 %cpu, ptr %caller.at
+  br label %stay
+stay:
+"""
+_MOVE = """
+define internal void @move(ptr %pool, i64 %from, i64 %to) #0 {
+entry:
+  %mask = alloca [{MASK_BYTES} x i8], align 8
+  %started.at = getelementptr i64, ptr %pool, i64 {STARTED}
+  %started = load i64, ptr %started.at
+  %table = getelementptr i64, ptr %pool, i64 {WORKER_TABLE}
+  br label %next
+next:
+  %number = phi i64 [ 1, %entry ], [ %number.next, %look ]
+  %more = icmp slt i64 %number, %started
+  br i1 %more, label %look, label %done
+look:
+  %number.next = add i64 %number, 1
+  %row = getelementptr [2 x i64], ptr %table, i64 %number
+  %home.at = getelementptr i64, ptr %row, i64 1
+  %home = load i64, ptr %home.at
+  %found = icmp eq i64 %home, %from
+  br i1 %found, label %pin, label %next
+pin:
+  store i64 %to, ptr %home.at
+  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 {MASK_BYTES}, i1 false)
+  %byte = lshr i64 %to, 3
+  %bit = and i64 %to, 7
+  %bit.8 = trunc i64 %bit to i8
+  %set = shl i8 1, %bit.8
+  %at = getelementptr i8, ptr %mask, i64 %byte
+  store i8 %set, ptr %at
+  %thread = load i64, ptr %row
+  %thread.32 = trunc i64 %thread to i32
+  %ignored = call i32 @sched_setaffinity(i32 %thread.32, i64 {MASK_BYTES}, ptr %mask)
+  br label %done
+done:
+  ret void
+}
+"""
+
 _FUTEX = {"x86_64": 202, "AMD64": 202, "aarch64": 98, "arm64": 98}
 _WAIT_PRIVATE, _WAKE_PRIVATE = 128, 129
 
 
 def runtime_text(system: str, machine: str) -> str:
     """The pool's code for an operating system and a processor."""
+    place = move = ""
     if system == "Linux" and machine in _FUTEX:
         number = _FUTEX[machine]
         wake = (
             f"  %woke = call i64 (i64, ...) @syscall(i64 {number}, ptr %generation, i32 {_WAKE_PRIVATE}, "
-            "i32 2147483647, ptr null, ptr null, i32 0)"
+            "i32 %number, ptr null, ptr null, i32 0)"
         )
         sleep = (
             f"  %slept = call i64 (i64, ...) @syscall(i64 {number}, ptr %generation, i32 {_WAIT_PRIVATE}, "
             "i32 %seen, ptr null, ptr null, i32 0)"
         )
-        declarations = ["declare i64 @syscall(i64, ...)"]
+        names = {"CALLER_CPU": CALLER_CPU, "STARTED": STARTED, "WORKER_TABLE": WORKER_TABLE}
+        place, move = _PLACE, _MOVE.replace("{MASK_BYTES}", str(MOST_PINNED // 8))
+        for name, value in names.items():
+            place, move = place.replace(f"{{{name}}}", str(value)), move.replace(f"{{{name}}}", str(value))
+        declarations = [
+            "declare i64 @syscall(i64, ...)",
+            "declare i32 @sched_getcpu()",
+            "declare i32 @sched_setaffinity(i32, i64, ptr)",
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+        ]
     elif system == "Windows":
         wake, sleep = "", "  call void @Sleep(i32 1)"
         declarations = ["declare void @Sleep(i32)"]
@@ -212,10 +325,10 @@ def runtime_text(system: str, machine: str) -> str:
     else:
         pause = 'fence syncscope("singlethread") seq_cst'
     return _PARALLEL.format(
-        wake=wake, sleep=sleep, pause=pause, declarations="\n".join(declarations),
+        wake=wake, sleep=sleep, pause=pause, place=place, move=move, declarations="\n".join(declarations),
         spin_ticks=SPIN_TICKS.get(machine, SLOW_SPIN_TICKS),
         GENERATION=GENERATION, NEXT=NEXT, ACTIVE=ACTIVE, SLEEPING=SLEEPING, OPEN=OPEN, LOCK=LOCK, JOB=JOB, LIMIT=LIMIT,
-        ARGUMENTS=JOB + 1, WORKERS=WORKERS,
+        ARGUMENTS=JOB + 1, COUNT=JOB + 2, WORKERS=WORKERS, ENDED=ENDED,
     )  # fmt: skip
 
 
@@ -249,12 +362,15 @@ class Pool:
     """The process's workers. They start when a job first could use them."""
 
     def __init__(self) -> None:
-        code = object_code("the thread pool", runtime_text(platform.system(), platform.machine()))
+        code = plain_code("the thread pool", runtime_text(platform.system(), platform.machine()))
         addresses, self.keep = engine().link(code, "parallel", "worker")
         self.parallel = addresses["parallel"]
         self._worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(addresses["worker"])
         self.lock = threading.Lock()
+        self.cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self.limit = available_cpus()
+        self.current = ctypes.c_int64()  # the block's address, for those who hold one that may be of before a fork
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.current))
         self._fresh()
         if hasattr(os, "register_at_fork"):
             # A forked child has this block, but none of the threads.
@@ -266,14 +382,16 @@ class Pool:
         # Workers outlive the interpreter's last objects: nobody ever frees what they look at.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
         start = ctypes.addressof(block)
-        self.address = start + (-start) % 64
-        self.started = 1
+        self.address = self.current.value = start + (-start) % 64
+        self._count(1)
+        self.threads: list[int] = []  # that were started, as the system numbers them
         self.resize(self.limit)
 
     def resize(self, count: int) -> None:
         """Use at most `count` threads, the caller included."""
         self.limit = count
         ctypes.c_int64.from_address(self.address + 8 * LIMIT).value = count
+        self._place()
 
     def ready(self) -> None:
         """Start the workers that are missing."""
@@ -286,24 +404,37 @@ class Pool:
                     target=self._worker, args=(self.address, number), name=f"smelt-{number}", daemon=True
                 )
                 thread.start()
-                self.started += 1
+                self.threads.append(thread.native_id or 0)
+                self._count(number + 1)
+        self._place()
+
+    def _count(self, started: int) -> None:
+        self.started = started
+        ctypes.c_int64.from_address(self.address + 8 * STARTED).value = started
+
+    def _place(self) -> None:
+        """A CPU for each worker if there are as many threads as CPUs; else the system places them as it likes."""
+        if not hasattr(os, "sched_setaffinity") or self.limit == 1:
+            return
+        cpus = sorted(self.cpus)
+        table = (ctypes.c_int64 * SLOTS).from_address(self.address)
+        with self.lock:
+            pinned = len(cpus) == self.limit <= self.started and cpus[-1] < MOST_PINNED
+            table[CALLER_CPU] = cpus[0] if pinned else UNPINNED
+            for number, thread in enumerate(self.threads[: self.limit - 1], 1):
+                try:
+                    os.sched_setaffinity(thread, [cpus[number]] if pinned else cpus)
+                except OSError:
+                    table[CALLER_CPU] = UNPINNED  # the process may no longer use that CPU
+                if pinned:
+                    table[WORKER_TABLE + 2 * number], table[WORKER_TABLE + 2 * number + 1] = thread, cpus[number]
 
 
-_pool: Pool | None = None
-_pool_guard = threading.Lock()
-
-
-def pool() -> Pool:
-    global _pool
-    if _pool is None:
-        with _pool_guard:
-            if _pool is None:
-                _pool = Pool()
-    return _pool
+pool = Once(Pool)
 
 
 def set_num_threads(count: int) -> None:
-    """How many threads compiled code may use, the calling one included."""
+    """How many threads compiled code may use in this process, the calling one included."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"the number of threads must be a positive int, got {count!r}")
     pool().resize(count)
@@ -315,7 +446,7 @@ def get_num_threads() -> int:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Use `count` threads inside of the block."""
+    """Use `count` threads inside of the block. So do calls that other Python threads make meanwhile."""
     before = get_num_threads()
     set_num_threads(count)
     try:

@@ -12,8 +12,9 @@ from ..manager import loop_pass
 from .analysis import cost, count, independent
 from .substitute import substitute_statement
 
-WORTH = 1 << 18  # work for which waking another thread pays
-TILE = 1 << 16  # work of one run of iterations
+WORTH = 1 << 17  # work of which another thread that is awake does a part
+TILES = 1 << 15, 1 << 18  # work of one run of iterations, at least and at most
+MANY = 64  # runs for which they need not be shorter
 FEW = 16  # iterations too few to share out evenly
 
 
@@ -46,11 +47,16 @@ def _loop(loop: Loop, fresh: Iterator[int], total: int) -> Loop:
         return loop
     loop = _merge(loop, fresh)
     if loop.kind == "vector":
-        return _split(loop, fresh)
+        return _split(loop, fresh, total)
     if loop.extent == 1:
         return loop
     each = max(1, cost(loop.body))
-    return replace(loop, kind="parallel", width=max(1, min(TILE // each, count(loop.extent) // FEW or 1)))
+    return replace(loop, kind="parallel", width=max(1, min(_tile(total) // each, count(loop.extent) // FEW or 1)))
+
+
+def _tile(total: int) -> int:
+    """The work of one run: long runs stream better, many share out better."""
+    return min(max(total // MANY, TILES[0]), TILES[1])
 
 
 def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
@@ -79,10 +85,10 @@ def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
     return loop
 
 
-def _split(loop: Loop, fresh: Iterator[int]) -> Loop:
+def _split(loop: Loop, fresh: Iterator[int], total: int) -> Loop:
     """Runs of a vector loop, a multiple of its width long."""
     each = max(1, cost(loop.body))
-    run = max(TILE // each // loop.width, 1) * loop.width
+    run = max(_tile(total) // each // loop.width, 1) * loop.width
     tile = Symbol(f"%t{next(fresh)}", 0, ceil_divide(loop.extent, run) - 1)
     start = loop.start + tile.expr() * run
     inner = replace(loop, start=start, stop=minimum(start + run, loop.stop))

@@ -75,17 +75,12 @@ def _nothing() -> None:
 
 
 def _smelt(workload: Workload, inputs: list[Any], threads: int) -> Prepared:
-    from ... import jit, set_num_threads
+    from ... import empty_cache, jit, set_num_threads
     from . import names_smelt
 
     set_num_threads(threads)
     compiled = jit(_bound(workload, names_smelt))
-
-    def release() -> None:
-        for version in compiled.exact.values():
-            version.launch.frames.clear()
-
-    return Prepared("smelt", functools.partial(compiled, *inputs), release)
+    return Prepared("smelt", functools.partial(compiled, *inputs), empty_cache)
 
 
 def _numpy(workload: Workload, inputs: list[Any], threads: int) -> Prepared:

@@ -1,0 +1,350 @@
+"""The way from a Python call into native code, itself native: one built-in function for each set of types.
+
+It takes the tuple and the dict of a call's arguments and looks whether they are what a compiled version was bound
+to: the same nesting of tuples, lists and dicts, arrays of the same types and shapes that native code can take as
+they are, numbers of the same kinds, static arguments that are equal. If so it makes the results, runs the kernels
+without the interpreter's lock and puts the results together; if not it returns NotImplemented, and Python finds
+out what to do. The same while another thread is inside.
+
+It knows where CPython and NumPy keep an object's type and an array's fields; `native_code` makes sure by looking.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optree
+
+from . import entry_text as text
+from .allocator import ALIGNMENT, MIDDLE, allocator, numpy_functions
+from .cached import plain_code
+from .engine import engine
+from .executable import DATA_OFFSET, KEPT, Frame, Launcher
+from .once import Once
+from .threads import pool
+
+_FASTCALL = 0x80
+_NUMBERS = {"float32": text.FLOAT_NUMBER, "int64": text.INT_NUMBER, "bool": text.BOOL_NUMBER}
+
+
+class Unsupported(Exception):
+    """A call that only Python can make."""
+
+
+class Words:
+    """64-bit words for native code, and the objects whose addresses are among them."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.objects: list[Any] = []
+
+    def add(self, *items: Any) -> None:
+        """Numbers as they are, objects by their addresses."""
+        for item in items:
+            if type(item) is int:
+                self.words.append(item)
+            else:
+                self.refer(item)
+
+    def refer(self, item: Any) -> None:
+        self.objects.append(item)
+        self.words.append(id(item))
+
+    def array(self) -> np.ndarray:
+        return np.array(self.words, np.int64)
+
+
+class Plan(np.ndarray):
+    """The words of an entry; native code finds them as the data of this array. It holds what they point to."""
+
+    kept: list[Any]
+
+
+class _Method(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("summary", ctypes.c_char_p),
+    ]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function of (args, kwargs), and the pool that its frame was made for."""
+
+    enter: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+    workers: int
+    pool_address: int
+
+    def outdated(self) -> bool:
+        """Whether there are more threads now than it has memory for, or this is a forked process."""
+        threads = pool()
+        return self.pool_address != threads.address or self.workers < threads.limit
+
+
+class Call:
+    """The arguments of a call: their nesting, which are static, and the arrays that its leaves became."""
+
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        static_numbers: frozenset[int],
+        static_names: frozenset[str],
+        leaves: Sequence[Any],
+        arrays: Sequence[np.ndarray],
+    ):
+        self.args, self.kwargs = args, kwargs
+        self.static_numbers, self.static_names = static_numbers, static_names
+        self.leaves, self.arrays = leaves, arrays
+
+    def guards(self, first_slot: int) -> Words:
+        self.words, self.number, self.first_slot = Words(), 0, first_slot
+        self.words.add(text.IS_TUPLE, len(self.args))
+        for number, item in enumerate(self.args):
+            self._static(item) if number in self.static_numbers else self._moving(item)
+        self.words.add(text.IS_DICT, len(self.kwargs))
+        for name in sorted(self.kwargs):
+            self.words.refer(name)
+            self._static(self.kwargs[name]) if name in self.static_names else self._moving(self.kwargs[name])
+        if self.number != len(self.leaves):
+            raise Unsupported
+        return self.words
+
+    def _static(self, item: Any) -> None:
+        # Of these types equal values are the same to a program; 0.0 and -0.0 are not.
+        equal = type(item) in (int, str) or (type(item) is float and item != 0)
+        self.words.add(text.IS_EQUAL if equal else text.IS_SAME)
+        self.words.refer(item)
+
+    def _moving(self, item: Any) -> None:
+        if item is None:
+            self.words.add(text.IS_SAME)
+            self.words.refer(item)
+        elif type(item) in (tuple, list):
+            self.words.add(text.IS_TUPLE if type(item) is tuple else text.IS_LIST, len(item))
+            for member in item:
+                self._moving(member)
+        elif type(item) is dict:
+            if not all(type(key) is str for key in item):
+                raise Unsupported  # comparing keys may run any code
+            self.words.add(text.IS_DICT, len(item))
+            for key in sorted(item):
+                self.words.refer(key)
+                self._moving(item[key])
+        else:
+            self._leaf(item)
+
+    def _leaf(self, item: Any) -> None:
+        if type(item) not in (np.ndarray, bool, int, float) or self.leaves[self.number] is not item:
+            raise Unsupported
+        array = self.arrays[self.number]
+        number, stand_in = text.NO_NUMBER, 0
+        if not array.ndim and array.dtype.name in _NUMBERS:
+            number, stand_in = _NUMBERS[array.dtype.name], self._stand_in()
+        slot = self.first_slot + self.number
+        self.words.add(text.IS_ARRAY, slot, _dtype_word(array.dtype), array.ndim, number, stand_in, *array.shape)
+        self.number += 1
+
+    def _stand_in(self) -> int:
+        """What looks like an array object to native code: at the right offset, the address of a number behind it."""
+        assert DATA_OFFSET is not None
+        block = np.zeros(DATA_OFFSET // 8 + 2, np.int64)
+        start = block.__array_interface__["data"][0]
+        block[DATA_OFFSET // 8] = start + DATA_OFFSET + 8
+        self.words.objects.append(block)
+        return int(start)
+
+
+def make_entry(
+    launcher: Launcher,
+    call: Call,
+    hidden: Sequence[np.ndarray],
+    draw_seed: Callable[[], np.ndarray] | None,
+    structure: Any,
+    fixed: dict[int, Any],
+) -> Entry | None:
+    """Native code for calls like this one; None if only Python can make them.
+
+    hidden: arrays behind the leaves; draw_seed gives one more, anew for each call. structure: that of what the call
+    returns, of which the leaves in `fixed` are no results.
+    """
+    method = native_code()
+    own = allocator()
+    sources = launcher.executable.artifact.sources
+    if method is None or any(how != "own" for how, _ in sources):
+        return None
+    if own is None and any(_bytes(stored) >= MIDDLE for stored in launcher.results):
+        return None
+    first = launcher.executable.first_param
+    try:
+        guards = call.guards(first)
+    except Unsupported:
+        return None
+    output, whole = _output(structure, fixed, [number for _, number in sources])
+    threads = pool()
+    frame = Frame(launcher.executable)
+    frame.prepare(launcher, threads)
+    needed = launcher.arena_bytes + launcher.scratch_bytes * frame.workers + ALIGNMENT
+    borrows = own is not None and needed > KEPT
+    if not borrows:
+        frame.give_memory(launcher, np.empty(needed, np.uint8))
+    for number, array in enumerate(hidden):
+        frame.block[first + len(call.leaves) + number] = id(array)
+    held = (ctypes.c_void_p * (len(call.leaves) + 2))()
+
+    def complain() -> None:
+        found = list(frame.error)
+        frame.error[0] = 0
+        launcher.executable.raise_index_error(found)
+
+    results = Words()
+    shapes = dict(zip((number for _, number in sources), launcher.shapes, strict=True))
+    for number, stored in enumerate(launcher.results):
+        results.add(len(shapes[number]))
+        results.refer(stored[1])
+        results.add(_bytes(stored), *shapes[number])
+    lists = [words.array() for words in (guards, results, output)]
+    plan = np.zeros(text.PLAN_WORDS, np.int64).view(Plan)
+    plan.kept = [launcher, frame, held, hidden, draw_seed, complain, own, threads, lists]
+    plan.kept += [words.objects for words in (guards, results, output)]
+    places = [words.__array_interface__["data"][0] for words in lists]
+    plan[text.CONTEXT], plan[text.RUN] = frame.address, ctypes.cast(launcher.run, ctypes.c_void_p).value or 0
+    plan[text.POOL_AT] = ctypes.addressof(threads.current)
+    plan[text.GUARDS], plan[text.RESULTS], plan[text.OUTPUT] = places
+    plan[text.RESULT_COUNT] = len(launcher.results)
+    plan[text.FIRST_RESULT] = launcher.executable.first_param + len(launcher.executable.graph.params)
+    plan[text.HELD], plan[text.ERROR_AT] = ctypes.addressof(held), ctypes.addressof(frame.error)
+    plan[text.ON_ERROR] = id(complain)
+    if draw_seed is not None:
+        plan[text.SEED], plan[text.SEED_SLOT] = id(draw_seed), first + len(call.leaves) + len(hidden)
+    if borrows:
+        plan[text.BORROWED] = needed
+    plan[text.ARENA_BYTES] = launcher.arena_bytes
+    if own is not None:
+        plan[text.STATE], plan[text.HANDLER] = ctypes.addressof(own.state), id(own.handler)
+        plan[text.ALLOCATE], plan[text.RELEASE] = own.allocate, own.release
+    plan[text.NUMPY] = numpy_functions()
+    plan[text.OTHERWISE], plan[text.TRUE] = id(NotImplemented), id(True)
+    plan[text.NDARRAY : text.PLAN_WORDS] = [id(kind) for kind in (np.ndarray, tuple, list, dict, float, int)]
+    enter = _built_in(plan, method)
+
+    def enter_and_finish(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves = enter(args, kwargs)
+        return leaves if leaves is NotImplemented else optree.tree_unflatten(structure, leaves)
+
+    return Entry(enter if whole else enter_and_finish, frame.workers, threads.address)
+
+
+def _bytes(stored: tuple[tuple[int, ...], np.dtype]) -> int:
+    shape, dtype = stored
+    return math.prod(shape) * dtype.itemsize
+
+
+class _Leaf:
+    def __init__(self, number: int):
+        self.number = number
+
+
+def _output(structure: Any, fixed: dict[int, Any], order: Sequence[int]) -> tuple[Words, bool]:
+    """How to put the results together, and whether that is all: containers of other types are left to optree."""
+    made = iter(order)
+    leaves: list[Any] = [fixed.get(at, _Leaf) for at in range(structure.num_leaves)]
+    leaves = [_Leaf(next(made)) if leaf is _Leaf else leaf for leaf in leaves]
+    try:
+        words = Words()
+        _put(words, optree.tree_unflatten(structure, leaves))
+        return words, True
+    except Unsupported:
+        words = Words()
+        _put(words, leaves)
+        return words, False
+
+
+def _put(words: Words, item: Any) -> None:
+    if isinstance(item, _Leaf):
+        words.add(text.PUT_RESULT, item.number)
+    elif type(item) in (tuple, list):
+        words.add(text.PUT_TUPLE if type(item) is tuple else text.PUT_LIST, len(item))
+        for member in item:
+            _put(words, member)
+    elif type(item) is dict:
+        words.add(text.PUT_DICT, len(item))
+        for key, member in item.items():
+            words.refer(key)
+            _put(words, member)
+    elif item is None or isinstance(item, (bool, int, float, complex, str)):
+        words.add(text.PUT_OBJECT)
+        words.refer(item)
+    else:
+        raise Unsupported
+
+
+def _dtype_word(dtype: np.dtype) -> int:
+    """Kind, byte order and number: what tells dtypes apart, also of two objects for the same one."""
+    word = ctypes.c_int64.from_address(id(dtype) + text.DTYPE_AT).value
+    return word & text.DTYPE_MASK
+
+
+def _make_code() -> _Method | None:
+    if DATA_OFFSET is None or not _layout_known():
+        return None
+    addresses, library = engine().link(plain_code("the entry of calls", text.entry_text(DATA_OFFSET)), "enter")
+    method = _Method(b"call", addresses["enter"], _FASTCALL, None)
+    for thing in (library, method):  # built-in functions may outlive this module
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return method
+
+
+native_code = Once(_make_code)  # None if objects are not laid out as it expects
+
+
+def _layout_known() -> bool:
+    assert DATA_OFFSET is not None
+
+    def word(thing: Any, offset: int) -> int:
+        return ctypes.c_int64.from_address(id(thing) + offset).value
+
+    probe = np.zeros((3, 5), np.float32)
+    turned = probe.T
+    sizes = (ctypes.c_int64 * 2).from_address(word(probe, DATA_OFFSET + text.SIZES_AT))
+    flags = [word(array, DATA_OFFSET + text.FLAGS_AT) & text.PLAIN_FLAGS for array in (probe, turned)]
+    described = [
+        word(kind, text.DTYPE_AT) >> 32 == kind.num and chr(word(kind, text.DTYPE_AT) >> 16 & 0xFF) == kind.byteorder
+        for kind in (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.float64).newbyteorder("S"))
+    ]
+    return (
+        word(probe, text.TYPE_AT) == id(np.ndarray)
+        and word(1.5, text.TYPE_AT) == id(float)
+        and word(probe, DATA_OFFSET + text.RANK_AT) & 0xFFFFFFFF == 2
+        and tuple(sizes) == (3, 5)
+        and word(probe, DATA_OFFSET + text.DESCRIPTOR_AT) == id(probe.dtype)
+        and flags == [text.PLAIN_FLAGS, text.PLAIN_FLAGS & ~1]
+        and all(described)
+        and _handler_known()
+    )
+
+
+def _handler_known() -> bool:
+    """Whether an array holds its handler where it is expected."""
+    own = allocator()
+    if own is None:
+        return True
+    assert DATA_OFFSET is not None
+    probe = own.empty((MIDDLE,), np.dtype(np.uint8))
+    return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + text.HANDLER_AT).value == id(own.handler)
+
+
+def _built_in(plan: Plan, method: _Method) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    function: Callable[..., Any] = make(ctypes.addressof(method), plan, None)
+    return function
