@@ -246,3 +246,29 @@ def test_the_pool_is_code_for_every_system(system: str, machine: str, triple: st
     text = llvm.Target.from_triple(triple).create_target_machine().emit_assembly(module)
     found = {name for name in ("syscall", "usleep", "Sleep") if name in text}
     assert found == {{"Linux": "syscall", "Darwin": "usleep", "Windows": "Sleep"}[system]}
+
+
+def test_more_kernels_than_one_function_calls() -> None:
+    """Every kernel reads the one before, and two read an index that may be wrong: sites are numbered through."""
+    from smelt.backend.cpu.emit import CALLS
+
+    def steps(x: Any, w: Any, at: Any) -> Any:
+        first = x[at]
+        for _ in range(CALLS + 3):
+            x = ops.relu(x @ w) + 0.5
+        return x, first, x[at + 1]
+
+    x, w = np.full((4, 4), 0.5, np.float32), np.full((4, 4), 0.125, np.float32)
+    program = smelt.jit(steps)
+    result, first, last = program(x, w, np.array([0, 2]))
+    assert len(program.report().kernels) > CALLS
+    expected = x
+    for _ in range(CALLS + 3):
+        expected = np.maximum(expected @ w, 0) + 0.5
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    np.testing.assert_array_equal(first, x[[0, 2]])
+    np.testing.assert_array_equal(last, result[[1, 3]])
+    with pytest.raises(smelt.SmeltError) as caught:
+        program(x, w, np.array([0, 3]))
+    assert "index 4 is out of range" in str(caught.value)
+    assert f":{steps.__code__.co_firstlineno + 4}:" in str(caught.value)
