@@ -272,3 +272,29 @@ def test_long_sums_are_nearly_pairwise(shape: tuple[int, ...], dim: Any) -> None
     exact = x.astype(np.float64).sum(dim)
     found = np.asarray(smelt.jit(lambda x: ops.sum(x, dim))(x), np.float64)
     assert np.max(np.abs(found - exact) / exact) < 6e-7
+
+
+def test_many_kernels_one_after_the_other() -> None:
+    """Every kernel reads the one before, and two read an index that may be wrong: sites are numbered through."""
+    count = 40
+
+    def steps(x: Any, w: Any, at: Any) -> Any:
+        first = x[at]
+        for _ in range(count):
+            x = ops.relu(x @ w) + 0.5
+        return x, first, x[at + 1]
+
+    x, w = np.full((4, 4), 0.5, np.float32), np.full((4, 4), 0.125, np.float32)
+    program = smelt.jit(steps)
+    result, first, last = program(x, w, np.array([0, 2]))
+    assert len(program.report().kernels) > count // 2
+    expected = x
+    for _ in range(count):
+        expected = np.maximum(expected @ w, 0) + 0.5
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    np.testing.assert_array_equal(first, x[[0, 2]])
+    np.testing.assert_array_equal(last, result[[1, 3]])
+    with pytest.raises(smelt.SmeltError) as caught:
+        program(x, w, np.array([0, 3]))
+    assert "index 4 is out of range" in str(caught.value)
+    assert f":{steps.__code__.co_firstlineno + 4}:" in str(caught.value)
