@@ -128,6 +128,18 @@ def test_softmax_and_norm_of_transposed_rows() -> None:
         np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
 
 
+def test_transposes_that_share_a_parallel_region() -> None:
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((40, 33)).astype(np.float32), random.standard_normal((50, 20)).astype(np.float32)
+
+    def program(x: Any, y: Any) -> Any:
+        return ops.contiguous(x.permute((1, 0))), y.permute((1, 0)) * 2, ops.contiguous(x.permute((1, 0))) + 1
+
+    compiled = smelt.jit(program)
+    for found, wanted in zip(compiled(x, y), (x.T, y.T * 2, x.T + 1), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 # The pass.
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
-from ...kernels.loop_ir import Buffer, Concurrent, Gemm, Kernel, Load, Loop, Statement, Store, walk
+from ...kernels.loop_ir import Buffer, Concurrent, Gemm, Kernel, Load, Loop, Statement, Store, Transpose, walk
 from ...kernels.loop_text import identity, size_symbols
 from .accesses import NONTEMPORAL
 from .debug import DebugInfo
@@ -383,6 +383,8 @@ def buffers_of(loop: Loop) -> set[str]:
     for statement in walk([loop]):
         if isinstance(statement, (Load, Store)):
             names.add(statement.buffer.name)
+        elif isinstance(statement, Transpose):
+            names |= {statement.target.buffer.name, statement.source.buffer.name}
         elif isinstance(statement, Gemm):
             names |= {matrix.buffer.name for matrix in (statement.output, statement.left, statement.right)}
     return names
