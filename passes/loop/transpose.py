@@ -44,8 +44,10 @@ def transpose(kernel: Kernel) -> Kernel:
           }                                            %0 = load %block0[%i - 64 * %i.block, %j - 64 * %j.block]
         }                                              ...
 
-    What is stored along the outer loop is collected in a block and transposed afterwards. A mere copy needs no block.
-    Where the inner loops are several, or reduce, whole rows of a few iterations of the outer loop are transposed.
+    What is stored along the outer loop is collected in a block and transposed afterwards. Where the inner loops are
+    several, or reduce, whole rows of a few iterations of the outer loop are transposed.
+
+    A copy goes through a block, too: rows of the block become runs of whole cache lines, which can be streamed.
     """
     names = Names(kernel)
     return replace(kernel, body=tuple(new for item in kernel.body for new in _statement(item, names, frozenset())))
@@ -167,50 +169,28 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
             outer.append(loop)
     row, column = inner[plan.down], inner[plan.across]
     starts = {plan.down: row.start, plan.across: column.start}
-    body: list[Statement]
-    copied = _copied(nest, plan)
-    if copied is not None:
-        load, store = copied
-        target, source = (matrix(item, plan.down, plan.across, starts) for item in (store, load))
-        body = [Transpose(target, source, row.extent, column.extent)]
-    else:
-        head: list[Statement] = []
-        tail: list[Statement] = []
-        moved: dict[int, Statement] = {}
-        width = sizes[plan.across]
-        for access in plan.accesses:
-            scratch = names.scratch(access, (sizes[plan.down], width))
-            head.append(Alloc(scratch))
-            index = (plan.down.expr() - row.start, plan.across.expr() - column.start)
-            moved[id(access)] = replace(access, buffer=scratch, index=index)
-            if isinstance(access, Load):
-                source = matrix(access, plan.down, plan.across, starts)
-                head.append(Transpose(Matrix(scratch, 0, width, 1), source, row.extent, column.extent))
-            else:
-                target = matrix(access, plan.across, plan.down, starts)
-                tail.append(Transpose(target, Matrix(scratch, 0, 1, width), column.extent, row.extent))
-        vectors = replace(column, body=tuple(moved.get(id(item), item) for item in nest.bodies[-1]))
-        hoisted = [moved.get(id(item), item) for own in nest.bodies[:-1] for item in own]
-        body = [*head, replace(row, body=(*hoisted, vectors)), *tail]
+    head: list[Statement] = []
+    tail: list[Statement] = []
+    moved: dict[int, Statement] = {}
+    width = sizes[plan.across]
+    for access in plan.accesses:
+        scratch = names.scratch(access, (sizes[plan.down], width))
+        head.append(Alloc(scratch))
+        index = (plan.down.expr() - row.start, plan.across.expr() - column.start)
+        moved[id(access)] = replace(access, buffer=scratch, index=index)
+        if isinstance(access, Load):
+            source = matrix(access, plan.down, plan.across, starts)
+            head.append(Transpose(Matrix(scratch, 0, width, 1), source, row.extent, column.extent))
+        else:
+            target = matrix(access, plan.across, plan.down, starts)
+            tail.append(Transpose(target, Matrix(scratch, 0, 1, width), column.extent, row.extent))
+    vectors = replace(column, body=tuple(moved.get(id(item), item) for item in nest.bodies[-1]))
+    hoisted = [moved.get(id(item), item) for own in nest.bodies[:-1] for item in own]
+    body: list[Statement] = [*head, replace(row, body=(*hoisted, vectors)), *tail]
     for loop in reversed(outer):
         body = [replace(loop, body=tuple(body))]
     assert isinstance(body[0], Loop)
     return body[0]
-
-
-def _copied(nest: Nest, plan: Plan) -> tuple[Load, Store] | None:
-    """The accesses of a nest that does nothing but copy what a block would hold."""
-    last = nest.bodies[-1]
-    if any(nest.bodies[:-1]) or len(last) != 2 or last[0] is not plan.accesses[0]:
-        return None
-    load, store = last
-    if not isinstance(load, Load) or not isinstance(store, Store) or store.value != load.result:
-        return None
-    plain = store.guard is None and store.combine is None and store.buffer.dtype is load.buffer.dtype
-    place = offset(store.buffer, store.index)
-    if not plain or step(place, plan.across) != 1 or step(place, plan.down) is None:
-        return None
-    return load, store
 
 
 def _evenly(extent: Dim, side: int) -> int:
