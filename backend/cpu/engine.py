@@ -25,7 +25,7 @@ class Engine:
         self.layout = str(self.machine.target_data)
         self.lock = threading.RLock()
         self.numbers = itertools.count()
-        self.jit = llvm.create_lljit_compiler(self._machine())
+        self.jit = llvm.create_lljit_compiler(self._machine(), use_jit_link=True)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._release)
 
@@ -40,7 +40,7 @@ class Engine:
 
     def _machine(self) -> Any:
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
-            cpu=self.target.cpu, features=self.target.features, opt=LEVEL, jit=True, codemodel="jitdefault"
+            cpu=self.target.cpu, features=self.target.features, opt=LEVEL, reloc="pic", jit=True, codemodel="small"
         )
 
     def optimize(self, text: str) -> Any:
