@@ -215,7 +215,11 @@ def erfinv(x: Term) -> Term:
     parts = split_exponent(fma(-x, x, 1.0))
     place = -3.5 - joined_log(parts.n, parts.f, NATURAL)
     usual = abs(x) < 0.9995
-    return rare(~usual, lambda: precise_erfinv(x.cast(f64), False).cast(f32), x * polynomial(place, ERFINV_F32))
+    return rare(~usual, x * polynomial(place, ERFINV_F32), extreme_erfinv, x)
+
+
+def extreme_erfinv(x: Term) -> Term:
+    return precise_erfinv(x.cast(f64), False).cast(f32)
 
 
 def precise_erfinv(x: Term, refined: bool) -> Term:

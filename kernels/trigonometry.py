@@ -220,7 +220,7 @@ def sin(x: Term) -> Term:
     """The sine of what is left of x after the nearest multiple of pi."""
     shifted = fma(x, 1 / math.pi, MAGIC[x.dtype])
     result = negated_if_odd(sine(without_steps(x, shifted - MAGIC[x.dtype], 2)), shifted.bits())
-    return rare(~(abs(x) < USUAL[x.dtype]), lambda: sin_large(x), result)
+    return rare(~(abs(x) < USUAL[x.dtype]), result, sin_large, x)
 
 
 def sin_large(x: Term) -> Term:
@@ -230,7 +230,7 @@ def sin_large(x: Term) -> Term:
 
 def cos(x: Term) -> Term:
     usual = cos_single(x) if x.dtype is f32 else cos_double(x)
-    return rare(~(abs(x) < USUAL[x.dtype]), lambda: cos_large(x), usual)
+    return rare(~(abs(x) < USUAL[x.dtype]), usual, cos_large, x)
 
 
 def cos_double(x: Term) -> Term:
@@ -266,7 +266,7 @@ def tan(x: Term) -> Term:
     rest, low = fast_two_sum(base, -product)
     low = fma(n, -third, low - lost)
     result = with_sign_of(tangent(rest, low, shifted.bits()), x)
-    return rare(~(size < USUAL[x.dtype]), lambda: tan_large(x), result)
+    return rare(~(size < USUAL[x.dtype]), result, tan_large, x)
 
 
 def tan_large(x: Term) -> Term:
@@ -443,7 +443,7 @@ def atan2(y: Term, x: Term) -> Term:
     bent = fma(ratio * square, polynomial(square, ATAN_F32), turn * low)
     angle = (fma(turn, high, ratio) + bent).op("copysign", y)
     usual = (larger > 0) & (larger < math.inf)
-    return rare(~usual, lambda: in_double(precise_atan2)(y, x), angle)
+    return rare(~usual, angle, in_double(precise_atan2), y, x)
 
 
 def precise_atan2(y: Term, x: Term) -> Term:

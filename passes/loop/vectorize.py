@@ -20,9 +20,13 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ..manager import loop_pass
-from .analysis import cost, independent, stride
+from .analysis import cost, depth, independent, stride
 
 CHEAP = 24  # a body below this is unrolled
+# So is one above this whose operations mostly wait for each other: a processor looks ahead a few hundred
+# instructions, not as far as the next iteration, and two vectors at a time keep it busy.
+LONG = 50
+WAITING = 0.6  # of the work lies on the longest chain
 
 
 @loop_pass("vectorize")
@@ -92,6 +96,8 @@ def lanes(loop: Loop, bits: int) -> int:
     inner = [item for item in loop.body if isinstance(item, Loop)]
     if not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
+    elif not inner and not loop.accumulators and work >= LONG and depth(loop.body) >= WAITING * work:
+        width *= 2
     elif inner and all(item.accumulators and cost(item.body) <= CHEAP for item in inner):
         width *= 4  # a column reduction: long runs of each row, and several accumulators
     extent = loop.extent
