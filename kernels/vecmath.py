@@ -140,10 +140,15 @@ def exp_fraction(r: Term, fmt: Format) -> Term:
 
 
 def exp(x: Term) -> Term:
+    return rare(~(abs(x) < format_of(x).usual), usual_exp(x), exp_extreme, x)
+
+
+def usual_exp(x: Term) -> Term:
+    """exp where it and its inverse are normal numbers."""
     fmt = format_of(x)
     shifted, r = reduce_exponent(x, fmt)
     fraction = polynomial(r, (1.0, *fmt.exp)) if x.dtype is f32 else 1 + exp_fraction(r, fmt)
-    return rare(~(abs(x) < fmt.usual), times_power(fraction, shifted, fmt), exp_extreme, x)
+    return times_power(fraction, shifted, fmt)
 
 
 def exp_extreme(x: Term) -> Term:
@@ -524,17 +529,19 @@ def tanh(x: Term) -> Term:
 
 
 def sigmoid(x: Term) -> Term:
-    """1 / (2 ** n * exp(r) + 1), with what the sum loses put into the quotient."""
+    """exp(x) / (1 + exp(x)), with what the sum loses put into the quotient."""
     fmt = format_of(x)
-    # From 40 on it is 1; where exp(-x) would overflow it is exp(x).
-    shifted, r = reduce_exponent(-select(x > 40.0, 40.0, x), fmt)
-    scale = ((shifted.bits() << fmt.digits) + fmt.one).float()
-    part = fma(scale, exp_fraction(r, fmt), 1.0)
-    total = scale + part
-    lost = part - (total - scale)
-    result = 1 / total
-    result = fma(fma(-lost, result, fma(-total, result, 1.0)), result, result)
-    return rare(~(x > -fmt.usual), result, exp_extreme, x)
+    growth = usual_exp(x)
+    total = 1 + growth
+    lost = growth - (total - 1)
+    inverse = 1 / total
+    result = growth * inverse
+    result = fma(fma(-lost, result, fma(-total, result, growth)), inverse, result)
+    return rare(~(abs(x) < fmt.usual), result, sigmoid_extreme, x)
+
+
+def sigmoid_extreme(x: Term) -> Term:
+    return select(x > 0, 1.0, exp_extreme(x))
 
 
 # (sinh(r) / r - 1) / r ** 2 and (cosh(r) - 1) / r ** 2 in r * r, for |r| <= ln(2) / 2
