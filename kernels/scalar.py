@@ -413,6 +413,7 @@ scalar("atanh", 1, np.arctanh, terms=vecmath.atanh, complex_terms=complexmath.at
 scalar("erf", 1, terms=special.erf, cost=30)
 scalar("erfc", 1, terms=special.erfc, cost=60)
 scalar("erfinv", 1, terms=special.erfinv, cost=70)
+scalar("normal_cdf", 1, terms=special.normal_cdf, cost=25)
 scalar("lgamma", 1, terms=special.lgamma, cost=100)
 scalar("digamma", 1, terms=special.digamma, cost=90)
 scalar("trigamma", 1, terms=special.trigamma, cost=90)

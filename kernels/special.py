@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..ir.types import f32, f64
 from .term import Term, fma, horner, in_double, polynomial, rare, select, two_product
-from .vecmath import F32, F64, LOG2E, NATURAL, exp, joined_log, log, split_exponent, times_power
+from .vecmath import F32, F64, LOG2E, NATURAL, exp, exp2_fraction, joined_log, log, split_exponent, times_power
 
 # erf(x) / x - 1 in x * x, for |x| <= 1
 ERF_F32 = (
@@ -156,6 +156,33 @@ def erfc_far_single(x: Term) -> Term:
     inverse = (1 / (x + 2.5)).cast(f64)
     inverse = fma(fma(-divisor, inverse, 1.0), inverse, inverse)
     return (growth * inverse * horner(inverse, ERFCX_SHORT)).cast(f32)
+
+
+# -log2 of the normal distribution's mass beyond x, for 0 <= x <= 5.6: errors of the mass below 2 ** -25
+NORMAL_TAIL = (
+    1.0,
+    1.1511058807373047,
+    0.4591994881629944,
+    0.05253177881240845,
+    -0.007128881290555,
+    0.000198401088709943,
+    0.00015576613077428192,
+    -3.187355468980968e-05,
+    2.1114501578267664e-06,
+)
+
+
+def normal_cdf(x: Term) -> Term:
+    """The mass of the standard normal distribution below x. In f32 what is below 2 ** -26 becomes 0."""
+    if x.dtype is f64:
+        return 0.5 * erfc(x * -math.sqrt(0.5))
+    size = abs(x)
+    exponent = polynomial(size, NORMAL_TAIL)
+    shifted = F32.magic - exponent
+    fraction = exp2_fraction((F32.magic - shifted) - exponent, F32)
+    beyond = fraction * ((shifted.bits() << F32.digits) + F32.one).float()
+    beyond = select(size > 5.6, 0.0, beyond)
+    return select(x < 0, beyond, 1 - beyond)
 
 
 # erfinv(x) / x in x * x, for |x| <= 1/2

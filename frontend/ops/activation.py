@@ -14,7 +14,7 @@ from .elementary import exp, expm1, log1p, sigmoid, tanh
 from .extremes import clamp
 from .pointwise import abs, ge, gt, le, lt, rounded_once, where
 from .shapes import dimension, equal
-from .special import erf
+from .special import normal_cdf, normal_density
 
 
 @composite
@@ -161,8 +161,6 @@ def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
     return elu(self, alpha, 1, 1 / alpha)
 
 
-SQRT_HALF = math.sqrt(0.5)
-NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
 # The constants of the tanh approximation: sqrt(2 / pi) * (x + 0.044715 * x ** 3).
 TANH_SCALE = math.sqrt(2 / math.pi)
 TANH_CUBIC = 0.044715
@@ -181,7 +179,7 @@ def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     if approximate == "tanh":
         inner = self * (TANH_SCALE + TANH_SCALE * TANH_CUBIC * (self * self))
         return 0.5 * self * (1 + tanh(inner))
-    return 0.5 * self * (1 + erf(self * SQRT_HALF))
+    return self * normal_cdf(self)
 
 
 @gelu.vjp
@@ -200,9 +198,7 @@ def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none
         inner_slope = TANH_SCALE + 3 * TANH_SCALE * TANH_CUBIC * squared
         slope = 0.5 * (1 + saturation) + 0.5 * self * (1 - saturation * saturation) * inner_slope
         return grad_output * slope
-    cumulative = 0.5 * (1 + erf(self * SQRT_HALF))
-    density = NORMAL_PEAK * exp(-0.5 * (self * self))
-    return grad_output * (cumulative + self * density)
+    return grad_output * (normal_cdf(self) + self * normal_density(self))
 
 
 @composite
