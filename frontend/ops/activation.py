@@ -225,7 +225,14 @@ def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
 @rounded_once
 def mish(self: Tensor) -> Tensor:
     """self * tanh(log(1 + exp(self)))."""
-    return self * tanh(softplus(self))
+    return self * mish_gate(self)
+
+
+def mish_gate(x: Tensor) -> Tensor:
+    """tanh(log(1 + exp(x))), which is a quotient of polynomials in exp(x); from 20 on it is 1."""
+    growth = exp(clamp(x, max=20))
+    growth = growth * (growth + 2)
+    return growth / (growth + 2)
 
 
 @mish.vjp
@@ -237,7 +244,7 @@ def mish_vjp(grad, self):
 @rounded_once
 def mish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output * (t + self * sigmoid(self) * (1 - t * t)) with t = tanh(softplus(self))."""
-    gate = tanh(softplus(self))
+    gate = mish_gate(self)
     return grad_output * (gate + self * sigmoid(self) * (1 - gate * gate))
 
 
