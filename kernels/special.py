@@ -228,7 +228,7 @@ NORMAL_TAIL = (
 def normal_cdf(x: Term) -> Term:
     """The mass of the standard normal distribution below x. In f32 what is below 2 ** -26 becomes 0."""
     if x.dtype is f64:
-        return 0.5 * erfc(x * -math.sqrt(0.5))
+        return fma(erf(x * math.sqrt(0.5)), 0.5, 0.5)
     size = abs(x)
     exponent = polynomial(size, NORMAL_TAIL)
     shifted = F32.magic - exponent

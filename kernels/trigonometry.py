@@ -324,8 +324,9 @@ def half_angle(size: Term) -> tuple[Term, Term, Term]:
     """For size > 1/2: root = sqrt((1 - size) / 2), what its rounding lost, and asin(root) - root."""
     square = (1 - size) * 0.5
     root = square.op("sqrt")
-    lost = fma(-root, root, square) / select(root.equals(0), 1.0, 2 * root)
-    return root, lost, root * square * polynomial(square, ASIN)
+    # A few digits of it are enough: a quick division.
+    lost = fma(-root, root, square).cast(f32) / select(root.equals(0), 1.0, 2 * root).cast(f32)
+    return root, lost.cast(f64), root * square * polynomial(square, ASIN)
 
 
 # (asin(x) / x - 1) / x ** 2 in x * x, for |x| <= sqrt(1/2)

@@ -161,9 +161,9 @@ def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
     return elu(self, alpha, 1, 1 / alpha)
 
 
-# The constants of the tanh approximation: sqrt(2 / pi) * (x + 0.044715 * x ** 3).
-TANH_SCALE = math.sqrt(2 / math.pi)
-TANH_CUBIC = 0.044715
+# The tanh approximation is (1 + tanh(t)) / 2 with t = sqrt(2 / pi) * (x + 0.044715 * x ** 3), which is sigmoid(2 t).
+GELU_SCALE = 2 * math.sqrt(2 / math.pi)
+GELU_CUBIC = 0.044715
 
 
 def check_approximate(approximate: str) -> None:
@@ -177,8 +177,7 @@ def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     """self times the standard normal CDF of self."""
     check_approximate(approximate)
     if approximate == "tanh":
-        inner = self * (TANH_SCALE + TANH_SCALE * TANH_CUBIC * (self * self))
-        return 0.5 * self * (1 + tanh(inner))
+        return self * sigmoid(self * (GELU_SCALE + GELU_SCALE * GELU_CUBIC * (self * self)))
     return self * normal_cdf(self)
 
 
@@ -194,10 +193,9 @@ def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none
     check_approximate(approximate)
     if approximate == "tanh":
         squared = self * self
-        saturation = tanh(self * (TANH_SCALE + TANH_SCALE * TANH_CUBIC * squared))
-        inner_slope = TANH_SCALE + 3 * TANH_SCALE * TANH_CUBIC * squared
-        slope = 0.5 * (1 + saturation) + 0.5 * self * (1 - saturation * saturation) * inner_slope
-        return grad_output * slope
+        gate = sigmoid(self * (GELU_SCALE + GELU_SCALE * GELU_CUBIC * squared))
+        inner_slope = GELU_SCALE + 3 * GELU_SCALE * GELU_CUBIC * squared
+        return grad_output * (gate * (1 + self * (1 - gate) * inner_slope))
     return grad_output * (normal_cdf(self) + self * normal_density(self))
 
 
