@@ -31,9 +31,10 @@ def turn_piece(first: int, count: int) -> int:
     return (TURN >> (TURN_DIGITS - first - count)) & ((1 << count) - 1)
 
 
-# (sin(r) / r - 1) / r ** 2 + 1/8 in r * r, for |r| <= pi / 2: relative errors of sin 2 ** -26.6 and 2 ** -61
+# (sin(r) / r - 1) / r ** 2 + 1/8 in r * r, for |r| <= pi / 2: relative errors of sin 2 ** -26 (below 0.6, where r
+# itself is less precise, 2 ** -29) and 2 ** -61
 SIN = {
-    f32: (-0.04166661575436592, 0.008333115838468075, -0.00019812973914667964, 2.6127006549359066e-06),
+    f32: (-0.04166663810610771, 0.008333178237080574, -0.00019817400607280433, 2.6218456241622334e-06),
     f64: (
         -0.04166666666666666,
         0.008333333333333207,

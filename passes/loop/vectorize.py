@@ -26,7 +26,7 @@ CHEAP = 24  # a body below this is unrolled
 # So is one above this whose operations mostly wait for each other: a processor looks ahead a few hundred
 # instructions, not as far as the next iteration, and two vectors at a time keep it busy.
 LONG = 50
-WAITING = 0.6  # of the work lies on the longest chain
+WAITING = 0.5  # of the work lies on the longest chain
 
 
 @loop_pass("vectorize")
