@@ -39,6 +39,7 @@ class Engine:
         self.lock.release()
 
     def _machine(self) -> Any:
+        """For code whose constants lie near it, which JITLink sees to: they are operands, no registers hold them."""
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
             cpu=self.target.cpu, features=self.target.features, opt=LEVEL, reloc="pic", jit=True, codemodel="small"
         )

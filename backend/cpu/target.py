@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,4 +29,6 @@ def host() -> Target:
         bits = 256
     else:
         bits = 128
-    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten(), bits)
+    # The linker in memory knows ELF best, on Windows too.
+    triple = llvm.get_process_triple() + ("-elf" if os.name == "nt" else "")
+    return Target(triple, llvm.get_host_cpu_name(), features.flatten(), bits)
