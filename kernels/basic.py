@@ -95,7 +95,11 @@ def fmod(a: Term, b: Term) -> Term:
     rest = fma(-quotient, divisor, size)
     rest = select(rest < 0, rest + divisor, select(rest >= divisor, rest - divisor, rest))
     usual = (quotient < (2.0**22 if a.dtype is f32 else 2.0**51)) & (divisor < math.inf)
-    return rare(~usual, lambda: a.op("raw_remainder", b), rest.op("copysign", a))
+    return rare(~usual, rest.op("copysign", a), raw_remainder, a, b)
+
+
+def raw_remainder(a: Term, b: Term) -> Term:
+    return a.op("raw_remainder", b)
 
 
 def remainder(a: Term, b: Term) -> Term:

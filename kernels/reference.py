@@ -45,9 +45,10 @@ def fma(a: Any, b: Any, c: Any) -> np.ndarray:
     error = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
     total = product + c
     back = total - product
-    rest = (product - (total - back)) + (c - back)
-    result = total + (rest + error)
-    return np.where(np.isfinite(result), result, total)
+    rest = (product - (total - back)) + (c - back) + error
+    result = total + rest
+    # Where nothing is to be added the total may be -0, which an addition would change.
+    return np.where(np.isfinite(result) & (rest != 0), result, total)
 
 
 def where(condition: Any, a: Any, b: Any) -> np.ndarray:

@@ -17,7 +17,7 @@ sign of zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Protocol
@@ -48,8 +48,9 @@ class ScalarBuilder(Protocol):
     def bitcast(self, operand: Any, dtype: DType) -> Any:
         """The same bits as another type of the same width."""
 
-    def rare(self, condition: Any, slow: Callable[[], Any], fast: Any) -> Any:
-        """`fast`, but where the condition holds what `slow` builds, which is run only if it holds in some lane."""
+    def rare(self, condition: Any, fast: Any, slow: Callable[..., Any], operands: Sequence[Any]) -> Any:
+        """`fast`, but where the condition holds what the expansion `slow` makes of the operands. It is run only if
+        the condition holds in some lane. Expansions of the same name are the same."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,14 @@ class NumpyBuilder:
     def cast(self, operand: NumpyOperand, dtype: DType) -> NumpyOperand:
         return NumpyOperand(SCALARS["cast"].numpy(operand.array, dtype), dtype)
 
-    def rare(self, condition: NumpyOperand, slow: Callable[[], NumpyOperand], fast: NumpyOperand) -> NumpyOperand:
-        return NumpyOperand(np.where(condition.array, slow().array, fast.array), fast.dtype)
+    def rare(
+        self,
+        condition: NumpyOperand,
+        fast: NumpyOperand,
+        slow: Callable[..., NumpyOperand],
+        operands: Sequence[NumpyOperand],
+    ) -> NumpyOperand:
+        return NumpyOperand(np.where(condition.array, slow(self, *operands).array, fast.array), fast.dtype)
 
     def bitcast(self, operand: NumpyOperand, dtype: DType) -> NumpyOperand:
         return NumpyOperand(np.asarray(operand.array).view(dtype.numpy), dtype)
@@ -406,6 +413,7 @@ scalar("atanh", 1, np.arctanh, terms=vecmath.atanh, complex_terms=complexmath.at
 scalar("erf", 1, terms=special.erf, cost=30)
 scalar("erfc", 1, terms=special.erfc, cost=60)
 scalar("erfinv", 1, terms=special.erfinv, cost=70)
+scalar("normal_cdf", 1, terms=special.normal_cdf, cost=25)
 scalar("lgamma", 1, terms=special.lgamma, cost=100)
 scalar("digamma", 1, terms=special.digamma, cost=90)
 scalar("trigamma", 1, terms=special.trigamma, cost=90)

@@ -10,7 +10,19 @@ from collections.abc import Sequence
 
 from ..ir.types import f32, f64
 from .term import Term, fma, horner, in_double, polynomial, rare, select, two_product
-from .vecmath import F32, F64, LOG2E, NATURAL, exp, joined_log, log, split_exponent, times_power
+from .vecmath import (
+    F32,
+    F64,
+    LOG2E,
+    NATURAL,
+    exp,
+    exp2_fraction,
+    format_of,
+    joined_log,
+    log,
+    split_exponent,
+    times_power,
+)
 
 # erf(x) / x - 1 in x * x, for |x| <= 1
 ERF_F32 = (
@@ -22,25 +34,65 @@ ERF_F32 = (
     -0.0007997853099368513,
     7.806903886375949e-05,
 )
-# -log2(erfc(x)) for 1 <= x <= 4, the more precise the larger erfc is; beyond, erf is 1
-ERF_TAIL_F32 = (
-    0.0005103083676658571,
-    1.6259751319885254,
-    0.9207648038864136,
-    0.14865180850028992,
-    -0.031458642333745956,
-    0.004241032991558313,
-    -0.00026773716672323644,
-)
-# 2 ** -r for |r| <= 1/2: a digit less than exp2 has, for what is small against 1
-EXP2_SHORT = (
-    1.0,
-    -0.6931470036506653,
-    0.24022246897220612,
-    -0.0555071085691452,
-    0.009671292267739773,
-    -0.0013269537594169378,
-)
+# -log2(erfc(x)) for x from 1 to where erf is 1, the more precise the larger erfc is: errors of erf below
+# 2 ** -27 and 2 ** -56
+ERF_TAIL = {
+    f32: (
+        0.0005103083676658571,
+        1.6259751319885254,
+        0.9207648038864136,
+        0.14865180850028992,
+        -0.031458642333745956,
+        0.004241032991558313,
+        -0.00026773716672323644,
+    ),
+    f64: (
+        7.404678104749412e-07,
+        1.6278995619591772,
+        0.918483221723251,
+        0.14816808261258485,
+        -0.027393951350676647,
+        -0.0005966106350225964,
+        0.00276845670034844,
+        -0.0011152679461343608,
+        0.00019700754628337627,
+        2.8166204710547932e-05,
+        -3.25083607373493e-05,
+        1.2376660072128332e-05,
+        -3.051033780202567e-06,
+        5.331741242424841e-07,
+        -6.626809678874983e-08,
+        5.612142245017013e-09,
+        -2.914758018628862e-10,
+        7.018900567797711e-12,
+    ),
+}
+ERF_IS_ONE = {f32: 4.0, f64: 5.95}
+# 2 ** -r for |r| <= 1/2, good enough for what is small against 1
+EXP2_SHORT = {
+    f32: (
+        1.0,
+        -0.6931470036506653,
+        0.24022246897220612,
+        -0.0555071085691452,
+        0.009671292267739773,
+        -0.0013269537594169378,
+    ),
+    f64: (
+        1.0,
+        -0.6931471805599453,
+        0.2402265069591013,
+        -0.05550410866482008,
+        0.009618129107593952,
+        -0.0013333558146776208,
+        0.00015403530457344482,
+        -1.5252733492079797e-05,
+        1.321543515762336e-06,
+        -1.0178199815241102e-07,
+        7.073806033615497e-09,
+        -4.4347625921973267e-10,
+    ),
+}
 # erf(x) / x in x * x, for |x| <= 1, less the leading 2 / sqrt(pi)
 ERF_F64 = (
     -0.3761263890318375,
@@ -101,14 +153,15 @@ def erfc_far(x: Term) -> Term:
 
 
 def erf(x: Term) -> Term:
+    """Beyond 1: 1 - 2 ** -exponent."""
     size = abs(x)
-    if x.dtype is f64:
-        return select(size < 1.0, erf_near(x), 1 - erfc_far(size)).op("copysign", x)
-    near = fma(x, polynomial(x * x, ERF_F32), x)
-    exponent = polynomial(select(size > 4.0, 4.0, size), ERF_TAIL_F32)
-    shifted = F32.magic - exponent
-    rest = exponent + (shifted - F32.magic)
-    far = 1 - times_power(polynomial(rest, EXP2_SHORT), shifted, F32)
+    near = fma(x, polynomial(x * x, ERF_F32), x) if x.dtype is f32 else erf_near(x)
+    limit = ERF_IS_ONE[x.dtype]
+    exponent = polynomial(select(size > limit, limit, size), ERF_TAIL[x.dtype])
+    fmt = format_of(x)
+    shifted = fmt.magic - exponent
+    rest = exponent + (shifted - fmt.magic)
+    far = 1 - times_power(polynomial(rest, EXP2_SHORT[x.dtype]), shifted, fmt)
     return select(size >= 1.0, far, near).op("copysign", x)
 
 
@@ -156,6 +209,33 @@ def erfc_far_single(x: Term) -> Term:
     inverse = (1 / (x + 2.5)).cast(f64)
     inverse = fma(fma(-divisor, inverse, 1.0), inverse, inverse)
     return (growth * inverse * horner(inverse, ERFCX_SHORT)).cast(f32)
+
+
+# -log2 of the normal distribution's mass beyond x, for 0 <= x <= 5.6: errors of the mass below 2 ** -25
+NORMAL_TAIL = (
+    1.0,
+    1.1511058807373047,
+    0.4591994881629944,
+    0.05253177881240845,
+    -0.007128881290555,
+    0.000198401088709943,
+    0.00015576613077428192,
+    -3.187355468980968e-05,
+    2.1114501578267664e-06,
+)
+
+
+def normal_cdf(x: Term) -> Term:
+    """The mass of the standard normal distribution below x. In f32 what is below 2 ** -26 becomes 0."""
+    if x.dtype is f64:
+        return fma(erf(x * math.sqrt(0.5)), 0.5, 0.5)
+    size = abs(x)
+    exponent = polynomial(size, NORMAL_TAIL)
+    shifted = F32.magic - exponent
+    fraction = exp2_fraction((F32.magic - shifted) - exponent, F32)
+    beyond = fraction * ((shifted.bits() << F32.digits) + F32.one).float()
+    beyond = select(size > 5.6, 0.0, beyond)
+    return select(x < 0, beyond, 1 - beyond)
 
 
 # erfinv(x) / x in x * x, for |x| <= 1/2
@@ -215,7 +295,11 @@ def erfinv(x: Term) -> Term:
     parts = split_exponent(fma(-x, x, 1.0))
     place = -3.5 - joined_log(parts.n, parts.f, NATURAL)
     usual = abs(x) < 0.9995
-    return rare(~usual, lambda: precise_erfinv(x.cast(f64), False).cast(f32), x * polynomial(place, ERFINV_F32))
+    return rare(~usual, x * polynomial(place, ERFINV_F32), extreme_erfinv, x)
+
+
+def extreme_erfinv(x: Term) -> Term:
+    return precise_erfinv(x.cast(f64), False).cast(f32)
 
 
 def precise_erfinv(x: Term, refined: bool) -> Term:

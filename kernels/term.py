@@ -139,10 +139,21 @@ def select(condition: Term, chosen: Number, other: Number) -> Term:
     return Term(builder, builder.op("where", condition.value, model.lift(chosen), model.lift(other)))
 
 
-def rare(condition: Term, slow: Callable[[], Term], fast: Term) -> Term:
-    """`fast`, but where the condition holds what `slow` gives. That is computed only if some lane needs it."""
+def rare(condition: Term, fast: Term, slow: Callable[..., Term], *arguments: Any) -> Term:
+    """`fast`, but where the condition holds `slow(*arguments)`. That is computed only if some lane needs it.
+
+    The arguments are terms and, after them, what else `slow` takes. Its name and theirs must tell it from others.
+    """
     builder = fast.builder
-    return Term(builder, builder.rare(condition.value, lambda: slow().value, fast.value))
+    terms = [argument for argument in arguments if isinstance(argument, Term)]
+    others = arguments[len(terms) :]
+    name = ".".join([slow.__name__, *map(str, others)])
+
+    def expansion(builder: Any, *operands: Any) -> Any:
+        return slow(*(Term(builder, operand) for operand in operands), *others).value
+
+    expansion.__name__ = name
+    return Term(builder, builder.rare(condition.value, fast.value, expansion, [term.value for term in terms]))
 
 
 def fma(a: Term, b: Number, c: Number) -> Term:

@@ -10,6 +10,7 @@ ones, depends on the exponent of x.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from ..ir.types import f32, f64
 from .term import Term, fast_two_sum, fma, in_double, polynomial, rare, select, two_product, two_sum
@@ -30,29 +31,24 @@ def turn_piece(first: int, count: int) -> int:
     return (TURN >> (TURN_DIGITS - first - count)) & ((1 << count) - 1)
 
 
-# (sin(r) / r - 1) / r ** 2 and (cos(r) - 1 + r ** 2 / 2) / r ** 4 in r * r, for |r| <= pi / 4
+# (sin(r) / r - 1) / r ** 2 + 1/8 in r * r, for |r| <= pi / 2: relative errors of sin 2 ** -26 (below 0.6, where r
+# itself is less precise, 2 ** -29) and 2 ** -61
 SIN = {
-    f32: (-0.166666641831398, 0.008332774043083191, -0.00019588520808611065),
+    f32: (-0.04166663810610771, 0.008333178237080574, -0.00019817400607280433, 2.6218456241622334e-06),
     f64: (
-        -0.16666666666666632,
-        0.008333333333322417,
-        -0.0001984126982980943,
-        2.755731369241294e-06,
-        -2.5050758183726614e-08,
-        1.5896799168978067e-10,
+        -0.04166666666666666,
+        0.008333333333333207,
+        -0.0001984126984121248,
+        2.755731921156934e-06,
+        -2.50521069043825e-08,
+        1.6058940998244298e-10,
+        -7.643019197635912e-13,
+        2.7214168572771027e-15,
     ),
 }
-COS = {
-    f32: (0.04166664555668831, -0.0013887366512790322, 2.4438371838186868e-05),
-    f64: (
-        0.0416666666666666,
-        -0.0013888888888874127,
-        2.480158728948378e-05,
-        -2.7557314352727567e-07,
-        2.0875723319933033e-09,
-        -1.1359649935930026e-11,
-    ),
-}
+# (sin(r) / r - 1) / r ** 2 and (cos(r) - 1) / r ** 2 in r * r, for |r| <= pi / 4
+SHORT_SIN_F32 = (-0.166666641831398, 0.008332774043083191, -0.00019588520808611065)
+SHORT_COS_F32 = (-0.5, 0.04166664555668831, -0.0013887366512790322, 2.4438371838186868e-05)
 # (tan(r) / r - 1) / r ** 2 in r * r, for |r| <= pi / 4
 TAN = {
     f32: (
@@ -106,8 +102,26 @@ def fraction(x: Term) -> Term:
     return x - x.op("round")
 
 
-def reduce_single(x: Term) -> tuple[Term, Term]:
-    """For x >= 0 of f32: the quarter turn nearest to it (f64), and the rest in radians (f64)."""
+@dataclass(frozen=True)
+class Steps:
+    """What is taken off an angle: multiples of a part of a turn, counted from an offset."""
+
+    of_turn: int
+    offset: float = 0.0
+
+    def nearest(self, turns: Term) -> Term:
+        return (turns * self.of_turn - self.offset).op("round") + self.offset
+
+    @property
+    def radians(self) -> tuple[float, float]:
+        return HALF_PI[0] * (4 / self.of_turn), HALF_PI[1] * (4 / self.of_turn)
+
+
+QUARTERS, HALVES, ODD_QUARTERS = Steps(4), Steps(2), Steps(2, 0.5)
+
+
+def reduce_single(x: Term, steps: Steps) -> tuple[Term, Term]:
+    """For x >= 0 of f32: the step nearest to it (f64), and the rest in radians (f64)."""
     wide = x.cast(f64)
     pieces = [wide.constant(piece) for piece in SINGLE_RANGES[0][1]]
     for least, others in SINGLE_RANGES[1:]:
@@ -116,9 +130,9 @@ def reduce_single(x: Term) -> tuple[Term, Term]:
     first, second, third = pieces
     total, error = two_sum(fraction(wide * first), fraction(wide * second))
     error = fma(wide, third, error)
-    quarter = (4 * (total + error)).op("round")
-    rest = fma(total, 4.0, -quarter) + 4 * error
-    return quarter, rest * HALF_PI[0]
+    step = steps.nearest(total + error)
+    rest = fma(total, float(steps.of_turn), -step) + steps.of_turn * error
+    return step, rest * steps.radians[0]
 
 
 # For an f64 operand: pieces of 53 digits, as fractions. The operand is first divided by 2 ** (53 * j), into
@@ -126,15 +140,15 @@ def reduce_single(x: Term) -> tuple[Term, Term]:
 DOUBLE_PIECES = tuple(math.ldexp(turn_piece(53 * index, 53), -53) for index in range(22))
 
 
-def reduce_double(x: Term) -> tuple[Term, Term, Term]:
-    """For x >= 0 of f64: the quarter turn nearest to it, and the rest in radians as a sum of two."""
+def reduce_double(x: Term, steps: Steps) -> tuple[Term, Term, Term]:
+    """For x >= 0 of f64: the step nearest to it, and the rest in radians as a sum of two."""
     pieces = [x.constant(piece) for piece in DOUBLE_PIECES]
-    for step in (16, 8, 4, 2, 1):
-        beyond = x >= 2.0 ** (52 + 53 * step)
-        x = select(beyond, x * 2.0 ** (-53 * step), x)
-        needed = step + 3
+    for skipped in (16, 8, 4, 2, 1):
+        beyond = x >= 2.0 ** (52 + 53 * skipped)
+        x = select(beyond, x * 2.0 ** (-53 * skipped), x)
+        needed = skipped + 3
         pieces = [
-            select(beyond, pieces[index + step], piece) if index + step < len(pieces) else piece
+            select(beyond, pieces[index + skipped], piece) if index + skipped < len(pieces) else piece
             for index, piece in enumerate(pieces[:needed])
         ]
     products = []
@@ -149,32 +163,27 @@ def reduce_double(x: Term) -> tuple[Term, Term, Term]:
     total, lost3 = two_sum(total, p2)
     low = ((lost0 + lost1) + lost2) + (lost3 + fma(x, pieces[3], e2))
     total, low = fast_two_sum(fraction(total), low)
-    quarter = (4 * total).op("round")
-    high, low = fast_two_sum(fma(total, 4.0, -quarter), 4 * low)
-    half_pi, half_pi_low = HALF_PI
-    rest, error = two_product(high, half_pi)
-    return quarter, rest, error + fma(high, half_pi_low, low * half_pi)
+    step = steps.nearest(total)
+    high, low = fast_two_sum(fma(total, float(steps.of_turn), -step), steps.of_turn * low)
+    radians, radians_low = steps.radians
+    rest, error = two_product(high, radians)
+    return step, *fast_two_sum(rest, error + fma(high, radians_low, low * radians))
 
 
-def quarter_bits(quarter: Term) -> Term:
-    """A small whole number as an integer; the last two bits count quarter turns."""
-    magic = 1.5 * (2.0**23 if quarter.dtype is f32 else 2.0**52)
-    return (quarter + magic).bits()
-
-
-def reduce_large(x: Term) -> tuple[Term, Term, Term]:
-    """For any x >= 0: the rest in radians as a sum of two, and the number of the quarter turn, in the last bits."""
+def reduce_large(x: Term, steps: Steps) -> tuple[Term, Term, Term]:
+    """For any x >= 0: the rest in radians as a sum of two, and the number of the step, in the last bits."""
     if x.dtype is f64:
-        quarter, rest, low = reduce_double(x)
-        return rest, low, quarter_bits(quarter)
-    quarter, wide = reduce_single(x)
-    rest = wide.cast(f32)
-    return rest, (wide - rest.cast(f64)).cast(f32), quarter_bits(quarter.cast(f32))
+        step, rest, low = reduce_double(x, steps)
+    else:
+        step, wide = reduce_single(x, steps)
+        rest = wide.cast(f32)
+        step, low = step.cast(f32), (wide - rest.cast(f64)).cast(f32)
+    return rest, low, (step - steps.offset + MAGIC[x.dtype]).bits()
 
 
-def with_sign_bit(value: Term, flag: Term) -> Term:
-    """value negated where bit 1 of `flag` is set."""
-    return (value.bits() ^ ((flag & 2) << (value.dtype.bits - 2))).float()
+def negated_if_odd(value: Term, bits: Term) -> Term:
+    """value negated where the last bit of `bits` is set."""
+    return (value.bits() ^ (bits << (value.dtype.bits - 1))).float()
 
 
 def with_sign_of(value: Term, x: Term) -> Term:
@@ -183,6 +192,7 @@ def with_sign_of(value: Term, x: Term) -> Term:
 
 
 # pi / 2 in parts. The product of a whole number with the first one, taken off its argument, leaves no error.
+# None is negative, so that a zero keeps its sign.
 HALF_PI_PARTS = {
     f32: (1.570796251296997, 7.549789415861596e-08, 5.390302529957765e-15),
     f64: (1.5707963267948966, 6.123233995736765e-17, 1.0828566739219139e-32),
@@ -192,46 +202,59 @@ USUAL = {f32: 2.0**16, f64: 2.0**20}
 MAGIC = {f32: 1.5 * 2.0**23, f64: 1.5 * 2.0**52}
 
 
-def reduce_usual(x: Term) -> tuple[Term, Term]:
-    """For x >= 0, not large: the rest in radians, and the number of the quarter turn, in the last bits."""
-    shifted = fma(x, 2 / math.pi, MAGIC[x.dtype])
-    n = shifted - MAGIC[x.dtype]
-    for part in HALF_PI_PARTS[x.dtype]:
-        x = fma(n, -part, x)
-    return x, shifted.bits()
-
-
-def sine_or_cosine(rest: Term, bits: Term, cosine_first: bool) -> Term:
-    """sin(rest + bits * pi / 2), or cos of it, for |rest| <= pi / 4."""
+def sine(rest: Term) -> Term:
+    """sin for |rest| <= pi / 2. Most of the square's term, which is large near pi / 2, is multiplied exactly."""
     square = rest * rest
-    sine = fma(rest * square, polynomial(square, SIN[rest.dtype]), rest)
-    cosine = fma(square, polynomial(square, (-0.5, *COS[rest.dtype])), 1.0)
-    odd = (bits & 1).differs(0)
-    if cosine_first:
-        return with_sign_bit(select(odd, sine, cosine), bits + 1)
-    return with_sign_bit(select(odd, cosine, sine), bits)
+    # Of a zero it is 0, not -0, thanks to the sum: the result then has the sign of the operand.
+    bent = fma(rest * -0.125, rest, fma(square, polynomial(square, SIN[rest.dtype]), 0.0))
+    return fma(rest, bent, rest)
+
+
+def without_steps(x: Term, n: Term, step: int) -> Term:
+    """x - n * step * pi / 2."""
+    for part in HALF_PI_PARTS[x.dtype]:
+        x = fma(n, -step * part, x)
+    return x
 
 
 def sin(x: Term) -> Term:
-    size = abs(x)
-    result = with_sign_of(sine_or_cosine(*reduce_usual(size), False), x)
-    return rare(~(size < USUAL[x.dtype]), lambda: sin_large(x), result)
+    """The sine of what is left of x after the nearest multiple of pi."""
+    shifted = fma(x, 1 / math.pi, MAGIC[x.dtype])
+    result = negated_if_odd(sine(without_steps(x, shifted - MAGIC[x.dtype], 2)), shifted.bits())
+    return rare(~(abs(x) < USUAL[x.dtype]), result, sin_large, x)
 
 
 def sin_large(x: Term) -> Term:
-    rest, _, bits = reduce_large(abs(x))
-    return with_sign_of(sine_or_cosine(rest, bits, False), x)
+    rest, _, bits = reduce_large(abs(x), HALVES)
+    return with_sign_of(negated_if_odd(sine(rest), bits), x)
 
 
 def cos(x: Term) -> Term:
-    size = abs(x)
-    result = sine_or_cosine(*reduce_usual(size), True)
-    return rare(~(size < USUAL[x.dtype]), lambda: cos_large(x), result)
+    usual = cos_single(x) if x.dtype is f32 else cos_double(x)
+    return rare(~(abs(x) < USUAL[x.dtype]), usual, cos_large, x)
+
+
+def cos_double(x: Term) -> Term:
+    """The sine, negated, of what is left of x after the nearest odd multiple of pi / 2."""
+    shifted = fma(x, 1 / math.pi, -0.5) + MAGIC[x.dtype]
+    rest = without_steps(x, (shifted - MAGIC[x.dtype]) + 0.5, 2)
+    return negated_if_odd(-sine(rest), shifted.bits())
+
+
+def cos_single(x: Term) -> Term:
+    """From the nearest multiple of pi / 2: what is left of small operands after an odd one is rounded twice."""
+    shifted = fma(x, 2 / math.pi, MAGIC[x.dtype])
+    rest = without_steps(x, shifted - MAGIC[x.dtype], 1)
+    square = rest * rest
+    sine = fma(rest * square, polynomial(square, SHORT_SIN_F32), rest)
+    cosine = fma(square, polynomial(square, SHORT_COS_F32), 1.0)
+    bits = shifted.bits()
+    return negated_if_odd(select((bits & 1).differs(0), sine, cosine), (bits + 1).op("lshr", 1))
 
 
 def cos_large(x: Term) -> Term:
-    rest, _, bits = reduce_large(abs(x))
-    return sine_or_cosine(rest, bits, True)
+    rest, _, bits = reduce_large(abs(x), ODD_QUARTERS)
+    return negated_if_odd(-sine(rest), bits)
 
 
 def tan(x: Term) -> Term:
@@ -244,11 +267,11 @@ def tan(x: Term) -> Term:
     rest, low = fast_two_sum(base, -product)
     low = fma(n, -third, low - lost)
     result = with_sign_of(tangent(rest, low, shifted.bits()), x)
-    return rare(~(size < USUAL[x.dtype]), lambda: tan_large(x), result)
+    return rare(~(size < USUAL[x.dtype]), result, tan_large, x)
 
 
 def tan_large(x: Term) -> Term:
-    rest, low, bits = reduce_large(abs(x))
+    rest, low, bits = reduce_large(abs(x), QUARTERS)
     return with_sign_of(tangent(rest, low, bits), x)
 
 
@@ -302,8 +325,9 @@ def half_angle(size: Term) -> tuple[Term, Term, Term]:
     """For size > 1/2: root = sqrt((1 - size) / 2), what its rounding lost, and asin(root) - root."""
     square = (1 - size) * 0.5
     root = square.op("sqrt")
-    lost = fma(-root, root, square) / select(root.equals(0), 1.0, 2 * root)
-    return root, lost, root * square * polynomial(square, ASIN)
+    # A few digits of it are enough: a quick division.
+    lost = fma(-root, root, square).cast(f32) / select(root.equals(0), 1.0, 2 * root).cast(f32)
+    return root, lost.cast(f64), root * square * polynomial(square, ASIN)
 
 
 # (asin(x) / x - 1) / x ** 2 in x * x, for |x| <= sqrt(1/2)
@@ -421,7 +445,7 @@ def atan2(y: Term, x: Term) -> Term:
     bent = fma(ratio * square, polynomial(square, ATAN_F32), turn * low)
     angle = (fma(turn, high, ratio) + bent).op("copysign", y)
     usual = (larger > 0) & (larger < math.inf)
-    return rare(~usual, lambda: in_double(precise_atan2)(y, x), angle)
+    return rare(~usual, angle, in_double(precise_atan2), y, x)
 
 
 def precise_atan2(y: Term, x: Term) -> Term:

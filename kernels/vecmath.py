@@ -140,10 +140,15 @@ def exp_fraction(r: Term, fmt: Format) -> Term:
 
 
 def exp(x: Term) -> Term:
+    return rare(~(abs(x) < format_of(x).usual), usual_exp(x), exp_extreme, x)
+
+
+def usual_exp(x: Term) -> Term:
+    """exp where it and its inverse are normal numbers."""
     fmt = format_of(x)
     shifted, r = reduce_exponent(x, fmt)
     fraction = polynomial(r, (1.0, *fmt.exp)) if x.dtype is f32 else 1 + exp_fraction(r, fmt)
-    return rare(~(abs(x) < fmt.usual), lambda: exp_extreme(x), times_power(fraction, shifted, fmt))
+    return times_power(fraction, shifted, fmt)
 
 
 def exp_extreme(x: Term) -> Term:
@@ -163,7 +168,7 @@ def exp2(x: Term) -> Term:
     shifted = x + fmt.magic
     fraction = exp2_fraction(x - (shifted - fmt.magic), fmt)
     usual = abs(x) < fmt.bias - 2.0
-    return rare(~usual, lambda: exp2_extreme(x), times_power(fraction, shifted, fmt))
+    return rare(~usual, times_power(fraction, shifted, fmt), exp2_extreme, x)
 
 
 def exp2_fraction(r: Term, fmt: Format) -> Term:
@@ -204,13 +209,18 @@ def expm1(x: Term) -> Term:
 class Base:
     """A logarithm: of 2 in two parts, and log(1 + f) = slope * f + f * polynomial(f) for f32."""
 
+    name: str
     two: tuple[float, float]
     slope: float
     fraction: tuple[float, ...]
     natural: tuple[float, float]  # of e in two parts, for f64
 
+    def __str__(self) -> str:
+        return self.name
+
 
 NATURAL = Base(
+    "e",
     two=(0.6931471805599453, 2.3190468138462996e-17),
     slope=1.0,
     fraction=(
@@ -228,6 +238,7 @@ NATURAL = Base(
     natural=(1.0, 0.0),
 )
 BASE_2 = Base(
+    "2",
     two=(1.0, 0.0),
     slope=1.0,
     fraction=(
@@ -245,6 +256,7 @@ BASE_2 = Base(
     natural=(1.4426950408889634, 2.0355273740931033e-17),
 )
 BASE_10 = Base(
+    "10",
     two=(0.3010299956639812, -2.8037281277851704e-18),
     slope=0.4375,
     fraction=(
@@ -344,7 +356,7 @@ def log_limits(x: Term, result: Term, zero: float = 0.0) -> Term:
 
 def logarithm(x: Term, base: Base) -> Term:
     parts = split_exponent(x)
-    return rare(unusual(x, format_of(x).bias + 1), lambda: log_unusual(x, base), joined_log(parts.n, parts.f, base))
+    return rare(unusual(x, format_of(x).bias + 1), joined_log(parts.n, parts.f, base), log_unusual, x, base)
 
 
 def log_unusual(x: Term, base: Base) -> Term:
@@ -376,7 +388,7 @@ def log1p(x: Term) -> Term:
     lost = select(above, x.constant(1.0), x) - (total - select(above, x, 1.0))
     parts = split_exponent(total)
     result = joined_log(parts.n, fma(lost, parts.inverse, parts.f), NATURAL)
-    return rare(unusual(total, 100), lambda: log1p_unusual(x), result.op("copysign", x))
+    return rare(unusual(total, 100), result.op("copysign", x), log1p_unusual, x)
 
 
 def log1p_unusual(x: Term) -> Term:
@@ -517,17 +529,19 @@ def tanh(x: Term) -> Term:
 
 
 def sigmoid(x: Term) -> Term:
-    """1 / (2 ** n * exp(r) + 1), with what the sum loses put into the quotient."""
+    """exp(x) / (1 + exp(x)), with what the sum loses put into the quotient."""
     fmt = format_of(x)
-    # From 40 on it is 1; where exp(-x) would overflow it is exp(x).
-    shifted, r = reduce_exponent(-select(x > 40.0, 40.0, x), fmt)
-    scale = ((shifted.bits() << fmt.digits) + fmt.one).float()
-    part = fma(scale, exp_fraction(r, fmt), 1.0)
-    total = scale + part
-    lost = part - (total - scale)
-    result = 1 / total
-    result = fma(fma(-lost, result, fma(-total, result, 1.0)), result, result)
-    return rare(~(x > -fmt.usual), lambda: exp_extreme(x), result)
+    growth = usual_exp(x)
+    total = 1 + growth
+    lost = growth - (total - 1)
+    inverse = 1 / total
+    result = growth * inverse
+    result = fma(fma(-lost, result, fma(-total, result, growth)), inverse, result)
+    return rare(~(abs(x) < fmt.usual), result, sigmoid_extreme, x)
+
+
+def sigmoid_extreme(x: Term) -> Term:
+    return select(x > 0, 1.0, exp_extreme(x))
 
 
 # (sinh(r) / r - 1) / r ** 2 and (cosh(r) - 1) / r ** 2 in r * r, for |r| <= ln(2) / 2
@@ -566,7 +580,7 @@ def sinh(x: Term) -> Term:
     parts = hyperbolic_parts(size)
     small = fma(parts.total, parts.sine, parts.difference * parts.cosine)
     result = parts.difference + fma(parts.total, parts.r, small)
-    return rare(~(size < F32.usual), lambda: in_double(precise_sinh)(x), result.op("copysign", x))
+    return rare(~(size < F32.usual), result.op("copysign", x), in_double(precise_sinh), x)
 
 
 def cosh(x: Term) -> Term:
@@ -576,7 +590,7 @@ def cosh(x: Term) -> Term:
     parts = hyperbolic_parts(size)
     small = fma(parts.difference, parts.sine, fma(parts.total, parts.cosine, parts.down))
     result = parts.up + fma(parts.difference, parts.r, small)
-    return rare(~(size < F32.usual), lambda: in_double(precise_cosh)(x), result)
+    return rare(~(size < F32.usual), result, in_double(precise_cosh), x)
 
 
 def precise_sinh(x: Term) -> Term:

@@ -380,8 +380,8 @@ class Lowering:
             return operand
         return self.let("cast", target, [operand])
 
-    def rare(self, condition: Any, slow: Callable[[], Any], fast: Any) -> Operand:
-        return self.let("where", fast.dtype, [condition, slow(), fast])
+    def rare(self, condition: Any, fast: Any, slow: Callable[..., Any], operands: Sequence[Any]) -> Operand:
+        return self.let("where", fast.dtype, [condition, slow(self, *operands), fast])
 
     def bitcast(self, operand: Any, dtype: DType) -> Operand:
         return self.let("bitcast", dtype, [operand])

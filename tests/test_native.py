@@ -298,3 +298,32 @@ def test_many_kernels_one_after_the_other() -> None:
         program(x, w, np.array([0, 3]))
     assert "index 4 is out of range" in str(caught.value)
     assert f":{steps.__code__.co_firstlineno + 4}:" in str(caught.value)
+
+
+def stages(function: Callable[..., Any], *arrays: np.ndarray, vector_bits: int = 256) -> dict[str, str]:
+    """The text of the program at every stage of its compilation."""
+    found: dict[str, str] = {}
+    options = CompileOptions(vector_bits=vector_bits)
+    compile_graph(smelt.jit(function).trace(*arrays), options, lambda name, thing: found.update({name: str(thing)}))
+    return found
+
+
+def test_what_hardly_ever_runs_is_compiled_once() -> None:
+    text = stages(lambda x: ops.sin(x) + ops.sin(x * 2) + ops.log(x) + ops.log2(x), np.ones(96, np.float32))["llvm"]
+    for name in ("sin_large", "log_unusual.e", "log_unusual.2"):
+        assert text.count(f"@rare.{name}.v8f32(<8 x float> %a0) noinline cold") == 1
+    assert text.count("call <8 x float> @rare.sin_large") == 2
+
+
+def test_a_long_chain_runs_two_vectors_at_a_time() -> None:
+    def chain(x: Any) -> Any:
+        for _ in range(6):
+            x = ops.exp(-x)
+        return x
+
+    def many(x: Any) -> Any:
+        return ops.exp(x) + ops.exp2(x) + ops.exp(-x) + ops.exp2(-x) + ops.exp(2 * x) + ops.exp(3 * x)
+
+    x = np.ones(4096, np.float32)
+    assert "vector<16>" in stages(chain, x)["loops"]
+    assert "vector<8>" in stages(many, x)["loops"]

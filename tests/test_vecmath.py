@@ -201,6 +201,22 @@ def test_double_precision(name: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize("run", WAYS.values(), ids=WAYS)
+def test_normal_distribution(run: Run) -> None:
+    x = np.concatenate([np.linspace(-8, 8, 100_001), [INF, -INF, NAN]])
+    error = np.abs(run("normal_cdf", x) - scipy.special.ndtr(x))[:-1]
+    assert error.max() <= 4e-16
+    x = x.astype(np.float32)
+    exact = scipy.special.ndtr(x.astype(np.float64))
+    result = run("normal_cdf", x)
+    assert np.isnan(result[-1])
+    error = np.abs(result - exact)[:-1]
+    assert error.max() <= 1.5 * 2.0**-24
+    # What is left of 0 is small: there it has fewer digits, but never less than a few.
+    left = (x[:-1] < 0) & (x[:-1] > -5)
+    assert (error[left] <= 1e-3 * exact[:-1][left]).all()
+
+
+@pytest.mark.parametrize("run", WAYS.values(), ids=WAYS)
 def test_large_arguments_of_trigonometric_functions(run: Run) -> None:
     random = np.random.default_rng(6)
     x = np.concatenate([2.0 ** random.uniform(0, 1023.9, 300), np.arange(1, 50) * np.pi / 2])

@@ -24,7 +24,7 @@ class Engine:
         self.target = target
         self.lock = threading.RLock()
         self.numbers = itertools.count()
-        self.jit = llvm.create_lljit_compiler(self._machine())
+        self.jit = llvm.create_lljit_compiler(self._machine(), use_jit_link=True)
 
     def hold(self) -> None:
         self.lock.acquire()
@@ -35,8 +35,9 @@ class Engine:
         self.lock.release()
 
     def _machine(self, level: int = LEVEL) -> Any:
+        """For code whose constants lie near it, which JITLink sees to: they are operands, no registers hold them."""
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
-            cpu=self.target.cpu, features=self.target.features, opt=level, jit=True, codemodel="jitdefault"
+            cpu=self.target.cpu, features=self.target.features, opt=level, reloc="pic", jit=True, codemodel="small"
         )
 
     @cached_property

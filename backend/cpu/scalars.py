@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ir.errors import CompileError
@@ -18,12 +18,13 @@ Branch = Callable[[str, Callable[[], Lanes], Lanes], Lanes]
 
 
 class ScalarEmitter:
-    """Writes instructions through `line`; keeps the module's intrinsic declarations."""
+    """Writes instructions through `line`; keeps the module's declarations, and functions that are hardly called."""
 
     def __init__(self, line: Callable[[str], None], declarations: set[str], branch: Branch):
         self._line = line
         self._branch = branch
         self.declarations = declarations
+        self.outlined: set[str] = set()
         self.counter = 0
         self.flags = FLAGS
 
@@ -151,15 +152,43 @@ class ScalarEmitter:
         old, new = register_type(operand.dtype, operand.lanes), register_type(dtype, operand.lanes)
         return Lanes(dtype, operand.lanes, (self.instruction(f"bitcast {old} {operand.name} to {new}"),))
 
-    def rare(self, condition: Lanes, slow: Callable[[], Lanes], fast: Lanes) -> Lanes:
-        """A branch around what hardly ever is needed; the lanes that need it are then selected."""
+    def rare(self, condition: Lanes, fast: Lanes, slow: Callable[..., Lanes], operands: Sequence[Lanes]) -> Lanes:
+        """A branch around the call of what hardly ever is needed; the lanes that need it are then selected."""
         lanes = condition.lanes
         some = condition.name
         if lanes > 1:
             mask = vector("i1", lanes)
             some = self.call("i1", f"llvm.vector.reduce.or.{suffix('i1', lanes)}", (mask, condition.name))
         fast = self.splat(fast, lanes)
-        return self._branch(some, lambda: self.select(condition.name, lanes, slow(), fast), fast)
+        wide = [self.splat(operand, lanes) for operand in operands]
+
+        def outside() -> Lanes:
+            function = self._outlined(slow, wide, fast.dtype)
+            arguments = [(register_type(item.dtype, lanes), item.name) for item in wide]
+            kind = register_type(fast.dtype, lanes)
+            given = ", ".join(f"{kind} {value}" for kind, value in arguments)
+            called = Lanes(fast.dtype, lanes, (self.instruction(f"call {kind} {function}({given})"),))
+            return self.select(condition.name, lanes, called, fast)
+
+        return self._branch(some, outside, fast)
+
+    def _outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> str:
+        """The expansion as a function of the module: cheap to compile, however often it is called."""
+        lanes = operands[0].lanes
+        kinds = [register_type(operand.dtype, lanes) for operand in operands]
+        function = f"@rare.{slow.__name__}.{suffix(REGISTER[operands[0].dtype.name], lanes)}"
+        if function not in self.outlined:
+            self.outlined.add(function)
+            lines: list[str] = []
+            inner = ScalarEmitter(lines.append, self.declarations, lambda some, yes, no: yes())
+            inner.flags, inner.outlined = "", self.outlined
+            given = [Lanes(operand.dtype, lanes, (f"%a{place}",)) for place, operand in enumerate(operands)]
+            value = inner.splat(slow(inner, *given), lanes)
+            body = "\n  ".join([*lines, f"ret {register_type(result, lanes)} {value.name}"])
+            parameters = ", ".join(f"{kind} %a{place}" for place, kind in enumerate(kinds))
+            head = f"define internal {register_type(result, lanes)} {function}({parameters}) noinline cold #0"
+            self.declarations.add(f"{head} {{\n  {body}\n}}")
+        return function
 
     # Conversions that happen where memory is touched.
 

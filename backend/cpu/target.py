@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 # Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
@@ -42,4 +43,6 @@ def host() -> Target:
         bits = 256
     else:
         bits = 128
-    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten(), bits)
+    # The linker in memory knows ELF best, on Windows too.
+    triple = llvm.get_process_triple() + ("-elf" if os.name == "nt" else "")
+    return Target(triple, llvm.get_host_cpu_name(), features.flatten(), bits)

@@ -14,7 +14,7 @@ from .elementary import exp, expm1, log1p, sigmoid, tanh
 from .extremes import clamp
 from .pointwise import abs, ge, gt, le, lt, rounded_once, where
 from .shapes import dimension, equal
-from .special import erf
+from .special import normal_cdf, normal_density
 
 
 @composite
@@ -161,11 +161,9 @@ def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
     return elu(self, alpha, 1, 1 / alpha)
 
 
-SQRT_HALF = math.sqrt(0.5)
-NORMAL_PEAK = 1 / math.sqrt(2 * math.pi)
-# The constants of the tanh approximation: sqrt(2 / pi) * (x + 0.044715 * x ** 3).
-TANH_SCALE = math.sqrt(2 / math.pi)
-TANH_CUBIC = 0.044715
+# The tanh approximation is (1 + tanh(t)) / 2 with t = sqrt(2 / pi) * (x + 0.044715 * x ** 3), which is sigmoid(2 t).
+GELU_SCALE = 2 * math.sqrt(2 / math.pi)
+GELU_CUBIC = 0.044715
 
 
 def check_approximate(approximate: str) -> None:
@@ -179,9 +177,8 @@ def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     """self times the standard normal CDF of self."""
     check_approximate(approximate)
     if approximate == "tanh":
-        inner = self * (TANH_SCALE + TANH_SCALE * TANH_CUBIC * (self * self))
-        return 0.5 * self * (1 + tanh(inner))
-    return 0.5 * self * (1 + erf(self * SQRT_HALF))
+        return self * sigmoid(self * (GELU_SCALE + GELU_SCALE * GELU_CUBIC * (self * self)))
+    return self * normal_cdf(self)
 
 
 @gelu.vjp
@@ -196,13 +193,10 @@ def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none
     check_approximate(approximate)
     if approximate == "tanh":
         squared = self * self
-        saturation = tanh(self * (TANH_SCALE + TANH_SCALE * TANH_CUBIC * squared))
-        inner_slope = TANH_SCALE + 3 * TANH_SCALE * TANH_CUBIC * squared
-        slope = 0.5 * (1 + saturation) + 0.5 * self * (1 - saturation * saturation) * inner_slope
-        return grad_output * slope
-    cumulative = 0.5 * (1 + erf(self * SQRT_HALF))
-    density = NORMAL_PEAK * exp(-0.5 * (self * self))
-    return grad_output * (cumulative + self * density)
+        gate = sigmoid(self * (GELU_SCALE + GELU_SCALE * GELU_CUBIC * squared))
+        inner_slope = GELU_SCALE + 3 * GELU_SCALE * GELU_CUBIC * squared
+        return grad_output * (gate * (1 + self * (1 - gate) * inner_slope))
+    return grad_output * (normal_cdf(self) + self * normal_density(self))
 
 
 @composite
@@ -229,7 +223,14 @@ def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
 @rounded_once
 def mish(self: Tensor) -> Tensor:
     """self * tanh(log(1 + exp(self)))."""
-    return self * tanh(softplus(self))
+    return self * mish_gate(self)
+
+
+def mish_gate(x: Tensor) -> Tensor:
+    """tanh(log(1 + exp(x))), which is a quotient of polynomials in exp(x); from 20 on it is 1."""
+    growth = exp(clamp(x, max=20))
+    growth = growth * (growth + 2)
+    return growth / (growth + 2)
 
 
 @mish.vjp
@@ -241,7 +242,7 @@ def mish_vjp(grad, self):
 @rounded_once
 def mish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output * (t + self * sigmoid(self) * (1 - t * t)) with t = tanh(softplus(self))."""
-    gate = tanh(softplus(self))
+    gate = mish_gate(self)
     return grad_output * (gate + self * sigmoid(self) * (1 - gate * gate))
 
 

@@ -87,6 +87,21 @@ def erfc_vjp(grad, self):
     return grad * (-2 / math.sqrt(math.pi) * exp(-(self * self)))
 
 
+@prim(Elementwise("normal_cdf", promote="float"), dtypes=FLOAT)
+def normal_cdf(self: Tensor) -> Tensor:
+    """The standard normal distribution function: precise for what is added to 1 or multiplied with self."""
+
+
+@normal_cdf.vjp
+def normal_cdf_vjp(grad, self):
+    return grad * normal_density(self)
+
+
+def normal_density(x: Tensor) -> Tensor:
+    """The standard normal distribution's density."""
+    return (2 * math.pi) ** -0.5 * exp(-0.5 * (x * x))
+
+
 @prim(Elementwise("erfinv", promote="float"), dtypes=FLOAT)
 def erfinv(self: Tensor) -> Tensor:
     """The value whose erf is self."""

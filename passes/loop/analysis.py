@@ -16,6 +16,7 @@ from ...kernels.loop_ir import (
     Load,
     Loop,
     Prefix,
+    Register,
     Statement,
     Store,
     Transpose,
@@ -81,6 +82,17 @@ def cost(statements: Sequence[Statement]) -> int:
         else:
             assert isinstance(statement, Alloc)
     return total
+
+
+def depth(statements: Sequence[Statement]) -> int:
+    """The work, in additions, of the longest chain of operations of which each needs the one before."""
+    depths: dict[str, int] = {}
+    for statement in statements:
+        if isinstance(statement, Let):
+            row = SCALARS.get(statement.op)
+            before = [depths.get(item.name, 0) for item in statement.operands if isinstance(item, Register)]
+            depths[statement.result.name] = max(before, default=0) + (row.cost if row is not None else 1)
+    return max(depths.values(), default=0)
 
 
 def independent(loop: Loop) -> bool:

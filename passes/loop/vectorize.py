@@ -24,10 +24,14 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ..manager import loop_pass
-from .analysis import cost, independent, stride
+from .analysis import cost, depth, independent, stride
 
 CHEAP = 24  # a body below this is unrolled
 TRIVIAL = 4  # a load, and not much more
+# So is one above this whose operations mostly wait for each other: a processor looks ahead a few hundred
+# instructions, not as far as the next iteration, and two vectors at a time keep it busy.
+LONG = 50
+WAITING = 0.5  # of the work lies on the longest chain
 
 
 @loop_pass("vectorize")
@@ -110,6 +114,8 @@ def lanes(loop: Loop, bits: int) -> int:
         width = max(bits // 8 // max(item.result.dtype.real.bytes for item in along), 2)
     elif not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
+    elif not inner and not loop.accumulators and work >= LONG and depth(loop.body) >= WAITING * work:
+        width *= 2
     elif inner and all(item.accumulators and cost(item.body) <= TRIVIAL for item in inner):
         width *= fitting(loop.extent, width, 16)  # sums of columns are as fast as the runs of each row are long
     elif inner and all(cost(item.body) <= CHEAP for item in inner):

@@ -10,4 +10,5 @@ INTERNAL: dict[str, str] = {
     "extent": "a symbolic size as a tensor: there is none in a sample (test_symbolic.py)",
     "seed_state": "stands for a hidden parameter of the traced function (test_random_ops.py)",
     "captured": "holds an array until tracing ends and makes it a parameter (test_jit.py)",
+    "normal_cdf": "what gelu is made of, and tested with it (and in test_vecmath.py)",
 }
