@@ -56,7 +56,7 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
     hook("fuse", fused)
     bits = options.vector_bits or host().vector_bits
     with timed("loops"):
-        kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lower(fused))
+        kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lower(fused, bits))
     hook("loops", kernels)
     outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
     plan = plan_memory(kernels, outside)

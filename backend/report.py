@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from ..ir.graph import Graph
 from ..ir.symbolic import Dim
-from ..kernels.loop_ir import Concurrent, Gemm, Kernel, Loop, walk
+from ..kernels.loop_ir import Concurrent, Kernel, Loop, walk
 from ..passes.fuse import Fused
 
 
@@ -99,8 +99,6 @@ def make_report(
                 writes = writes + nbytes
         after = after + reads + writes
         widths = sorted({item.width for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"})
-        if any(isinstance(item, Gemm) for item in walk(kernel.body)):
-            ops = [f"{name} (BLAS)" if name == "bmm" else name for name in ops]
         entries.append(KernelReport(kernel.name, ops, regions(kernel), widths, size_text(reads), size_text(writes)))
     before: Dim = 0
     for op in graph.ops:

@@ -12,6 +12,7 @@ The whole grammar:
     Check      a data-dependent index: in range or an error is reported; gives a guard
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
     Gemm       a matrix product on sub-matrices of buffers
+    Pack       a copy of some columns of a matrix in the order in which Gemm reads them
 
 Registers are assigned once and live until the end of the loop body that assigns them. Buffers are dense and
 row-major; an index is one expression a dimension. A scheduling decision is visible here: it is a loop's kind
@@ -186,20 +187,25 @@ class Concurrent:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Part of a buffer seen as a matrix: element (r, c) lies at offset + r * row_stride + c * column_stride."""
+    """Part of a buffer seen as a matrix: element (r, c) lies at offset + r * row_stride + c * column_stride.
+
+    A packed one consists of panels of `panel` columns. Its rows are as far apart as a panel is wide, and its
+    column_stride is the distance of panels: element (r, c) lies at
+    offset + r * row_stride + c // panel * column_stride + c % panel.
+    """
 
     buffer: Buffer
     offset: Dim
     row_stride: Dim
     column_stride: Dim
+    panel: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
     """output = left @ right, with `rows` x `depth` times `depth` x `columns`.
 
-    The output's columns are adjacent. So are the columns or the rows of the operands, and the other stride steps
-    over all of them: broadcast and overlapping matrices are none that BLAS reads.
+    The output's columns are adjacent; the operands may have any strides. `right` may be packed.
     """
 
     output: Matrix
@@ -211,7 +217,21 @@ class Gemm:
     origin: Location | None = field(default=None, compare=False)
 
 
-Statement = Let | Index | Load | Store | Check | Alloc | Loop | Concurrent | Gemm
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A panel of a packed matrix: rows x columns elements of `source`, with at most `output.panel` columns.
+
+    If there are less, what lies in the rest of the panel is not specified.
+    """
+
+    output: Matrix
+    source: Matrix
+    rows: Dim
+    columns: Dim
+    origin: Location | None = field(default=None, compare=False)
+
+
+Statement = Let | Index | Load | Store | Check | Alloc | Loop | Concurrent | Gemm | Pack
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@
               | "store" [ combiner ] place "," operand [ "if" operand ]
               | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
               | "gemm" matrix "=" matrix "*" matrix "over" "(" size "," size "," size ")"
+              | "pack" matrix "=" matrix "over" "(" size "," size ")"
     loop      = ("serial" | "parallel" | "vector") [ "<" NUMBER ">" ] "%name" "in" size ".." size
                   [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
                   [ "carry" typed "=" "%name" "from" operand { "," typed "=" "%name" "from" operand } ]
                   "{" { statement } [ "yield" operand { "," operand } ] "}"
     typed     = "%name" ":" DTYPE
     place     = memory "[" { size "," } "]"
-    matrix    = memory "[" size ";" size "," size "]"
+    matrix    = memory "[" size ";" size "," size [ "by" NUMBER ] "]"
     memory    = "%name" [ "as" "[" { size "," } "]" ]
     operand   = "%name" | literal ":" DTYPE | "true" | "false"
     size      = as in a graph; the names of loops' variables and of checked positions may occur in it
@@ -55,6 +56,7 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Pack,
     Register,
     Site,
     Statement,
@@ -216,8 +218,9 @@ class KernelReader(Reader):
         row_stride = self.size()
         self.expect(",")
         column_stride = self.size()
+        panel = self.whole("the width of a panel") if self.accept("by") else 0
         self.expect("]")
-        return Matrix(buffer, offset, row_stride, column_stride)
+        return Matrix(buffer, offset, row_stride, column_stride, panel)
 
     def site(self, number: int) -> Site:
         self.expect("site")
@@ -257,7 +260,7 @@ class KernelReader(Reader):
         while not self.at("}") and not self.at("yield"):
             line = self.token.line
             statement = self.statement_of_kernel()
-            if isinstance(statement, (Let, Load, Store, Gemm)):
+            if isinstance(statement, (Let, Load, Store, Gemm, Pack)):
                 statement = replace(statement, origin=self.users_line(line))
             found.append(statement)
         return found
@@ -282,6 +285,8 @@ class KernelReader(Reader):
             return Alloc(self.buffer("scratch"))
         if self.accept("gemm"):
             return self.gemm()
+        if self.accept("pack"):
+            return self.pack()
         if self.accept("concurrent"):
             self.expect("{")
             branches: list[Loop] = []
@@ -341,6 +346,18 @@ class KernelReader(Reader):
             self.fail_at(start, f"a gemm has rows, columns and depth, found {len(sizes)} sizes")
         rows, columns, depth = sizes
         return Gemm(output, left, right, rows, columns, depth)
+
+    def pack(self) -> Pack:
+        output = self.matrix()
+        self.expect("=")
+        source = self.matrix()
+        self.expect("over")
+        start = self.expect("(").start
+        sizes = self.separated(")", self.size)
+        if len(sizes) != 2:
+            self.fail_at(start, f"a pack has rows and columns, found {len(sizes)} sizes")
+        rows, columns = sizes
+        return Pack(output, source, rows, columns)
 
     def typed(self) -> Register:
         name = self.new_name("a result such as %0: f32")

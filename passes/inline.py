@@ -2,7 +2,7 @@
 
 Inline are views, constants, iota and cheap arithmetic on those. An inline op is forced to have a buffer all the
 same where it is a result of the program, where another shape of its memory is asked for, or where a matrix
-product would have to read it in a way that BLAS cannot.
+product reads it and it is no view of memory with strides.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..ir.graph import Graph, Op, Value
-from ..ir.symbolic import non_negative
 from ..kernels.scalar import SCALARS
 from ..ops.kinds import Contract, Elementwise, Generate, View
 from .axes import is_alias, rigid_map, strided_view
@@ -111,32 +110,15 @@ class Inlining:
             stored.add(base)
 
     def _force_matrices(self) -> None:
-        """The operands of matrix products lie in memory as BLAS reads them."""
+        """The operands of matrix products lie in memory, where they may be read through views with strides."""
         matrices = [value for op in self.graph.ops if isinstance(op.defn.kind, Contract) for value in op.operands]
         # What is stored for one product may be what another one reads through views.
         while unreadable := {value.op for value in matrices if value.op and not self._is_readable(value)}:
             self.forced |= unreadable
 
     def _is_readable(self, value: Value) -> bool:
-        """Whether a batched matrix can be read where it lies: views of a buffer with one unit stride."""
-        base = value
-        while base.op is not None and base.op in self:
-            if base.op.name not in ("permute", "expand", "slice", "reshape"):
-                return False
-            if base.op.name == "slice" and base.op.arguments["step"] != 1:
-                return False
-            (base,) = base.op.operands
-        if base is value:
-            return True
-        view = strided_view(value, self.__contains__)
-        if view is None:
-            return False
-        _base, _offset, strides = view
-        (rows, columns), (row_stride, column_stride) = value.shape[-2:], strides[-2:]
-        # The other stride must step over a whole row (or column): a broadcast or overlapping one does not.
-        by_rows = (column_stride == 1 or columns == 1) and (rows == 1 or non_negative(row_stride - columns))
-        by_columns = (row_stride == 1 or rows == 1) and (columns == 1 or non_negative(column_stride - rows))
-        return by_rows or by_columns
+        """Whether a batched matrix can be read where it lies."""
+        return strided_view(value, self.__contains__) is not None
 
     def _drop_readers_of_memory(self) -> None:
         """Who reads inline arithmetic works it out and waits for no kernel: nothing behind it may be in memory."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import CompileError, IndexRangeError
+from ...ir.errors import IndexRangeError
 from ...ir.graph import Value
 from ...ir.symbolic import Dim, Expr, evaluate
 from ...kernels.loop_ir import Gemm, Kernel, walk
@@ -22,11 +22,11 @@ from .debug import readable_assembly
 from .emit import (
     ALIGN,
     ARENA,
-    BLAS_TABLE,
     ERROR,
     FIRST_FREE,
     PARALLEL,
     POOL,
+    PRODUCTS,
     SCRATCH,
     SCRATCH_STRIDE,
     WORKERS,
@@ -38,7 +38,6 @@ from .engine import engine
 from .threads import Pool, pool
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 
 
 class Executable:
@@ -53,10 +52,7 @@ class Executable:
         self.sites = [site for kernel in kernels for site in kernel.sites]
         self.sizes = [symbol.name for symbol in self.graph.sizes]
         products = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
-        self.uses_blas = bool(products)
-        self.strides: set[Dim] = set()
-        for matrix in (matrix for item in products for matrix in (item.output, item.left, item.right)):
-            self.strides |= {matrix.row_stride, matrix.column_stride}
+        self.products = frozenset(item.output.buffer.dtype.name for item in products)
         self._results(fused)
         sizes = {name: FIRST_FREE + number for number, name in enumerate(self.sizes)}
         first = FIRST_FREE + len(sizes)
@@ -98,6 +94,10 @@ class Executable:
         return readable_assembly(engine().assembly(self.module.text))
 
     def link(self) -> None:
+        if self.products:
+            from .gemm import tables
+
+            self.tables = tables(self.products, self.emitter.vector_bits)
         address, self.keep = engine().link(engine().object_code(self.module.text), "run")
         self.run = _RUN(address)
 
@@ -137,10 +137,8 @@ class Frame:
         self.error = (ctypes.c_int64 * 4)()
         self.address = ctypes.addressof(self.block)
         self.block[ERROR] = ctypes.addressof(self.error)
-        if executable.uses_blas:
-            from .blas import table
-
-            self.block[BLAS_TABLE] = ctypes.addressof(table())
+        if executable.products:
+            self.block[PRODUCTS] = ctypes.addressof(executable.tables)
 
     def fit(self, launcher: Launcher, threads: Pool) -> None:
         """Prepare for a launcher's sizes and as many threads as there are now."""
@@ -171,8 +169,6 @@ class Launcher:
         scratch = max((evaluate(item, sizes) for item in executable.module.scratch), default=0)
         self.scratch_bytes = scratch + -scratch % ALIGN
         self.arena_bytes = evaluate(executable.plan.size, sizes)
-        if any(evaluate(stride, sizes) > LARGEST_BLAS for stride in executable.strides):
-            raise CompileError(f"a matrix has rows or columns of more than {LARGEST_BLAS} elements, which BLAS cannot")
         self.results = [(_shape(value.shape, sizes), value.dtype.numpy) for value in executable.stored]
         self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
         # Whether the results are just the stored arrays, in order.

@@ -15,6 +15,7 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Pack,
     Statement,
     Store,
     walk,
@@ -59,6 +60,8 @@ def cost(statements: Sequence[Statement]) -> int:
             total += cost(statement.branches)
         elif isinstance(statement, Gemm):
             total += count(statement.rows) * count(statement.columns) * count(statement.depth) // 8
+        elif isinstance(statement, Pack):
+            total += count(statement.rows) * count(statement.columns) // 4
         else:
             assert isinstance(statement, Alloc)
     return total

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...ir.symbolic import Dim, Symbol, substitute
-from ...kernels.loop_ir import Check, Concurrent, Gemm, Index, Load, Loop, Matrix, Statement, Store
+from ...kernels.loop_ir import Check, Concurrent, Gemm, Index, Load, Loop, Matrix, Pack, Statement, Store
 
 
 def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> Statement:
@@ -47,5 +47,13 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
             change(statement.columns),
             change(statement.depth),
             statement.origin,
+        )
+    if isinstance(statement, Pack):
+        return replace(
+            statement,
+            output=matrix(statement.output),
+            source=matrix(statement.source),
+            rows=change(statement.rows),
+            columns=change(statement.columns),
         )
     return statement

@@ -13,6 +13,7 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Pack,
     Register,
     Statement,
     Store,
@@ -72,7 +73,7 @@ def adjacent(loop: Loop) -> int:
 def vectorizable(loop: Loop) -> bool:
     """Whether iterations are independent and do the same work."""
     for statement in walk(loop.body):
-        if isinstance(statement, (Gemm, Alloc, Concurrent)):
+        if isinstance(statement, (Gemm, Pack, Alloc, Concurrent)):
             return False
         if isinstance(statement, Loop) and loop.variable in symbols_of(statement.start) | symbols_of(statement.stop):
             return False

@@ -1,0 +1,429 @@
+"""Matrix products: routines in LLVM text, compiled once a process and shared by all graphs.
+
+`gemm` computes rows x columns of a product. It goes through the depth in blocks and for each packs the left matrix
+into panels of a few rows; the right one is read as panels of some vectors' width. A panel of the right matrix comes
+from the packed copy that several calls share, or is packed here, or is read where it lies if that is as good. A
+register tile is the product of two panels: `rows` x `width` accumulators over one block of the depth.
+
+Packing reads any strides. Panels that are not full repeat the last row or column: what is computed with it is not
+stored. The order of additions depends on the depth alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from ...kernels.gemm import BYTES, DEPTH, ROWS, RegisterTile
+from .engine import engine
+from .writer import Function
+
+ELEMENT = {"f32": "float", "f64": "double"}
+UNROLL = 4  # steps of the depth in one turn of the innermost loop
+AHEAD = 8  # rows that packing fetches in advance
+DIRECT_BYTES = 24 << 10  # a right matrix up to this stays in the first-level cache as it lies
+REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
+
+
+class Routines:
+    """The text of the routines of one element type."""
+
+    def __init__(self, shape: RegisterTile):
+        self.shape = shape
+        self.dtype = shape.dtype
+        self.element = ELEMENT[shape.dtype]
+        self.bytes = shape.bytes
+        self.block = min(shape.lanes, 32 // shape.bytes)  # lanes that packing transposes at a time
+        self.vector = f"<{shape.lanes} x {self.element}>"
+        self.suffix = f"v{shape.lanes}{shape.dtype}"
+
+    def text(self) -> str:
+        parts = [self.pack(), *map(self.tile, (self.shape.rows, *REST)), self.gemm()]
+        return "\n".join([*parts, *self.declarations()])
+
+    def declarations(self) -> list[str]:
+        vector, mask = self.vector, f"<{self.shape.lanes} x i1>"
+        return [
+            f"declare {vector} @llvm.fmuladd.{self.suffix}({vector}, {vector}, {vector})",
+            f"declare {vector} @llvm.masked.load.{self.suffix}.p0(ptr, {mask}, {vector})",
+            f"declare void @llvm.masked.store.{self.suffix}.p0({vector}, ptr, {mask})",
+        ]
+
+    # One register tile.
+
+    def tile(self, rows: int) -> str:
+        """output (+)= `rows` rows of a panel times a panel of the right matrix. Steps are in bytes."""
+        f = Function(
+            f"tile{rows}.{self.dtype}",
+            [
+                ("ptr", "left"), ("ptr", "right"), ("i64", "right_step"), ("ptr", "output"), ("i64", "row_step"),
+                ("i64", "depth"), ("i64", "columns"), ("i1", "first"),
+            ],
+            "#0",
+        )  # fmt: skip
+        shape, vector = self.shape, self.vector
+        places = [f.at("%output", f.multiply("%row_step", row)) for row in range(rows)]
+        totals = [(vector, "zeroinitializer")] * (rows * shape.vectors)
+
+        def step(left: str, right: str, offset: int, sums: list[str]) -> list[str]:
+            columns = [
+                f.op(f"load {vector}, ptr {f.at(right, part * shape.bits // 8)}, align {self.bytes}")
+                for part in range(shape.vectors)
+            ]
+            after: list[str] = []
+            for row in range(rows):
+                item = f.op(f"load {self.element}, ptr {f.at(left, (offset + row) * self.bytes)}, align {self.bytes}")
+                spread = self.splat(f, item)
+                for part, column in enumerate(columns):
+                    total = sums[row * shape.vectors + part]
+                    after.append(
+                        f.op(
+                            f"call {vector} @llvm.fmuladd.{self.suffix}({vector} {spread}, {vector} {column}, "
+                            f"{vector} {total})"
+                        )
+                    )
+            return after
+
+        def several(count: int) -> Callable[[str, list[str]], list[str]]:
+            def body(_: str, carried: list[str]) -> list[str]:
+                left, right, *sums = carried
+                for number in range(count):
+                    sums = step(left, right, number * shape.rows, sums)
+                    right = f.at(right, "%right_step")
+                return [f.at(left, count * shape.rows * self.bytes), right, *sums]
+
+            return body
+
+        state = [("ptr", "%left"), ("ptr", "%right"), *totals]
+        start = "0"
+        if rows == shape.rows:
+            start = f.op(f"and i64 %depth, {-UNROLL}")
+            after = f.loop(0, start, UNROLL, several(UNROLL), state)
+            state = [(kind, value) for (kind, _), value in zip(state, after, strict=True)]
+        _, _, *sums = f.loop(start, "%depth", 1, several(1), state)
+        self.store(f, places, sums)
+        return f.finish()
+
+    def splat(self, f: Function, item: str) -> str:
+        lanes = self.shape.lanes
+        one = f.op(f"insertelement {self.vector} poison, {self.element} {item}, i64 0")
+        return f.op(f"shufflevector {self.vector} {one}, {self.vector} poison, <{lanes} x i32> zeroinitializer")
+
+    def store(self, f: Function, places: list[str], sums: list[str]) -> None:
+        """Add what is there, unless this is the first block; the columns beyond the last are left alone."""
+        shape, vector = self.shape, self.vector
+        lanes = f"<{shape.lanes} x i64>"
+        numbers = ", ".join(f"i64 {lane}" for lane in range(shape.lanes))
+        stores: list[str] = []
+        loads: list[str] = []
+        mask = f"<{shape.lanes} x i1>"
+        for part in range(shape.vectors):
+            rest = f.subtract("%columns", str(part * shape.lanes))
+            one = f.op(f"insertelement {lanes} poison, i64 {rest}, i64 0")
+            spread = f.op(f"shufflevector {lanes} {one}, {lanes} poison, <{shape.lanes} x i32> zeroinitializer")
+            stores.append(f.op(f"icmp slt {lanes} <{numbers}>, {spread}"))
+            loads.append(f.op(f"select i1 %first, {mask} zeroinitializer, {mask} {stores[-1]}"))
+        found: list[tuple[str, str, int]] = []
+        for number, total in enumerate(sums):
+            row, part = divmod(number, shape.vectors)
+            at = f.at(places[row], part * shape.bits // 8)
+            old = f.op(
+                f"call {vector} @llvm.masked.load.{self.suffix}.p0(ptr align {self.bytes} {at}, {mask} {loads[part]}, "
+                f"{vector} splat ({self.element} -0.0))"
+            )
+            found.append((f.op(f"fadd {vector} {old}, {total}"), at, part))
+
+        def plain() -> None:
+            for value, at, _ in found:
+                f.write(f"store {vector} {value}, ptr {at}, align {self.bytes}")
+
+        def masked() -> None:
+            for value, at, part in found:
+                f.write(
+                    f"call void @llvm.masked.store.{self.suffix}.p0({vector} {value}, ptr align {self.bytes} {at}, "
+                    f"{mask} {stores[part]})"
+                )
+
+        f.choose(f.compare("sge", "%columns", shape.width), plain, masked)
+
+    # Packing.
+
+    def pack(self) -> str:
+        """One panel: panel[step, lane] = source[lane, step] for `lanes` lanes, repeated up to `width`.
+
+        Strides are in elements. Lanes beyond `width` of a group may be written behind the panel's end.
+        """
+        f = Function(
+            f"pack.{self.dtype}",
+            [
+                ("ptr", "panel"), ("i64", "width"), ("ptr", "source"), ("i64", "lane"), ("i64", "step"),
+                ("i64", "lanes"), ("i64", "depth"),
+            ],
+            "#0",
+        )  # fmt: skip
+        shape = self.shape
+        by_lanes = f.compare("eq", "%lane", 1)
+        by_steps = f.compare("eq", "%step", 1)
+        whole = f.compare("eq", "%lanes", shape.width)
+        line = f.multiply("%width", self.bytes)
+
+        def copy() -> None:
+            def body(_: str, carried: list[str]) -> list[str]:
+                source, panel = carried
+                ahead = f.at(source, f.multiply("%step", AHEAD), self.element)
+                for part in range(shape.vectors):
+                    f.write(f"call void @llvm.prefetch.p0(ptr {f.at(ahead, 64 * part)}, i32 0, i32 3, i32 1)")
+                for part in range(shape.vectors):
+                    offset = part * shape.bits // 8
+                    value = f.op(f"load {self.vector}, ptr {f.at(source, offset)}, align {self.bytes}")
+                    f.write(f"store {self.vector} {value}, ptr {f.at(panel, offset)}, align {self.bytes}")
+                return [f.at(source, "%step", self.element), f.at(panel, line)]
+
+            f.loop(0, "%depth", 1, body, [("ptr", "%source"), ("ptr", "%panel")])
+
+        def groups() -> None:
+            def group(first: str, _: list[str]) -> list[str]:
+                end = f.op(f"call i64 @llvm.smax.i64(i64 {f.add('%width', -self.block)}, i64 0)")
+                self.group(f, f.minimum(first, end), by_lanes, by_steps, line)
+                return []
+
+            f.loop(0, "%width", self.block, group)
+
+        f.choose(f.op(f"and i1 {by_lanes}, {whole}"), copy, groups)
+        return f.finish()
+
+    def group(self, f: Function, first: str, by_lanes: str, by_steps: str, line: str) -> None:
+        """Some lanes of a panel, over the whole depth."""
+        block = self.block
+        vector = f"<{block} x {self.element}>"
+        last = f.subtract("%lanes", "1")
+        sources: list[str] = []
+        for lane in range(block):
+            number = f.minimum(f.add(first, lane), last)
+            sources.append(f.at("%source", f.multiply(number, "%lane"), self.element))
+        panel = f.at("%panel", first, self.element)
+
+        def transpose(at: str, _: list[str]) -> list[str]:
+            places = [f.at(source, at, self.element) for source in sources]
+            rows = [f.op(f"load {vector}, ptr {place}, align {self.bytes}") for place in places]
+            place = f.at(panel, f.multiply(at, line))
+            for row in transposed(f, rows, vector):
+                f.write(f"store {vector} {row}, ptr {place}, align {self.bytes}")
+                place = f.at(place, line)
+            return []
+
+        def by_blocks() -> list[tuple[str, str]]:
+            stop = f.op(f"and i64 %depth, {-block}")
+            f.loop(0, stop, block, transpose)
+            return [("i64", stop)]
+
+        def by_rows() -> list[tuple[str, str]]:
+            full = f.compare("sle", f.add(first, block), "%lanes")
+
+            def copy(at: str, _: list[str]) -> list[str]:
+                source = f.at(sources[0], f.multiply(at, "%step"), self.element)
+                value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
+                f.write(f"store {vector} {value}, ptr {f.at(panel, f.multiply(at, line))}, align {self.bytes}")
+                return []
+
+            stop = f.op(f"select i1 {f.op(f'and i1 {full}, {by_lanes}')}, i64 %depth, i64 0")
+            f.loop(0, stop, 1, copy)
+            return [("i64", stop)]
+
+        (done,) = f.choose(by_steps, by_blocks, by_rows)
+
+        def single(at: str, _: list[str]) -> list[str]:
+            place = f.multiply(at, "%step")
+            value = "poison"
+            for lane, source in enumerate(sources):
+                item = f.op(f"load {self.element}, ptr {f.at(source, place, self.element)}, align {self.bytes}")
+                value = f.op(f"insertelement {vector} {value}, {self.element} {item}, i64 {lane}")
+            f.write(f"store {vector} {value}, ptr {f.at(panel, f.multiply(at, line))}, align {self.bytes}")
+            return []
+
+        f.loop(done, "%depth", 1, single)
+
+    # The product.
+
+    def gemm(self) -> str:
+        """output = left @ right. With a `panel` stride the right matrix is packed: that far apart are its panels."""
+        shape, element = self.shape, self.element
+        f = Function(
+            f"gemm.{self.dtype}",
+            [
+                ("ptr", "output"), ("i64", "output_row"), ("ptr", "left"), ("i64", "left_row"), ("i64", "left_column"),
+                ("ptr", "right"), ("i64", "right_row"), ("i64", "right_column"), ("i64", "panel"),
+                ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"),
+            ],
+            "#0",
+        )  # fmt: skip
+        own = f.at("%scratch", shape.left_bytes)
+        row_step = f.multiply("%output_row", self.bytes)
+        right_step = f.multiply("%right_row", self.bytes)
+        packed = f.compare("ne", "%panel", 0)
+        few = f.compare("sle", "%rows", 2 * shape.rows)
+        small = f.compare("sle", f.multiply("%depth", right_step), DIRECT_BYTES)
+        direct = f.op(f"and i1 {f.compare('eq', '%right_column', 1)}, {f.op(f'or i1 {few}, {small}')}")
+
+        # Blocks of the depth, of equal length but for the last.
+        pieces = f.op(f"udiv i64 {f.add('%depth', DEPTH - 1)}, {DEPTH}")
+        pieces = f.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
+        each = f.op(f"udiv i64 {f.add(f.add('%depth', pieces), -1)}, {pieces}")
+        each = f.op(f"and i64 {f.add(each, UNROLL - 1)}, {-UNROLL}")
+        each = f.op(f"call i64 @llvm.smax.i64(i64 {each}, i64 {UNROLL})")
+
+        def row_block(row: str, _: list[str]) -> list[str]:
+            many = f.minimum(f.subtract("%rows", row), ROWS)
+            left = f.at("%left", f.multiply(row, "%left_row"), element)
+            output = f.at("%output", f.multiply(row, "%output_row"), element)
+
+            def depth_block(start: str, _: list[str]) -> list[str]:
+                depth = f.minimum(f.subtract("%depth", start), each)
+                first = f.compare("eq", start, 0)
+                source = f.at(left, f.multiply(start, "%left_column"), element)
+
+                def pack_rows(at: str, _: list[str]) -> list[str]:
+                    lanes = f.minimum(f.subtract(many, at), shape.rows)
+                    f.write(
+                        f"call void @pack.{self.dtype}(ptr {f.at('%scratch', f.multiply(at, depth), element)}, "
+                        f"i64 {shape.rows}, ptr {f.at(source, f.multiply(at, '%left_row'), element)}, i64 %left_row, "
+                        f"i64 %left_column, i64 {lanes}, i64 {depth})"
+                    )
+                    return []
+
+                f.loop(0, many, shape.rows, pack_rows)
+
+                def column_panel(column: str, _: list[str]) -> list[str]:
+                    count = f.subtract("%columns", column)
+                    place, step = self.right_panel(f, column, count, start, depth, packed, direct, right_step, own)
+                    target = f.at(output, column, element)
+
+                    def multiply(height: int, panel: str, row: str) -> None:
+                        lanes = f.at("%scratch", f.add(f.multiply(panel, depth), row), element)
+                        f.write(
+                            f"call void @tile{height}.{self.dtype}(ptr {lanes}, ptr {place}, i64 {step}, "
+                            f"ptr {f.at(target, f.multiply(f.add(panel, row), row_step))}, i64 {row_step}, "
+                            f"i64 {depth}, i64 {count}, i1 {first})"
+                        )
+
+                    self.tiles(f, many, multiply)
+                    return []
+
+                f.loop(0, "%columns", shape.width, column_panel)
+                return []
+
+            f.loop(0, "%depth", each, depth_block)
+            return []
+
+        f.loop(0, "%rows", ROWS, row_block)
+        return f.finish()
+
+    def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:
+        """body(height, first row of the panel, row in the panel) for tiles of all rows."""
+        rest = f.op(f"urem i64 {rows}, {self.shape.rows}")
+        whole = f.subtract(rows, rest)
+
+        def full(at: str, _: list[str]) -> list[str]:
+            body(self.shape.rows, at, "0")
+            return []
+
+        f.loop(0, whole, self.shape.rows, full)
+
+        def some() -> None:
+            for height in REST:
+                # The rest in binary: 5 rows are 4 and 1.
+                wanted = f.compare("ne", f.op(f"and i64 {rest}, {height}"), 0)
+                before = f.op(f"and i64 {rest}, {-2 * height}")
+
+                def one(height: int = height, before: str = before) -> None:
+                    body(height, whole, before)
+
+                f.choose(wanted, one)
+
+        f.choose(f.compare("ne", rest, 0), some)
+
+    def right_panel(
+        self, f: Function, column: str, count: str, start: str, depth: str, packed: str, direct: str, right_step: str,
+        own: str,
+    ) -> tuple[str, str]:  # fmt: skip
+        """Where a panel of the right matrix begins, and how many bytes lie between its steps."""
+        shape, element = self.shape, self.element
+        line = shape.width * self.bytes
+
+        def shared() -> list[tuple[str, str]]:
+            number = f.op(f"udiv i64 {column}, {shape.width}")
+            place = f.add(f.multiply(number, "%panel"), f.multiply(start, shape.width))
+            return [("ptr", f.at("%right", place, element)), ("i64", str(line))]
+
+        def strided() -> list[tuple[str, str]]:
+            place = f.add(f.multiply(start, "%right_row"), f.multiply(column, "%right_column"))
+            source = f.at("%right", place, element)
+            full = f.compare("sge", count, shape.width)
+
+            def fresh() -> list[tuple[str, str]]:
+                lanes = f.minimum(count, shape.width)
+                f.write(
+                    f"call void @pack.{self.dtype}(ptr {own}, i64 {shape.width}, ptr {source}, i64 %right_column, "
+                    f"i64 %right_row, i64 {lanes}, i64 {depth})"
+                )
+                return [("ptr", own), ("i64", str(line))]
+
+            found = f.choose(f.op(f"and i1 {direct}, {full}"), lambda: [("ptr", source), ("i64", right_step)], fresh)
+            return [("ptr", found[0]), ("i64", found[1])]
+
+        place, step = f.choose(packed, shared, strided)
+        return place, step
+
+
+def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
+    """A square of vectors transposed: neighbours are interleaved, then pairs, then fours."""
+    count = len(rows)
+    size = 1
+    while size < count:
+        # Blocks of `size` elements: the odd ones of the first row change places with the even ones of the second.
+        after = list(rows)
+        for row in range(count):
+            if row & size:
+                continue
+            low, high = rows[row], rows[row | size]
+            for target, odd in ((row, 0), (row | size, size)):
+                chosen = [
+                    (lane & ~size | odd) if not lane & size else count + (lane & ~size | odd) for lane in range(count)
+                ]
+                numbers = ", ".join(f"i32 {lane}" for lane in chosen)
+                after[target] = f.op(f"shufflevector {vector} {low}, {vector} {high}, <{count} x i32> <{numbers}>")
+        rows = after
+        size *= 2
+    return rows
+
+
+def library_text(dtype: str, bits: int) -> str:
+    """The routines for an element type and vectors of so many bits, and a table of them."""
+    return "\n".join(
+        [
+            Routines(RegisterTile(dtype, bits)).text(),
+            f"@routines = constant [2 x ptr] [ptr @gemm.{dtype}, ptr @pack.{dtype}]",
+            "declare i64 @llvm.smin.i64(i64, i64)",
+            "declare i64 @llvm.smax.i64(i64, i64)",
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+            f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+        ]
+    )
+
+
+@lru_cache
+def library(dtype: str, bits: int) -> tuple[int, Any]:
+    """The address of the table of routines, and what keeps it alive."""
+    return engine().link(engine().object_code(library_text(dtype, bits)), "routines")
+
+
+@lru_cache
+def tables(dtypes: frozenset[str], bits: int) -> ctypes.Array:
+    """Addresses of the tables of the element types that a graph needs."""
+    block = (ctypes.c_void_p * len(BYTES))()
+    for position, dtype in enumerate(BYTES):
+        if dtype in dtypes:
+            block[position] = library(dtype, bits)[0]
+    return block
