@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from ..ir.symbolic import Dim, Expr
 
 BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
-DEPTH = 256  # of a block: a panel of the right matrix stays in the first-level cache
-ROWS = 144  # of a block: the packed left matrix stays in the second-level cache
+DEPTH = 384  # of a block: a panel of the right matrix stays in the first-level cache
+ROWS = 96  # of a block: the packed left matrix stays in the second-level cache
 COLUMNS = 512  # of a tile
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 16  # enough to keep many threads busy
+PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of the right matrix that one thread packs
 SLACK = 64  # bytes behind packed panels that may be written
 
 

@@ -219,10 +219,7 @@ class Gemm:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A panel of a packed matrix: rows x columns elements of `source`, with at most `output.panel` columns.
-
-    If there are less, what lies in the rest of the panel is not specified.
-    """
+    """output = source, `rows` x `columns`, in panels. What fills up the last panel is not specified."""
 
     output: Matrix
     source: Matrix

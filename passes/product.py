@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.graph import Op, Value
 from ..ir.symbolic import Dim, ceil_divide, minimum
-from ..kernels.gemm import BYTES, RegisterTile, tile_shape
+from ..kernels.gemm import BYTES, PACK_COLUMNS, PACK_DEPTH, RegisterTile, tile_shape
 from ..kernels.loop_ir import Gemm, Matrix, Pack, Store
 from .axes import strided_view
 
@@ -102,16 +102,18 @@ class Product:
         panels = ceil_divide(self.columns, width)
         apart = self.depth * width
         buffer = lowering.temporary(self.output.dtype, [batch, panels, self.depth, width])
-        step = lowering.new_variable(batch * panels)
-        lowering.open(step, 0, batch * panels)
-        at, column = step.expr() // panels, step.expr() % panels * width
+        down, across = ceil_divide(self.depth, PACK_DEPTH), ceil_divide(self.columns, PACK_COLUMNS)
+        step = lowering.new_variable(batch * down * across)
+        lowering.open(step, 0, batch * down * across)
+        at = step.expr() // (down * across)
+        row, column = step.expr() // across % down * PACK_DEPTH, step.expr() % across * PACK_COLUMNS
         lowering.add(
             1,
             Pack(
-                Matrix(buffer, step.expr() * apart, width, apart, width),
-                moved(source, at * strides[0] + column * strides[2]),
-                self.depth,
-                minimum(width, self.columns - column),
+                Matrix(buffer, at * panels * apart + column * self.depth + row * width, width, apart, width),
+                moved(source, at * strides[0] + row * strides[1] + column * strides[2]),
+                minimum(PACK_DEPTH, self.depth - row),
+                minimum(PACK_COLUMNS, self.columns - column),
                 self.op.loc,
             ),
         )

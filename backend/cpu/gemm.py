@@ -21,8 +21,9 @@ from .engine import engine
 from .writer import Function
 
 ELEMENT = {"f32": "float", "f64": "double"}
-UNROLL = 4  # steps of the depth in one turn of the innermost loop
-AHEAD = 8  # rows that packing fetches in advance
+FLAT = 2  # so many panels of rows, or less: the right matrix is used too little to pack it
+FLAT_DEPTH = 64  # of a block then: so many rows are fetched from memory at a time
+NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
 DIRECT_BYTES = 24 << 10  # a right matrix up to this stays in the first-level cache as it lies
 REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
 
@@ -54,28 +55,40 @@ class Routines:
     # One register tile.
 
     def tile(self, rows: int) -> str:
-        """output (+)= `rows` rows of a panel times a panel of the right matrix. Steps are in bytes."""
+        """output (+)= `rows` rows of the left matrix times a panel of the right one. Steps are in bytes."""
         f = Function(
             f"tile{rows}.{self.dtype}",
             [
-                ("ptr", "left"), ("ptr", "right"), ("i64", "right_step"), ("ptr", "output"), ("i64", "row_step"),
-                ("i64", "depth"), ("i64", "columns"), ("i1", "first"),
+                ("ptr", "left"), ("i64", "left_row"), ("i64", "left_step"), ("ptr", "right"), ("i64", "right_step"),
+                ("ptr", "output"), ("i64", "output_row"), ("i64", "depth"), ("i64", "columns"), ("i1", "first"),
             ],
             "#0",
         )  # fmt: skip
         shape, vector = self.shape, self.vector
-        places = [f.at("%output", f.multiply("%row_step", row)) for row in range(rows)]
+        places = [f.at("%output", f.multiply("%output_row", row)) for row in range(rows)]
         totals = [(vector, "zeroinitializer")] * (rows * shape.vectors)
 
-        def step(left: str, right: str, offset: int, sums: list[str]) -> list[str]:
+        # If LLVM knew how these hang together, it would make each row's address from that of the row before.
+        distances = ["0", "%left_row"]
+        for row in range(2, min(rows, 4)):
+            distances.append(f.op(f'call i64 asm "", "=r,0"(i64 {f.multiply("%left_row", row)})'))
+
+        groups = (rows + 3) // 4
+        starts = [("ptr", "%left")]
+        for group in range(1, groups):
+            at = f.at("%left", f.multiply("%left_row", 4 * group))
+            starts.append(("ptr", f.op(f'call ptr asm "", "=r,0"(ptr {at})')))
+
+        def step(_: str, carried: list[str]) -> list[str]:
+            starts, right, sums = carried[:groups], carried[groups], carried[groups + 1 :]
             columns = [
                 f.op(f"load {vector}, ptr {f.at(right, part * shape.bits // 8)}, align {self.bytes}")
                 for part in range(shape.vectors)
             ]
-            after: list[str] = []
+            after = [*(f.at(start, "%left_step") for start in starts), f.at(right, "%right_step")]
             for row in range(rows):
-                item = f.op(f"load {self.element}, ptr {f.at(left, (offset + row) * self.bytes)}, align {self.bytes}")
-                spread = self.splat(f, item)
+                at = f.at(starts[row // 4], distances[row % 4])
+                spread = self.splat(f, f.op(f"load {self.element}, ptr {at}, align {self.bytes}"))
                 for part, column in enumerate(columns):
                     total = sums[row * shape.vectors + part]
                     after.append(
@@ -86,23 +99,7 @@ class Routines:
                     )
             return after
 
-        def several(count: int) -> Callable[[str, list[str]], list[str]]:
-            def body(_: str, carried: list[str]) -> list[str]:
-                left, right, *sums = carried
-                for number in range(count):
-                    sums = step(left, right, number * shape.rows, sums)
-                    right = f.at(right, "%right_step")
-                return [f.at(left, count * shape.rows * self.bytes), right, *sums]
-
-            return body
-
-        state = [("ptr", "%left"), ("ptr", "%right"), *totals]
-        start = "0"
-        if rows == shape.rows:
-            start = f.op(f"and i64 %depth, {-UNROLL}")
-            after = f.loop(0, start, UNROLL, several(UNROLL), state)
-            state = [(kind, value) for (kind, _), value in zip(state, after, strict=True)]
-        _, _, *sums = f.loop(start, "%depth", 1, several(1), state)
+        sums = f.loop(0, "%depth", 1, step, [*starts, ("ptr", "%right"), *totals])[groups + 1 :]
         self.store(f, places, sums)
         return f.finish()
 
@@ -151,59 +148,79 @@ class Routines:
     # Packing.
 
     def pack(self) -> str:
-        """One panel: panel[step, lane] = source[lane, step] for `lanes` lanes, repeated up to `width`.
+        """Panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and `depth` steps.
 
-        Strides are in elements. Lanes beyond `width` of a group may be written behind the panel's end.
+        `apart` is the distance of panels. The last one may have less lanes; the last of these is repeated then. Up to
+        a vector may be written behind the end. Strides are in elements.
         """
         f = Function(
             f"pack.{self.dtype}",
             [
-                ("ptr", "panel"), ("i64", "width"), ("ptr", "source"), ("i64", "lane"), ("i64", "step"),
-                ("i64", "lanes"), ("i64", "depth"),
+                ("ptr", "panels"), ("i64", "width"), ("i64", "apart"), ("ptr", "source"), ("i64", "lane"),
+                ("i64", "step"), ("i64", "lanes"), ("i64", "depth"),
             ],
             "#0",
         )  # fmt: skip
         shape = self.shape
-        by_lanes = f.compare("eq", "%lane", 1)
-        by_steps = f.compare("eq", "%step", 1)
-        whole = f.compare("eq", "%lanes", shape.width)
-        line = f.multiply("%width", self.bytes)
+        wide = f.compare("eq", "%width", shape.width)
+        adjacent = f.compare("eq", "%lane", 1)
+        whole = f.subtract("%lanes", f.op("urem i64 %lanes, %width"))
+        copied = f.op(f"select i1 {adjacent}, i64 {whole}, i64 0")
 
-        def copy() -> None:
-            def body(_: str, carried: list[str]) -> list[str]:
-                source, panel = carried
-                ahead = f.at(source, f.multiply("%step", AHEAD), self.element)
-                for part in range(shape.vectors):
-                    f.write(f"call void @llvm.prefetch.p0(ptr {f.at(ahead, 64 * part)}, i32 0, i32 3, i32 1)")
-                for part in range(shape.vectors):
-                    offset = part * shape.bits // 8
-                    value = f.op(f"load {self.vector}, ptr {f.at(source, offset)}, align {self.bytes}")
-                    f.write(f"store {self.vector} {value}, ptr {f.at(panel, offset)}, align {self.bytes}")
-                return [f.at(source, "%step", self.element), f.at(panel, line)]
+        def copies(lanes: int) -> Callable[[str, list[str]], list[str]]:
+            """Step by step through memory, so that it is fetched in advance."""
+            vector = f"<{lanes} x {self.element}>"
 
-            f.loop(0, "%depth", 1, body, [("ptr", "%source"), ("ptr", "%panel")])
+            def step(at: str, _: list[str]) -> list[str]:
+                def panel(_: str, carried: list[str]) -> list[str]:
+                    source, target = carried
+                    value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
+                    f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
+                    return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
 
-        def groups() -> None:
-            def group(first: str, _: list[str]) -> list[str]:
-                end = f.op(f"call i64 @llvm.smax.i64(i64 {f.add('%width', -self.block)}, i64 0)")
-                self.group(f, f.minimum(first, end), by_lanes, by_steps, line)
+                source = f.at("%source", f.multiply(at, "%step"), self.element)
+                target = f.at("%panels", f.multiply(at, lanes), self.element)
+                f.loop(0, copied, lanes, panel, [("ptr", source), ("ptr", target)])
+                return []
+
+            return step
+
+        def copy(lanes: int) -> None:
+            f.loop(0, "%depth", 1, copies(lanes))
+
+        def some() -> None:
+            f.choose(wide, lambda: copy(shape.width), lambda: copy(shape.rows))
+
+        f.choose(f.compare("ne", copied, 0), some)
+
+        def panel(first: str, carried: list[str]) -> list[str]:
+            (target,) = carried
+
+            def group(offset: str, _: list[str]) -> list[str]:
+                # The last group of lanes may begin in the one before.
+                last = f.op(f"call i64 @llvm.smax.i64(i64 {f.add('%width', -self.block)}, i64 0)")
+                self.group(f, target, first, f.minimum(offset, last))
                 return []
 
             f.loop(0, "%width", self.block, group)
+            return [f.at(target, "%apart", self.element)]
 
-        f.choose(f.op(f"and i1 {by_lanes}, {whole}"), copy, groups)
+        number = f.op(f"udiv i64 {copied}, %width")
+        target = f.at("%panels", f.multiply(number, "%apart"), self.element)
+        f.loop(copied, "%lanes", "%width", panel, [("ptr", target)])
         return f.finish()
 
-    def group(self, f: Function, first: str, by_lanes: str, by_steps: str, line: str) -> None:
+    def group(self, f: Function, panel: str, first: str, offset: str) -> None:
         """Some lanes of a panel, over the whole depth."""
         block = self.block
         vector = f"<{block} x {self.element}>"
         last = f.subtract("%lanes", "1")
         sources: list[str] = []
         for lane in range(block):
-            number = f.minimum(f.add(first, lane), last)
+            number = f.minimum(f.add(f.add(first, offset), lane), last)
             sources.append(f.at("%source", f.multiply(number, "%lane"), self.element))
-        panel = f.at("%panel", first, self.element)
+        panel = f.at(panel, offset, self.element)
+        line = f.multiply("%width", self.bytes)
 
         def transpose(at: str, _: list[str]) -> list[str]:
             places = [f.at(source, at, self.element) for source in sources]
@@ -214,25 +231,9 @@ class Routines:
                 place = f.at(place, line)
             return []
 
-        def by_blocks() -> list[tuple[str, str]]:
-            stop = f.op(f"and i64 %depth, {-block}")
-            f.loop(0, stop, block, transpose)
-            return [("i64", stop)]
-
-        def by_rows() -> list[tuple[str, str]]:
-            full = f.compare("sle", f.add(first, block), "%lanes")
-
-            def copy(at: str, _: list[str]) -> list[str]:
-                source = f.at(sources[0], f.multiply(at, "%step"), self.element)
-                value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
-                f.write(f"store {vector} {value}, ptr {f.at(panel, f.multiply(at, line))}, align {self.bytes}")
-                return []
-
-            stop = f.op(f"select i1 {f.op(f'and i1 {full}, {by_lanes}')}, i64 %depth, i64 0")
-            f.loop(0, stop, 1, copy)
-            return [("i64", stop)]
-
-        (done,) = f.choose(by_steps, by_blocks, by_rows)
+        blocks = f.op(f"and i64 %depth, {-block}")
+        done = f.op(f"select i1 {f.compare('eq', '%step', 1)}, i64 {blocks}, i64 0")
+        f.loop(0, done, block, transpose)
 
         def single(at: str, _: list[str]) -> list[str]:
             place = f.multiply(at, "%step")
@@ -260,51 +261,55 @@ class Routines:
             "#0",
         )  # fmt: skip
         own = f.at("%scratch", shape.left_bytes)
-        row_step = f.multiply("%output_row", self.bytes)
-        right_step = f.multiply("%right_row", self.bytes)
+        output_row, left_row, left_column, right_row = (
+            f.multiply(name, self.bytes) for name in ("%output_row", "%left_row", "%left_column", "%right_row")
+        )
         packed = f.compare("ne", "%panel", 0)
-        few = f.compare("sle", "%rows", 2 * shape.rows)
-        small = f.compare("sle", f.multiply("%depth", right_step), DIRECT_BYTES)
-        direct = f.op(f"and i1 {f.compare('eq', '%right_column', 1)}, {f.op(f'or i1 {few}, {small}')}")
-
-        # Blocks of the depth, of equal length but for the last.
-        pieces = f.op(f"udiv i64 {f.add('%depth', DEPTH - 1)}, {DEPTH}")
-        pieces = f.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
-        each = f.op(f"udiv i64 {f.add(f.add('%depth', pieces), -1)}, {pieces}")
-        each = f.op(f"and i64 {f.add(each, UNROLL - 1)}, {-UNROLL}")
-        each = f.op(f"call i64 @llvm.smax.i64(i64 {each}, i64 {UNROLL})")
+        flat = f.op(f"and i1 {f.compare('sle', '%rows', FLAT * shape.rows)}, {f.compare('eq', '%right_column', 1)}")
+        small = f.compare("sle", f.multiply("%depth", right_row), DIRECT_BYTES)
+        small = f.op(f"and i1 {small}, {f.compare('eq', '%right_column', 1)}")
+        direct = f.op(f"or i1 {flat}, {small}")
+        narrow = f.compare("sle", "%columns", NARROW * shape.width)
+        streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
+        most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {DEPTH}")
+        each = self.even(f, "%depth", most)
 
         def row_block(row: str, _: list[str]) -> list[str]:
             many = f.minimum(f.subtract("%rows", row), ROWS)
-            left = f.at("%left", f.multiply(row, "%left_row"), element)
-            output = f.at("%output", f.multiply(row, "%output_row"), element)
+            left = f.at("%left", f.multiply(row, left_row))
+            output = f.at("%output", f.multiply(row, output_row))
 
             def depth_block(start: str, _: list[str]) -> list[str]:
                 depth = f.minimum(f.subtract("%depth", start), each)
                 first = f.compare("eq", start, 0)
-                source = f.at(left, f.multiply(start, "%left_column"), element)
+                source = f.at(left, f.multiply(start, left_column))
 
-                def pack_rows(at: str, _: list[str]) -> list[str]:
-                    lanes = f.minimum(f.subtract(many, at), shape.rows)
+                def pack_rows() -> list[tuple[str, str]]:
+                    apart = f.multiply(depth, shape.rows)
                     f.write(
-                        f"call void @pack.{self.dtype}(ptr {f.at('%scratch', f.multiply(at, depth), element)}, "
-                        f"i64 {shape.rows}, ptr {f.at(source, f.multiply(at, '%left_row'), element)}, i64 %left_row, "
-                        f"i64 %left_column, i64 {lanes}, i64 {depth})"
+                        f"call void @pack.{self.dtype}(ptr %scratch, i64 {shape.rows}, i64 {apart}, ptr {source}, "
+                        f"i64 %left_row, i64 %left_column, i64 {many}, i64 {depth})"
                     )
-                    return []
+                    rows_apart = f.multiply(depth, self.bytes)
+                    line = shape.rows * self.bytes
+                    return [("ptr", "%scratch"), ("i64", rows_apart), ("i64", str(self.bytes)), ("i64", str(line))]
 
-                f.loop(0, many, shape.rows, pack_rows)
+                def as_it_lies() -> list[tuple[str, str]]:
+                    return [("ptr", source), ("i64", left_row), ("i64", left_row), ("i64", left_column)]
+
+                lanes, panel_step, lane_step, left_step = f.choose(narrow, as_it_lies, pack_rows)
 
                 def column_panel(column: str, _: list[str]) -> list[str]:
                     count = f.subtract("%columns", column)
-                    place, step = self.right_panel(f, column, count, start, depth, packed, direct, right_step, own)
+                    place, step = self.right_panel(f, column, count, start, depth, packed, direct, right_row, own)
                     target = f.at(output, column, element)
 
                     def multiply(height: int, panel: str, row: str) -> None:
-                        lanes = f.at("%scratch", f.add(f.multiply(panel, depth), row), element)
+                        at = f.add(f.multiply(panel, panel_step), f.multiply(row, lane_step))
                         f.write(
-                            f"call void @tile{height}.{self.dtype}(ptr {lanes}, ptr {place}, i64 {step}, "
-                            f"ptr {f.at(target, f.multiply(f.add(panel, row), row_step))}, i64 {row_step}, "
+                            f"call void @tile{height}.{self.dtype}(ptr {f.at(lanes, at)}, i64 {lane_step}, "
+                            f"i64 {left_step}, ptr {place}, i64 {step}, "
+                            f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
                             f"i64 {depth}, i64 {count}, i1 {first})"
                         )
 
@@ -314,11 +319,19 @@ class Routines:
                 f.loop(0, "%columns", shape.width, column_panel)
                 return []
 
-            f.loop(0, "%depth", each, depth_block)
+            # Over a depth of nothing, too: that is zero.
+            f.loop(0, f.op("call i64 @llvm.smax.i64(i64 %depth, i64 1)"), each, depth_block)
             return []
 
         f.loop(0, "%rows", ROWS, row_block)
         return f.finish()
+
+    def even(self, f: Function, size: str, most: str) -> str:
+        """The length of equal blocks of at most `most`."""
+        pieces = f.op(f"udiv i64 {f.add(f.add(size, most), -1)}, {most}")
+        pieces = f.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
+        each = f.op(f"udiv i64 {f.add(f.add(size, pieces), -1)}, {pieces}")
+        return f.op(f"call i64 @llvm.smax.i64(i64 {each}, i64 1)")
 
     def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:
         """body(height, first row of the panel, row in the panel) for tiles of all rows."""
@@ -365,8 +378,8 @@ class Routines:
             def fresh() -> list[tuple[str, str]]:
                 lanes = f.minimum(count, shape.width)
                 f.write(
-                    f"call void @pack.{self.dtype}(ptr {own}, i64 {shape.width}, ptr {source}, i64 %right_column, "
-                    f"i64 %right_row, i64 {lanes}, i64 {depth})"
+                    f"call void @pack.{self.dtype}(ptr {own}, i64 {shape.width}, i64 0, ptr {source}, "
+                    f"i64 %right_column, i64 %right_row, i64 {lanes}, i64 {depth})"
                 )
                 return [("ptr", own), ("i64", str(line))]
 
@@ -407,7 +420,6 @@ def library_text(dtype: str, bits: int) -> str:
             f"@routines = constant [2 x ptr] [ptr @gemm.{dtype}, ptr @pack.{dtype}]",
             "declare i64 @llvm.smin.i64(i64, i64)",
             "declare i64 @llvm.smax.i64(i64, i64)",
-            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
         ]
     )

@@ -377,7 +377,7 @@ class Region:
         numbers = (source.column_stride, source.row_stride, statement.columns, statement.rows)
         self.write(
             f"call void {self._routine(output.buffer.dtype.name, 1)}(ptr {self._address(output)}, "
-            f"i64 {output.panel}, ptr {self._address(source)}, "
+            f"i64 {output.panel}, i64 {self.uniform(output.column_stride)}, ptr {self._address(source)}, "
             f"{', '.join(f'i64 {self.uniform(item)}' for item in numbers)})"
         )
 
