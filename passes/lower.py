@@ -39,7 +39,7 @@ from ..kernels.loop_ir import (
     Store,
 )
 from ..kernels.scalar import COMBINERS
-from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
+from ..ops.kinds import Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from .fuse import Fused, Group
 from .product import Product
 from .tree import Tree, flatten_index
@@ -387,8 +387,8 @@ class Lowering:
         for value in group.outputs:
             self.buffer(value, "out")
         kind = group.ops[0].defn.kind
-        if isinstance(kind, Contract):
-            Product(self, group.ops[0], self.bits).build()
+        if group.product is not None:
+            Product(self, group, self.bits).build()
         elif isinstance(kind, Scan):
             self._scan(group.ops[0], kind)
         elif isinstance(kind, Scatter):

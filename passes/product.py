@@ -1,63 +1,106 @@
-"""The loops of a matrix product.
+"""The loops of a matrix product and of the elementwise ops that follow it.
 
-    parallel over panels: pack the right matrix, if several tiles share it
+    parallel over parts:  pack the right matrix, if several tiles share it
     parallel over tiles:  gemm of one tile
+                          loops over the tile: what follows
 
-Element types without a product of their own are summed up in plain loops.
+f16 and bf16 are copied to f32 first. So are complex matrices, to real ones of twice the depth: with (re, im) for each
+element of the left matrix and ((re, im), (-im, re)) for each of the right one, the product is (re, im) again. Integers,
+and vectors that lie along the depth, are summed up in plain loops.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..ir.graph import Op, Value
-from ..ir.symbolic import Dim, ceil_divide, minimum
+from ..ir.graph import Value
+from ..ir.symbolic import Dim, ceil_divide, contiguous_strides, floor_divide, minimum, remainder
 from ..kernels.gemm import BYTES, PACK_COLUMNS, PACK_DEPTH, RegisterTile, tile_shape
-from ..kernels.loop_ir import Gemm, Matrix, Pack, Store
+from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
+from ..ops.kinds import Contract
 from .axes import strided_view
 
 if TYPE_CHECKING:
+    from .fuse import Group
     from .lower import Lowering
 
 
 class Product:
-    """Lowers one batched matrix product."""
+    """Lowers the group of one batched matrix product."""
 
-    def __init__(self, lowering: Lowering, op: Op, bits: int):
+    def __init__(self, lowering: Lowering, group: Group, bits: int):
         self.l = lowering
-        self.op = op
-        self.left: Value = op.arguments["self"]
-        self.right: Value = op.arguments["mat2"]
-        self.output = op.results[0]
+        self.group = group
+        (self.op,) = (op for op in group.ops if isinstance(op.defn.kind, Contract))
+        self.left: Value = self.op.arguments["self"]
+        self.right: Value = self.op.arguments["mat2"]
+        self.output = self.op.results[0]
         self.batch, self.rows, self.columns = self.output.shape
         self.depth = self.left.shape[2]
+        self.outputs = set(group.outputs)
         self.bits = bits
+        self.dtype = self.output.dtype.compute.real  # that of the product in memory
+        self.parts = 2 if self.output.dtype.is_complex else 1
 
     def build(self) -> None:
-        self.l.members = set()
+        self.l.members = set(self.group.ops) - {self.op}
         empty = any(size == 0 for size in (*self.output.shape, self.depth))
-        if self.output.dtype.name in BYTES and not empty:
+        if self.dtype.name in BYTES and not empty and not self._is_dot():
             self._tiles()
         else:
             self._sums()
-        self.l.floor = 0
+
+    def _is_dot(self) -> bool:
+        """Whether a vector is multiplied by rows (or columns) of adjacent elements."""
+        if self.output.dtype is not self.dtype:
+            return False
+        if self.columns == 1:
+            return self._matrix(self.left)[1][2] == 1
+        return self.rows == 1 and self._matrix(self.right)[1][1] == 1
 
     def _sums(self) -> None:
         """One element after the other."""
         lowering, dtype = self.l, self.output.dtype.compute
-        variables = [lowering.new_variable(size) for size in self.output.shape]
-        for variable, size in zip(variables, self.output.shape, strict=True):
-            lowering.open(variable, 0, size)
+        index = self._loops(self.output.shape, (1, 1, 1))
         lowering.floor = 1
-        b, i, j = (variable.expr() for variable in variables)
+        b, i, j = index
         inner = lowering.new_variable(self.depth)
         lowering.open(inner, 0, self.depth)
         k = inner.expr()
         factors = [lowering.element(self.left, (b, i, k)), lowering.element(self.right, (b, k, j))]
         ((total,),) = lowering.close([("add", (lowering.let("mul", dtype, factors),))])
-        lowering.add(len(lowering.scopes) - 1, Store(lowering.buffer(self.output), (b, i, j), total))
-        for _ in variables:
-            lowering.close()
+        self._store(index, total)
+        self._follow(index, total)
+        self._close()
+
+    def _store(self, index: tuple[Dim, Dim, Dim], element: Operand) -> None:
+        if self.output in self.outputs:
+            self.l.store(self.output, index, element)
+
+    def _follow(self, index: tuple[Dim, Dim, Dim], element: Operand) -> None:
+        """What follows an element of the product."""
+        shaped = self.group.product
+        assert shaped is not None
+        axes = self.l.fused.axes
+        place: tuple[Dim, ...] = tuple(index)
+        if shaped.shape != self.output.shape:
+            # The same rows, counted in other dims.
+            row = index[0] * self.rows + index[1]
+            place = index[2:]
+            for size in reversed(shaped.shape[1:-1]):
+                place = (remainder(row, size), *place)
+                row = floor_divide(row, size)
+            if shaped.ndim > 1:
+                place = (row, *place)
+        coordinate = {
+            axis: at for axis, at in zip(axes.root(self.group.touch[shaped]), place, strict=True) if axis is not None
+        }
+        self.l.scopes[-1].memo[(shaped, self.l._place(shaped, place))] = element
+        for value in self.group.outputs:
+            if value is not self.output:
+                at = tuple(0 if axis is None else coordinate[axis] for axis in axes.root(self.group.touch[value]))
+                self.l.store(value, at, self.l.element(value, at))
 
     def _matrix(self, value: Value) -> tuple[Matrix, tuple[Dim, ...]]:
         """A batched matrix where it lies: the first one, and all strides."""
@@ -66,60 +109,123 @@ class Product:
         base, offset, strides = view
         return Matrix(self.l.buffer(base), offset, strides[1], strides[2]), strides
 
+    def _copied(self, value: Value, columns: int) -> tuple[Matrix, tuple[Dim, ...]]:
+        """A copy of a batched matrix in the type of the product, with each element as a row, or square, of parts."""
+        lowering = self.l
+        batch, rows, across = value.shape
+        lines = columns if value is self.right else 1
+        shape = (batch, rows * lines, across * columns)
+        buffer = lowering.temporary(self.dtype, shape)
+        index = self._loops(value.shape, (1, 1, 1))
+        lowering.floor = 1
+        b, i, j = index
+        element = lowering.element(value, index)
+        parts: list[Operand] = [element]
+        if columns == 2:
+            real, imaginary = (lowering.let(name, self.dtype, [element]) for name in ("real", "imag"))
+            parts = [real, imaginary, lowering.let("neg", self.dtype, [imaginary]), real]
+        for number, part in enumerate(parts[: lines * columns]):
+            place = (b, i * lines + number // columns, j * columns + number % columns)
+            lowering.add(len(lowering.scopes) - 1, Store(buffer, place, part, origin=self.op.loc))
+        self._close()
+        strides = contiguous_strides(shape)
+        return Matrix(buffer, 0, strides[1], strides[2]), strides
+
+    def _operand(self, value: Value) -> tuple[Matrix, tuple[Dim, ...]]:
+        return self._matrix(value) if self.output.dtype is self.dtype else self._copied(value, self.parts)
+
     def _tiles(self) -> None:
         lowering = self.l
-        unit = RegisterTile(self.output.dtype.name, self.bits)
-        height, width = tile_shape(self.batch, self.rows, self.columns, self.depth, unit)
-        down, across = ceil_divide(self.rows, height), ceil_divide(self.columns, width)
-        left, left_strides = self._matrix(self.left)
-        right, right_strides = self._matrix(self.right)
+        unit = RegisterTile(self.dtype.name, self.bits)
+        columns, depth = self.columns * self.parts, self.depth * self.parts
+        height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
+        down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
+        left, left_strides = self._operand(self.left)
+        right, right_strides = self._operand(self.right)
         if down != 1:
-            right, right_strides = self._packed(right, right_strides, unit.width)
-        step = lowering.new_variable(self.batch * down * across)
-        lowering.open(step, 0, self.batch * down * across)
-        lowering.floor = 1
-        at = step.expr() // (down * across)
-        row, column = step.expr() // across % down * height, step.expr() % across * width
-        output = lowering.buffer(self.output)
+            right, right_strides = self._packed(right, right_strides, depth, columns, unit.width)
+        at, row, column = self._loops((self.batch, down, across), (1, height, width))
+        inside = len(lowering.scopes) - 1
+        lowering.floor = inside
+        many, wide = minimum(height, self.rows - row), minimum(width, columns - column)
+        direct = self.output in self.outputs and self.output.dtype is self.dtype
+        if direct:
+            place = (at * self.rows + row) * columns + column
+            target = Matrix(lowering.buffer(self.output), place, columns, 1)
+        else:
+            tile = Buffer(f"%{lowering.name}.tile", self.dtype, (height, width), "scratch")
+            lowering.add(inside, Alloc(tile))
+            target = Matrix(tile, 0, width, 1)
         lowering.add(
-            1,
+            inside,
             Gemm(
-                Matrix(output, (at * self.rows + row) * self.columns + column, self.columns, 1),
+                target,
                 moved(left, at * left_strides[0] + row * left_strides[1]),
                 moved(right, at * right_strides[0] + column * right_strides[2]),
-                minimum(height, self.rows - row),
-                minimum(width, self.columns - column),
-                self.depth,
+                many,
+                wide,
+                depth,
                 self.op.loc,
             ),
         )
-        lowering.close()
+        if len(self.group.ops) > 1 or not direct:
+            i, j = lowering.new_variable(many), lowering.new_variable(wide // self.parts)
+            lowering.open(i, 0, many)
+            lowering.open(j, 0, wide // self.parts)
+            index = (at, row + i.expr(), column // self.parts + j.expr())
+            if direct:
+                element = lowering._load(target.buffer, index)
+            else:
+                places = [(i.expr(), j.expr() * self.parts + part) for part in range(self.parts)]
+                loaded = [lowering._load(target.buffer, place) for place in places]
+                element = lowering.let("complex", self.output.dtype, loaded) if self.parts == 2 else loaded[0]
+                self._store(index, element)
+            self._follow(index, element)
+        self._close()
 
-    def _packed(self, source: Matrix, strides: tuple[Dim, ...], width: int) -> tuple[Matrix, tuple[Dim, ...]]:
+    def _loops(self, counts: Sequence[Dim], lengths: Sequence[int]) -> tuple[Dim, Dim, Dim]:
+        """Open a loop for each count that is not 1; gives where an iteration begins, with so much in each."""
+        starts: list[Dim] = []
+        for count, length in zip(counts, lengths, strict=True):
+            if count == 1:
+                starts.append(0)
+                continue
+            variable = self.l.new_variable(count)
+            self.l.open(variable, 0, count)
+            starts.append(variable.expr() * length)
+        if len(self.l.scopes) == 1:
+            self.l.open(self.l.new_variable(1), 0, 1)
+        first, second, third = starts
+        return first, second, third
+
+    def _close(self) -> None:
+        while len(self.l.scopes) > 1:
+            self.l.close()
+        self.l.floor = 0
+
+    def _packed(
+        self, source: Matrix, strides: tuple[Dim, ...], depth: Dim, columns: Dim, width: int
+    ) -> tuple[Matrix, tuple[Dim, ...]]:
         """A packed copy of the right matrix; one for all of the batch if it is the same everywhere."""
         lowering = self.l
         batch: Dim = 1 if strides[0] == 0 else self.batch
-        panels = ceil_divide(self.columns, width)
-        apart = self.depth * width
-        buffer = lowering.temporary(self.output.dtype, [batch, panels, self.depth, width])
-        down, across = ceil_divide(self.depth, PACK_DEPTH), ceil_divide(self.columns, PACK_COLUMNS)
-        step = lowering.new_variable(batch * down * across)
-        lowering.open(step, 0, batch * down * across)
-        at = step.expr() // (down * across)
-        row, column = step.expr() // across % down * PACK_DEPTH, step.expr() % across * PACK_COLUMNS
+        panels, apart = ceil_divide(columns, width), depth * width
+        buffer = lowering.temporary(self.dtype, [batch, panels, depth, width])
+        counts = (batch, ceil_divide(depth, PACK_DEPTH), ceil_divide(columns, PACK_COLUMNS))
+        at, row, column = self._loops(counts, (1, PACK_DEPTH, PACK_COLUMNS))
         lowering.add(
-            1,
+            len(lowering.scopes) - 1,
             Pack(
-                Matrix(buffer, at * panels * apart + column * self.depth + row * width, width, apart, width),
+                Matrix(buffer, at * panels * apart + column * depth + row * width, width, apart, width),
                 moved(source, at * strides[0] + row * strides[1] + column * strides[2]),
-                minimum(PACK_DEPTH, self.depth - row),
-                minimum(PACK_COLUMNS, self.columns - column),
+                minimum(PACK_DEPTH, depth - row),
+                minimum(PACK_COLUMNS, columns - column),
                 self.op.loc,
             ),
         )
-        lowering.close()
+        self._close()
         # From column to column it is as far as the depth, on the average: columns of tiles begin with a panel.
-        return Matrix(buffer, 0, width, apart, width), (0 if batch == 1 else panels * apart, width, self.depth)
+        return Matrix(buffer, 0, width, apart, width), (0 if batch == 1 else panels * apart, width, depth)
 
 
 def moved(matrix: Matrix, distance: Dim) -> Matrix:
