@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ..ir.graph import Graph, Op, Value
 from ..kernels.scalar import SCALARS
 from ..ops.kinds import Contract, Elementwise, Generate, View
-from .axes import is_alias, rigid_map, strided_view
+from .axes import batched_matrix, is_alias, rigid_map
 
 INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
 
@@ -45,7 +45,10 @@ class Inlining:
             elif is_alias(op):
                 (source,) = op.operands
                 if source.op is not None and source.op in self.candidates:
-                    self.forced.add(source.op)
+                    if self._only_multiplied(op.results[0]):
+                        self.candidates.add(op)
+                    else:
+                        self.forced.add(source.op)
         self._force_results()
         self._force_matrices()
         self._drop_readers_of_memory()
@@ -64,6 +67,16 @@ class Inlining:
         if op in self.returned:
             return self.returned[op]
         return op.operands[0] if is_alias(op) else None
+
+    def _only_multiplied(self, value: Value) -> bool:
+        """Whether matrix products alone read a value: they can find each matrix of a batch anywhere."""
+        if value in self.results or not self.uses[value]:
+            return False
+        return all(
+            isinstance(user.defn.kind, Contract)
+            or (isinstance(user.defn.kind, View) and not is_alias(user) and self._only_multiplied(user.results[0]))
+            for user in self.uses[value]
+        )
 
     def _is_free_op(self, op: Op) -> bool:
         kind = op.defn.kind
@@ -118,7 +131,7 @@ class Inlining:
 
     def _is_readable(self, value: Value) -> bool:
         """Whether a batched matrix can be read where it lies."""
-        return strided_view(value, self.__contains__) is not None
+        return batched_matrix(value, self.__contains__) is not None
 
     def _drop_readers_of_memory(self) -> None:
         """Who reads inline arithmetic works it out and waits for no kernel: nothing behind it may be in memory."""

@@ -11,19 +11,36 @@ and vectors that lie along the depth, are summed up in plain loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
-from ..ir.symbolic import Dim, ceil_divide, contiguous_strides, floor_divide, minimum, remainder
+from ..ir.symbolic import Dim, ceil_divide, floor_divide, minimum, remainder
 from ..kernels.gemm import BYTES, PACK_COLUMNS, PACK_DEPTH, RegisterTile, tile_shape
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
 from ..ops.kinds import Contract
-from .axes import strided_view
+from .axes import batched_matrix
 
 if TYPE_CHECKING:
     from .fuse import Group
     from .lower import Lowering
+
+
+@dataclass(frozen=True)
+class Source:
+    """The matrices that a product reads: where each of the batch begins, and how its rows and columns lie."""
+
+    buffer: Buffer
+    start: Callable[[Dim], Dim]
+    row_stride: Dim
+    column_stride: Dim
+    is_one: bool = False  # the same for the whole batch
+    panel: int = 0
+
+    def at(self, number: Dim, distance: Dim) -> Matrix:
+        """Part of a matrix that begins so far behind the whole one."""
+        return Matrix(self.buffer, self.start(number) + distance, self.row_stride, self.column_stride, self.panel)
 
 
 class Product:
@@ -56,8 +73,8 @@ class Product:
         if self.output.dtype is not self.dtype:
             return False
         if self.columns == 1:
-            return self._matrix(self.left)[1][2] == 1
-        return self.rows == 1 and self._matrix(self.right)[1][1] == 1
+            return self._matrix(self.left).column_stride == 1
+        return self.rows == 1 and self._matrix(self.right).row_stride == 1
 
     def _sums(self) -> None:
         """One element after the other."""
@@ -102,14 +119,13 @@ class Product:
                 at = tuple(0 if axis is None else coordinate[axis] for axis in axes.root(self.group.touch[value]))
                 self.l.store(value, at, self.l.element(value, at))
 
-    def _matrix(self, value: Value) -> tuple[Matrix, tuple[Dim, ...]]:
-        """A batched matrix where it lies: the first one, and all strides."""
-        view = strided_view(value, lambda item: item in self.l.fused.inline)
+    def _matrix(self, value: Value) -> Source:
+        """A batched matrix where it lies."""
+        view = batched_matrix(value, lambda item: item in self.l.fused.inline)
         assert view is not None
-        base, offset, strides = view
-        return Matrix(self.l.buffer(base), offset, strides[1], strides[2]), strides
+        return Source(self.l.buffer(view.base), view.start, view.row_stride, view.column_stride, view.is_one)
 
-    def _copied(self, value: Value, columns: int) -> tuple[Matrix, tuple[Dim, ...]]:
+    def _copied(self, value: Value, columns: int) -> Source:
         """A copy of a batched matrix in the type of the product, with each element as a row, or square, of parts."""
         lowering = self.l
         batch, rows, across = value.shape
@@ -128,10 +144,9 @@ class Product:
             place = (b, i * lines + number // columns, j * columns + number % columns)
             lowering.add(len(lowering.scopes) - 1, Store(buffer, place, part, origin=self.op.loc))
         self._close()
-        strides = contiguous_strides(shape)
-        return Matrix(buffer, 0, strides[1], strides[2]), strides
+        return Source(buffer, lambda number: number * (shape[1] * shape[2]), shape[2], 1)
 
-    def _operand(self, value: Value) -> tuple[Matrix, tuple[Dim, ...]]:
+    def _operand(self, value: Value) -> Source:
         return self._matrix(value) if self.output.dtype is self.dtype else self._copied(value, self.parts)
 
     def _tiles(self) -> None:
@@ -140,10 +155,11 @@ class Product:
         columns, depth = self.columns * self.parts, self.depth * self.parts
         height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
         down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
-        left, left_strides = self._operand(self.left)
-        right, right_strides = self._operand(self.right)
+        left, right = self._operand(self.left), self._operand(self.right)
+        # From column to column of packed panels it is as far as the depth, on the average: tiles begin with a panel.
+        right_step = depth if down != 1 else right.column_stride
         if down != 1:
-            right, right_strides = self._packed(right, right_strides, depth, columns, unit.width)
+            right = self._packed(right, depth, columns, unit.width)
         at, row, column = self._loops((self.batch, down, across), (1, height, width))
         inside = len(lowering.scopes) - 1
         lowering.floor = inside
@@ -160,8 +176,8 @@ class Product:
             inside,
             Gemm(
                 target,
-                moved(left, at * left_strides[0] + row * left_strides[1]),
-                moved(right, at * right_strides[0] + column * right_strides[2]),
+                left.at(at, row * left.row_stride),
+                right.at(at, column * right_step),
                 many,
                 wide,
                 depth,
@@ -203,31 +219,25 @@ class Product:
             self.l.close()
         self.l.floor = 0
 
-    def _packed(
-        self, source: Matrix, strides: tuple[Dim, ...], depth: Dim, columns: Dim, width: int
-    ) -> tuple[Matrix, tuple[Dim, ...]]:
+    def _packed(self, source: Source, depth: Dim, columns: Dim, width: int) -> Source:
         """A packed copy of the right matrix; one for all of the batch if it is the same everywhere."""
         lowering = self.l
-        batch: Dim = 1 if strides[0] == 0 else self.batch
+        batch: Dim = 1 if source.is_one else self.batch
         panels, apart = ceil_divide(columns, width), depth * width
         buffer = lowering.temporary(self.dtype, [batch, panels, depth, width])
+        each: Dim = 0 if source.is_one else panels * apart
+        target = Source(buffer, lambda number: number * each, width, apart, source.is_one, width)
         counts = (batch, ceil_divide(depth, PACK_DEPTH), ceil_divide(columns, PACK_COLUMNS))
         at, row, column = self._loops(counts, (1, PACK_DEPTH, PACK_COLUMNS))
         lowering.add(
             len(lowering.scopes) - 1,
             Pack(
-                Matrix(buffer, at * panels * apart + column * depth + row * width, width, apart, width),
-                moved(source, at * strides[0] + row * strides[1] + column * strides[2]),
+                target.at(at, column * depth + row * width),
+                source.at(at, row * source.row_stride + column * source.column_stride),
                 minimum(PACK_DEPTH, depth - row),
                 minimum(PACK_COLUMNS, columns - column),
                 self.op.loc,
             ),
         )
         self._close()
-        # From column to column it is as far as the depth, on the average: columns of tiles begin with a panel.
-        return Matrix(buffer, 0, width, apart, width), (0 if batch == 1 else panels * apart, width, depth)
-
-
-def moved(matrix: Matrix, distance: Dim) -> Matrix:
-    """The same matrix, beginning further on."""
-    return Matrix(matrix.buffer, matrix.offset + distance, matrix.row_stride, matrix.column_stride, matrix.panel)
+        return target

@@ -347,6 +347,8 @@ def _atom_limit(atom: Atom, upper: bool, keep: frozenset[Symbol]) -> Dim | None:
         return None if left is None or not isinstance(atom.right, int) else floor_divide(left, atom.right)
     right = limit(atom.right, upper, keep)
     if (atom.operator == "min") == upper:
+        if isinstance(left, int) and isinstance(right, int):
+            return min(left, right) if upper else max(left, right)
         return left if right is None else right if left is None or isinstance(right, int) else left
     return None if left is None or right is None else (maximum if upper else minimum)(left, right)
 
