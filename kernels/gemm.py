@@ -18,7 +18,6 @@ LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 16  # enough to keep many threads busy
 PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of the right matrix that one thread packs
-SLACK = 64  # bytes behind packed panels that may be written
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class RegisterTile:
     @property
     def left_bytes(self) -> int:
         """Memory for a packed block of the left matrix."""
-        return ROWS * DEPTH * self.bytes + SLACK
+        return ROWS * DEPTH * self.bytes
 
     @property
     def scratch_bytes(self) -> int:
@@ -71,11 +70,13 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
         def tiles() -> int:
             return batch * -(-rows // height) * -(-columns // width)
 
-        # A tall matrix is cut into more rows, a flat one into more columns.
-        while height >= 2 * LEAST_ROWS and height < rows and tiles() < wanted:
-            height = _even(rows, height // 2, unit.rows)
-        while width >= 2 * LEAST_COLUMNS and tiles() < wanted:
-            width = _even(columns, width // 2, unit.width)
+        while tiles() < wanted:
+            if width >= 2 * LEAST_COLUMNS:
+                width = _even(columns, width // 2, unit.width)
+            elif height >= 2 * LEAST_ROWS:
+                height = _even(rows, height // 2, unit.rows)
+            else:
+                break
     return height, width
 
 

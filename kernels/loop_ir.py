@@ -205,7 +205,8 @@ class Matrix:
 class Gemm:
     """output = left @ right, with `rows` x `depth` times `depth` x `columns`.
 
-    The output's columns are adjacent; the operands may have any strides. `right` may be packed.
+    The output's columns are adjacent; the operands may have any strides. Both may be packed: the right one as it is,
+    the left one transposed, so that its panels are of rows.
     """
 
     output: Matrix

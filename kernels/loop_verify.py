@@ -283,8 +283,6 @@ class Verifier:
         self.sizes([statement.rows, statement.columns, statement.depth])
         if statement.output.column_stride != 1 or statement.output.panel:
             self.fail("the columns of the output are not adjacent")
-        if statement.left.panel:
-            self.fail("only the right matrix of a gemm may be packed")
 
     def pack(self, statement: Pack) -> None:
         self.matrices("pack", statement.output, statement.source)

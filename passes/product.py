@@ -1,6 +1,6 @@
 """The loops of a matrix product and of the elementwise ops that follow it.
 
-    parallel over parts:  pack the right matrix, if several tiles share it
+    parallel over parts:  pack a matrix, if several tiles share it
     parallel over tiles:  gemm of one tile
                           loops over the tile: what follows
 
@@ -12,7 +12,7 @@ and vectors that lie along the depth, are summed up in plain loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
@@ -38,9 +38,14 @@ class Source:
     is_one: bool = False  # the same for the whole batch
     panel: int = 0
 
-    def at(self, number: Dim, distance: Dim) -> Matrix:
-        """Part of a matrix that begins so far behind the whole one."""
-        return Matrix(self.buffer, self.start(number) + distance, self.row_stride, self.column_stride, self.panel)
+    def at(self, number: Dim, row: Dim, column: Dim) -> Matrix:
+        """Part of a matrix. That of a packed one begins with a panel."""
+        step = self.column_stride // self.panel if self.panel else self.column_stride
+        place = self.start(number) + row * self.row_stride + column * step
+        return Matrix(self.buffer, place, self.row_stride, self.column_stride, self.panel)
+
+    def transposed(self) -> Source:
+        return replace(self, row_stride=self.column_stride, column_stride=self.row_stride)
 
 
 class Product:
@@ -156,8 +161,8 @@ class Product:
         height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
         down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
         left, right = self._operand(self.left), self._operand(self.right)
-        # From column to column of packed panels it is as far as the depth, on the average: tiles begin with a panel.
-        right_step = depth if down != 1 else right.column_stride
+        if across != 1:
+            left = self._packed(left.transposed(), depth, self.rows, unit.rows)
         if down != 1:
             right = self._packed(right, depth, columns, unit.width)
         at, row, column = self._loops((self.batch, down, across), (1, height, width))
@@ -176,8 +181,8 @@ class Product:
             inside,
             Gemm(
                 target,
-                left.at(at, row * left.row_stride),
-                right.at(at, column * right_step),
+                left.at(at, 0, row) if left.panel else left.at(at, row, 0),
+                right.at(at, 0, column),
                 many,
                 wide,
                 depth,
@@ -220,22 +225,23 @@ class Product:
         self.l.floor = 0
 
     def _packed(self, source: Source, depth: Dim, columns: Dim, width: int) -> Source:
-        """A packed copy of the right matrix; one for all of the batch if it is the same everywhere."""
+        """A packed copy of a matrix; one for all of the batch if it is the same everywhere."""
         lowering = self.l
         batch: Dim = 1 if source.is_one else self.batch
         panels, apart = ceil_divide(columns, width), depth * width
         buffer = lowering.temporary(self.dtype, [batch, panels, depth, width])
         each: Dim = 0 if source.is_one else panels * apart
         target = Source(buffer, lambda number: number * each, width, apart, source.is_one, width)
-        counts = (batch, ceil_divide(depth, PACK_DEPTH), ceil_divide(columns, PACK_COLUMNS))
-        at, row, column = self._loops(counts, (1, PACK_DEPTH, PACK_COLUMNS))
+        long = PACK_COLUMNS // width * width
+        counts = (batch, ceil_divide(depth, PACK_DEPTH), ceil_divide(columns, long))
+        at, row, column = self._loops(counts, (1, PACK_DEPTH, long))
         lowering.add(
             len(lowering.scopes) - 1,
             Pack(
-                target.at(at, column * depth + row * width),
-                source.at(at, row * source.row_stride + column * source.column_stride),
+                target.at(at, row, column),
+                source.at(at, row, column),
                 minimum(PACK_DEPTH, depth - row),
-                minimum(PACK_COLUMNS, columns - column),
+                minimum(long, columns - column),
                 self.op.loc,
             ),
         )

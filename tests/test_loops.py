@@ -578,10 +578,6 @@ BROKEN: dict[str, tuple[str, str]] = {
         PRODUCT.replace("* %i; 20, 1] =", "* %i; 20, 2] ="),
         "the columns of the output are not",
     ),
-    "packed left matrix": (
-        PRODUCT.replace("100, 1] * %w", "100, 1 by 8] * %w"),
-        "only the right matrix of a gemm may be packed",
-    ),
     "pack without panels": (PACKED.replace("16, 1600 by 16] = %w", "16, 1] = %w"), "a pack reads a matrix with"),
     "pack with gaps": (PACKED.replace("16, 1600 by 16] = %w", "20, 1600 by 16] = %w"), "as far apart as it is wide"),
     "product into an input": (PRODUCT.replace("out ", ""), "%y is an input and cannot be written"),

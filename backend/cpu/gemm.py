@@ -36,7 +36,8 @@ class Routines:
         self.dtype = shape.dtype
         self.element = ELEMENT[shape.dtype]
         self.bytes = shape.bytes
-        self.block = min(shape.lanes, 32 // shape.bytes)  # lanes that packing transposes at a time
+        # Lanes that packing transposes at a time: no more than the narrowest panel has.
+        self.block = min(shape.lanes, 32 // shape.bytes, 8 if shape.rows >= 8 else 4)
         self.vector = f"<{shape.lanes} x {self.element}>"
         self.suffix = f"v{shape.lanes}{shape.dtype}"
 
@@ -150,8 +151,8 @@ class Routines:
     def pack(self) -> str:
         """Panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and `depth` steps.
 
-        `apart` is the distance of panels. The last one may have less lanes; the last of these is repeated then. Up to
-        a vector may be written behind the end. Strides are in elements.
+        `apart` is the distance of panels. The last one may have less lanes; the last of these is repeated then.
+        Strides are in elements.
         """
         f = Function(
             f"pack.{self.dtype}",
@@ -198,8 +199,7 @@ class Routines:
 
             def group(offset: str, _: list[str]) -> list[str]:
                 # The last group of lanes may begin in the one before.
-                last = f.op(f"call i64 @llvm.smax.i64(i64 {f.add('%width', -self.block)}, i64 0)")
-                self.group(f, target, first, f.minimum(offset, last))
+                self.group(f, target, first, f.minimum(offset, f.add("%width", -self.block)))
                 return []
 
             f.loop(0, "%width", self.block, group)
@@ -249,12 +249,17 @@ class Routines:
     # The product.
 
     def gemm(self) -> str:
-        """output = left @ right. With a `panel` stride the right matrix is packed: that far apart are its panels."""
+        """output = left @ right. With a `panel` stride the right matrix is packed: that far apart are its panels.
+
+        With a `left_panel` the left matrix is packed in panels of so many rows: its row stride is the depth of a panel,
+        which is how far it is from row to row on the average, and its column stride the width of a panel.
+        """
         shape, element = self.shape, self.element
         f = Function(
             f"gemm.{self.dtype}",
             [
-                ("ptr", "output"), ("i64", "output_row"), ("ptr", "left"), ("i64", "left_row"), ("i64", "left_column"),
+                ("ptr", "output"), ("i64", "output_row"),
+                ("ptr", "left"), ("i64", "left_row"), ("i64", "left_column"), ("i64", "left_panel"),
                 ("ptr", "right"), ("i64", "right_row"), ("i64", "right_column"), ("i64", "panel"),
                 ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"),
             ],
@@ -269,7 +274,9 @@ class Routines:
         small = f.compare("sle", f.multiply("%depth", right_row), DIRECT_BYTES)
         small = f.op(f"and i1 {small}, {f.compare('eq', '%right_column', 1)}")
         direct = f.op(f"or i1 {flat}, {small}")
-        narrow = f.compare("sle", "%columns", NARROW * shape.width)
+        prepared = f.compare("ne", "%left_panel", 0)
+        narrow = f.op(f"or i1 {prepared}, {f.compare('sle', '%columns', NARROW * shape.width)}")
+        lane_step = f.op(f"select i1 {prepared}, i64 {self.bytes}, i64 {left_row}")
         streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
         most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {DEPTH}")
         each = self.even(f, "%depth", most)
@@ -295,9 +302,9 @@ class Routines:
                     return [("ptr", "%scratch"), ("i64", rows_apart), ("i64", str(self.bytes)), ("i64", str(line))]
 
                 def as_it_lies() -> list[tuple[str, str]]:
-                    return [("ptr", source), ("i64", left_row), ("i64", left_row), ("i64", left_column)]
+                    return [("ptr", source), ("i64", left_row), ("i64", lane_step), ("i64", left_column)]
 
-                lanes, panel_step, lane_step, left_step = f.choose(narrow, as_it_lies, pack_rows)
+                lanes, panel_step, row_step, left_step = f.choose(narrow, as_it_lies, pack_rows)
 
                 def column_panel(column: str, _: list[str]) -> list[str]:
                     count = f.subtract("%columns", column)
@@ -305,9 +312,9 @@ class Routines:
                     target = f.at(output, column, element)
 
                     def multiply(height: int, panel: str, row: str) -> None:
-                        at = f.add(f.multiply(panel, panel_step), f.multiply(row, lane_step))
+                        at = f.add(f.multiply(panel, panel_step), f.multiply(row, row_step))
                         f.write(
-                            f"call void @tile{height}.{self.dtype}(ptr {f.at(lanes, at)}, i64 {lane_step}, "
+                            f"call void @tile{height}.{self.dtype}(ptr {f.at(lanes, at)}, i64 {row_step}, "
                             f"i64 {left_step}, ptr {place}, i64 {step}, "
                             f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
                             f"i64 {depth}, i64 {count}, i1 {first})"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, is_multiple, non_negative, symbols_of
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, floor_divide, is_multiple, non_negative, symbols_of
 from ...ir.types import bool_, i64, u8
 from ...kernels.gemm import BYTES, RegisterTile
 from ...kernels.loop_ir import (
@@ -363,12 +363,15 @@ class Region:
         dtype = output.buffer.dtype
         tile = RegisterTile(dtype.name, self.bits)
         scratch = self._scratch(self, Buffer("%gemm", u8, (tile.scratch_bytes,), "scratch"))
+        # From row to row of packed panels it is as far as the depth of one, on the average.
+        left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride
+        left_numbers = (left_row, left.panel or left.column_stride, left.panel)
         panel = right.column_stride if right.panel else 0
         numbers = (right.row_stride, right.column_stride, panel, statement.rows, statement.columns, statement.depth)
         self.write(
             f"call void {self._routine(dtype.name, 0)}(ptr {self._address(output)}, "
-            f"i64 {self.uniform(output.row_stride)}, ptr {self._address(left)}, i64 {self.uniform(left.row_stride)}, "
-            f"i64 {self.uniform(left.column_stride)}, ptr {self._address(right)}, "
+            f"i64 {self.uniform(output.row_stride)}, ptr {self._address(left)}, "
+            f"{', '.join(f'i64 {self.uniform(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
             f"{', '.join(f'i64 {self.uniform(item)}' for item in numbers)}, ptr {scratch})"
         )
 

@@ -198,7 +198,10 @@ class LoopInterpreter:
 
     def _gemm(self, statement: Gemm) -> None:
         rows, columns, depth = (self.index(item) for item in (statement.rows, statement.columns, statement.depth))
-        left = self.memory[statement.left.buffer.name][self._places(statement.left, rows, depth)]
+        if statement.left.panel:
+            left = self.memory[statement.left.buffer.name][self._places(statement.left, depth, rows)].T
+        else:
+            left = self.memory[statement.left.buffer.name][self._places(statement.left, rows, depth)]
         right = self.memory[statement.right.buffer.name][self._places(statement.right, depth, columns)]
         self.memory[statement.output.buffer.name][self._places(statement.output, rows, columns)] = left @ right
 
