@@ -14,6 +14,8 @@ BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of thei
 DEPTH = 384  # of a block: a panel of the right matrix stays in the first-level cache
 ROWS = 96  # of a block: the packed left matrix stays in the second-level cache
 COLUMNS = 512  # of a tile
+FLAT = 2  # so many register tiles of rows, or less: the right matrix is used too little to pack it
+FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from memory
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 16  # enough to keep many threads busy
@@ -62,7 +64,8 @@ class RegisterTile:
 def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
     """Rows and columns of one tile: as large as leaves enough tiles for the threads. Symbolic sizes count as large."""
     height = _even(rows, ROWS // unit.rows * unit.rows, unit.rows)
-    width = _even(columns, COLUMNS, unit.width)
+    flat = isinstance(rows, int) and rows <= FLAT * unit.rows
+    width = _even(columns, FLAT_COLUMNS if flat else COLUMNS, unit.width)
     if isinstance(rows, int) and isinstance(columns, int) and isinstance(batch, int):
         work = batch * rows * columns * (depth if isinstance(depth, int) else DEPTH)
         wanted = min(TILES, work // TILE_WORK)

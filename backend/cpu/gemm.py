@@ -16,13 +16,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ...kernels.gemm import BYTES, DEPTH, ROWS, RegisterTile
+from ...kernels.gemm import BYTES, DEPTH, FLAT, ROWS, RegisterTile
 from .engine import engine
 from .writer import Function
 
 ELEMENT = {"f32": "float", "f64": "double"}
-FLAT = 2  # so many panels of rows, or less: the right matrix is used too little to pack it
-FLAT_DEPTH = 64  # of a block then: so many rows are fetched from memory at a time
+FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
 NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
 DIRECT_BYTES = 24 << 10  # a right matrix up to this stays in the first-level cache as it lies
 REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
@@ -56,12 +55,16 @@ class Routines:
     # One register tile.
 
     def tile(self, rows: int) -> str:
-        """output (+)= `rows` rows of the left matrix times a panel of the right one. Steps are in bytes."""
+        """output (+)= `rows` rows of the left matrix times a panel of the right one. Steps are in bytes.
+
+        Meanwhile what lies `ahead` is fetched into the second-level cache.
+        """
         f = Function(
             f"tile{rows}.{self.dtype}",
             [
                 ("ptr", "left"), ("i64", "left_row"), ("i64", "left_step"), ("ptr", "right"), ("i64", "right_step"),
                 ("ptr", "output"), ("i64", "output_row"), ("i64", "depth"), ("i64", "columns"), ("i1", "first"),
+                ("ptr", "ahead"), ("i64", "ahead_step"),
             ],
             "#0",
         )  # fmt: skip
@@ -81,12 +84,14 @@ class Routines:
             starts.append(("ptr", f.op(f'call ptr asm "", "=r,0"(ptr {at})')))
 
         def step(_: str, carried: list[str]) -> list[str]:
-            starts, right, sums = carried[:groups], carried[groups], carried[groups + 1 :]
+            starts, (right, ahead), sums = carried[:groups], carried[groups : groups + 2], carried[groups + 2 :]
+            f.write(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 2, i32 1)")
             columns = [
                 f.op(f"load {vector}, ptr {f.at(right, part * shape.bits // 8)}, align {self.bytes}")
                 for part in range(shape.vectors)
             ]
-            after = [*(f.at(start, "%left_step") for start in starts), f.at(right, "%right_step")]
+            after = [f.at(start, "%left_step") for start in starts]
+            after += [f.at(right, "%right_step"), f.at(ahead, "%ahead_step")]
             for row in range(rows):
                 at = f.at(starts[row // 4], distances[row % 4])
                 spread = self.splat(f, f.op(f"load {self.element}, ptr {at}, align {self.bytes}"))
@@ -100,7 +105,8 @@ class Routines:
                     )
             return after
 
-        sums = f.loop(0, "%depth", 1, step, [*starts, ("ptr", "%right"), *totals])[groups + 1 :]
+        state = [*starts, ("ptr", "%right"), ("ptr", "%ahead"), *totals]
+        sums = f.loop(0, "%depth", 1, step, state)[groups + 2 :]
         self.store(f, places, sums)
         return f.finish()
 
@@ -111,40 +117,48 @@ class Routines:
 
     def store(self, f: Function, places: list[str], sums: list[str]) -> None:
         """Add what is there, unless this is the first block; the columns beyond the last are left alone."""
-        shape, vector = self.shape, self.vector
-        lanes = f"<{shape.lanes} x i64>"
-        numbers = ", ".join(f"i64 {lane}" for lane in range(shape.lanes))
-        stores: list[str] = []
-        loads: list[str] = []
-        mask = f"<{shape.lanes} x i1>"
-        for part in range(shape.vectors):
-            rest = f.subtract("%columns", str(part * shape.lanes))
-            one = f.op(f"insertelement {lanes} poison, i64 {rest}, i64 0")
-            spread = f.op(f"shufflevector {lanes} {one}, {lanes} poison, <{shape.lanes} x i32> zeroinitializer")
-            stores.append(f.op(f"icmp slt {lanes} <{numbers}>, {spread}"))
-            loads.append(f.op(f"select i1 %first, {mask} zeroinitializer, {mask} {stores[-1]}"))
-        found: list[tuple[str, str, int]] = []
-        for number, total in enumerate(sums):
-            row, part = divmod(number, shape.vectors)
-            at = f.at(places[row], part * shape.bits // 8)
-            old = f.op(
-                f"call {vector} @llvm.masked.load.{self.suffix}.p0(ptr align {self.bytes} {at}, {mask} {loads[part]}, "
-                f"{vector} splat ({self.element} -0.0))"
-            )
-            found.append((f.op(f"fadd {vector} {old}, {total}"), at, part))
+        vectors, align, vector = self.shape.vectors, self.bytes, self.vector
+        tiles = [
+            (total, f.at(places[number // vectors], number % vectors * self.shape.bits // 8), number % vectors)
+            for number, total in enumerate(sums)
+        ]
 
-        def plain() -> None:
-            for value, at, _ in found:
-                f.write(f"store {vector} {value}, ptr {at}, align {self.bytes}")
+        def fresh() -> None:
+            for total, at, _ in tiles:
+                f.write(f"store {vector} {total}, ptr {at}, align {align}")
+
+        def more() -> None:
+            for total, at, _ in tiles:
+                old = f.op(f"load {vector}, ptr {at}, align {align}")
+                f.write(f"store {vector} {f.op(f'fadd {vector} {old}, {total}')}, ptr {at}, align {align}")
 
         def masked() -> None:
-            for value, at, part in found:
+            mask = f"<{self.shape.lanes} x i1>"
+            inside = [self.mask(f, part * self.shape.lanes) for part in range(vectors)]
+            there = [f.op(f"select i1 %first, {mask} zeroinitializer, {mask} {item}") for item in inside]
+            for total, at, part in tiles:
+                old = f.op(
+                    f"call {vector} @llvm.masked.load.{self.suffix}.p0(ptr align {align} {at}, {mask} {there[part]}, "
+                    f"{vector} splat ({self.element} -0.0))"
+                )
                 f.write(
-                    f"call void @llvm.masked.store.{self.suffix}.p0({vector} {value}, ptr align {self.bytes} {at}, "
-                    f"{mask} {stores[part]})"
+                    f"call void @llvm.masked.store.{self.suffix}.p0({vector} {f.op(f'fadd {vector} {old}, {total}')}, "
+                    f"ptr align {align} {at}, {mask} {inside[part]})"
                 )
 
-        f.choose(f.compare("sge", "%columns", shape.width), plain, masked)
+        def whole() -> None:
+            f.choose("%first", fresh, more)
+
+        f.choose(f.compare("sge", "%columns", self.shape.width), whole, masked)
+
+    def mask(self, f: Function, before: int) -> str:
+        """Which lanes of a vector are columns of the output."""
+        lanes = self.shape.lanes
+        kind = f"<{lanes} x i64>"
+        one = f.op(f"insertelement {kind} poison, i64 {f.subtract('%columns', str(before))}, i64 0")
+        spread = f.op(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
+        return f.op(f"icmp slt {kind} <{numbers}>, {spread}")
 
     # Packing.
 
@@ -285,6 +299,9 @@ class Routines:
             many = f.minimum(f.subtract("%rows", row), ROWS)
             left = f.at("%left", f.multiply(row, left_row))
             output = f.at("%output", f.multiply(row, output_row))
+            # While one panel of the right matrix is multiplied, each tile of rows fetches its share of the next one.
+            tiles = f.op(f"udiv i64 {f.add(many, shape.rows - 1)}, {shape.rows}")
+            ahead_step = f.op(f"udiv i64 {f.add(tiles, shape.width * self.bytes - 1)}, {tiles}")
 
             def depth_block(start: str, _: list[str]) -> list[str]:
                 depth = f.minimum(f.subtract("%depth", start), each)
@@ -308,8 +325,11 @@ class Routines:
 
                 def column_panel(column: str, _: list[str]) -> list[str]:
                     count = f.subtract("%columns", column)
-                    place, step = self.right_panel(f, column, count, start, depth, packed, direct, right_row, own)
+                    place, step, following, pace = self.right_panel(
+                        f, column, count, start, depth, packed, direct, right_row, ahead_step, own
+                    )
                     target = f.at(output, column, element)
+                    share = f.op(f"udiv i64 {f.multiply(depth, pace)}, {shape.rows}")
 
                     def multiply(height: int, panel: str, row: str) -> None:
                         at = f.add(f.multiply(panel, panel_step), f.multiply(row, row_step))
@@ -317,7 +337,8 @@ class Routines:
                             f"call void @tile{height}.{self.dtype}(ptr {f.at(lanes, at)}, i64 {row_step}, "
                             f"i64 {left_step}, ptr {place}, i64 {step}, "
                             f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
-                            f"i64 {depth}, i64 {count}, i1 {first})"
+                            f"i64 {depth}, i64 {count}, i1 {first}, "
+                            f"ptr {f.at(following, f.multiply(panel, share))}, i64 {pace})"
                         )
 
                     self.tiles(f, many, multiply)
@@ -366,16 +387,17 @@ class Routines:
 
     def right_panel(
         self, f: Function, column: str, count: str, start: str, depth: str, packed: str, direct: str, right_step: str,
-        own: str,
-    ) -> tuple[str, str]:  # fmt: skip
-        """Where a panel of the right matrix begins, and how many bytes lie between its steps."""
+        ahead_step: str, own: str,
+    ) -> list[str]:  # fmt: skip
+        """Where a panel of the right matrix begins, how many bytes lie between its steps, and what comes next."""
         shape, element = self.shape, self.element
         line = shape.width * self.bytes
 
         def shared() -> list[tuple[str, str]]:
             number = f.op(f"udiv i64 {column}, {shape.width}")
             place = f.add(f.multiply(number, "%panel"), f.multiply(start, shape.width))
-            return [("ptr", f.at("%right", place, element)), ("i64", str(line))]
+            panel = f.at("%right", place, element)
+            return [("ptr", panel), ("i64", str(line)), ("ptr", f.at(panel, "%panel", element)), ("i64", ahead_step)]
 
         def strided() -> list[tuple[str, str]]:
             place = f.add(f.multiply(start, "%right_row"), f.multiply(column, "%right_column"))
@@ -388,13 +410,15 @@ class Routines:
                     f"call void @pack.{self.dtype}(ptr {own}, i64 {shape.width}, i64 0, ptr {source}, "
                     f"i64 %right_column, i64 %right_row, i64 {lanes}, i64 {depth})"
                 )
-                return [("ptr", own), ("i64", str(line))]
+                return [("ptr", own), ("i64", str(line)), ("ptr", own), ("i64", "0")]
 
-            found = f.choose(f.op(f"and i1 {direct}, {full}"), lambda: [("ptr", source), ("i64", right_step)], fresh)
-            return [("ptr", found[0]), ("i64", found[1])]
+            def as_it_lies() -> list[tuple[str, str]]:
+                return [("ptr", source), ("i64", right_step), ("ptr", f.at(source, line)), ("i64", right_step)]
 
-        place, step = f.choose(packed, shared, strided)
-        return place, step
+            found = f.choose(f.op(f"and i1 {direct}, {full}"), as_it_lies, fresh)
+            return list(zip(("ptr", "i64", "ptr", "i64"), found, strict=True))
+
+        return f.choose(packed, shared, strided)
 
 
 def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
@@ -427,6 +451,7 @@ def library_text(dtype: str, bits: int) -> str:
             f"@routines = constant [2 x ptr] [ptr @gemm.{dtype}, ptr @pack.{dtype}]",
             "declare i64 @llvm.smin.i64(i64, i64)",
             "declare i64 @llvm.smax.i64(i64, i64)",
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
         ]
     )
