@@ -34,7 +34,7 @@ def printed_ops(graph: Graph) -> list[Op]:
 
 
 class Artifact:
-    """Bytes and strides are numbers, or formulas of the symbolic sizes."""
+    """Bytes are numbers, or formulas of the symbolic sizes."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class Artifact:
         sources: Sequence[tuple[str, int]],
         scratch: Sequence[Dim],
         arena: Dim,
-        strides: Sequence[Dim],
-        uses_blas: bool,
+        products: Sequence[str],
+        vector_bits: int,
         places: Sequence[Place],
         report: dict[str, Any],
         code: bytes,
@@ -53,8 +53,8 @@ class Artifact:
         self.sources = sources  # of each result: "own", a "copy" of a stored array, or of a "parameter"
         self.scratch = scratch  # of each region, for each thread
         self.arena = arena
-        self.strides = strides  # of the matrices that BLAS gets
-        self.uses_blas = uses_blas
+        self.products = products  # element types of matrix products
+        self.vector_bits = vector_bits
         self.places = places  # by site number
         self.report = report  # as Report.lasting has it
         self.code = code
@@ -66,8 +66,8 @@ class Artifact:
             "sources": self.sources,
             "scratch": list(map(encode, self.scratch)),
             "arena": encode(self.arena),
-            "strides": list(map(encode, self.strides)),
-            "uses_blas": self.uses_blas,
+            "products": self.products,
+            "vector_bits": self.vector_bits,
             "places": [[place.op, place.number, place.called] for place in self.places],
             "report": self.report,
         }
@@ -79,8 +79,8 @@ class Artifact:
             sources=[(how, number) for how, number in header["sources"]],
             scratch=list(map(decode, header["scratch"])),
             arena=decode(header["arena"]),
-            strides=list(map(decode, header["strides"])),
-            uses_blas=header["uses_blas"],
+            products=header["products"],
+            vector_bits=header["vector_bits"],
             places=[Place(*place) for place in header["places"]],
             report=header["report"],
             code=code,

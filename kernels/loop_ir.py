@@ -15,6 +15,7 @@ The whole grammar:
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
     Gemm       a matrix product on sub-matrices of buffers
     Transpose  a block of a buffer copied, read along its columns and written along its rows
+    Pack       a copy of some columns of a matrix in the order in which Gemm reads them
 
 Registers are assigned once and live until the end of the loop body that assigns them. Buffers are dense and
 row-major; an index is one expression a dimension. A scheduling decision is visible here: it is a loop's kind
@@ -190,20 +191,26 @@ class Concurrent:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Part of a buffer seen as a matrix: element (r, c) lies at offset + r * row_stride + c * column_stride."""
+    """Part of a buffer seen as a matrix: element (r, c) lies at offset + r * row_stride + c * column_stride.
+
+    A packed one consists of panels of `panel` columns. Its rows are as far apart as a panel is wide, and its
+    column_stride is the distance of panels: element (r, c) lies at
+    offset + r * row_stride + c // panel * column_stride + c % panel.
+    """
 
     buffer: Buffer
     offset: Dim
     row_stride: Dim
     column_stride: Dim
+    panel: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
     """output = left @ right, with `rows` x `depth` times `depth` x `columns`.
 
-    The output's columns are adjacent. So are the columns or the rows of the operands, and the other stride steps
-    over all of them: broadcast and overlapping matrices are none that BLAS reads.
+    The output's columns are adjacent; the operands may have any strides. Both may be packed: the right one as it is,
+    the left one transposed, so that its panels are of rows.
     """
 
     output: Matrix
@@ -228,7 +235,18 @@ class Transpose:
     columns: Dim
 
 
-Statement = Let | Index | Load | Store | Check | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """output = source, `rows` x `columns`, in panels. What fills up the last panel is not specified."""
+
+    output: Matrix
+    source: Matrix
+    rows: Dim
+    columns: Dim
+    origin: Location | None = field(default=None, compare=False)
+
+
+Statement = Let | Index | Load | Store | Check | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose | Pack
 
 
 @dataclass(frozen=True, slots=True)

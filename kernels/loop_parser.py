@@ -13,12 +13,13 @@
               | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
               | "gemm" matrix "=" matrix "*" matrix "over" "(" size "," size "," size ")"
               | "transpose" matrix "=" matrix "over" "(" size "," size ")"
+              | "pack" matrix "=" matrix "over" "(" size "," size ")"
     loop      = ("serial" | "parallel" | "vector") [ "<" NUMBER ">" ] "%name" "in" size ".." size
                   [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
                   "{" { statement } [ "yield" operand { "," operand } ] "}"
     typed     = "%name" ":" DTYPE
     place     = memory "[" { size "," } "]"
-    matrix    = memory "[" size ";" size "," size "]"
+    matrix    = memory "[" size ";" size "," size [ "by" NUMBER ] "]"
     memory    = "%name" [ "as" "[" { size "," } "]" ]
     operand   = "%name" | literal ":" DTYPE | "true" | "false"
     size      = as in a graph; the names of loops' variables and of checked positions may occur in it
@@ -56,6 +57,7 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Pack,
     Prefix,
     Register,
     Site,
@@ -219,8 +221,9 @@ class KernelReader(Reader):
         row_stride = self.size()
         self.expect(",")
         column_stride = self.size()
+        panel = self.whole("the width of a panel") if self.accept("by") else 0
         self.expect("]")
-        return Matrix(buffer, offset, row_stride, column_stride)
+        return Matrix(buffer, offset, row_stride, column_stride, panel)
 
     def site(self, number: int) -> Site:
         self.expect("site")
@@ -260,7 +263,7 @@ class KernelReader(Reader):
         while not self.at("}") and not self.at("yield"):
             line = self.token.line
             statement = self.statement_of_kernel()
-            if isinstance(statement, (Let, Load, Store, Gemm)):
+            if isinstance(statement, (Let, Load, Store, Gemm, Pack)):
                 statement = replace(statement, origin=self.users_line(line))
             found.append(statement)
         return found
@@ -291,6 +294,8 @@ class KernelReader(Reader):
             return self.gemm()
         if self.accept("transpose"):
             return self.transpose()
+        if self.accept("pack"):
+            return self.pack()
         if self.accept("concurrent"):
             self.expect("{")
             branches: list[Loop] = []
@@ -362,16 +367,24 @@ class KernelReader(Reader):
         return Gemm(output, left, right, rows, columns, depth)
 
     def transpose(self) -> Transpose:
-        target = self.matrix()
+        target, source, rows, columns = self.copied("transpose")
+        return Transpose(target, source, rows, columns)
+
+    def pack(self) -> Pack:
+        output, source, rows, columns = self.copied("pack")
+        return Pack(output, source, rows, columns)
+
+    def copied(self, what: str) -> tuple[Matrix, Matrix, Dim, Dim]:
+        output = self.matrix()
         self.expect("=")
         source = self.matrix()
         self.expect("over")
         start = self.expect("(").start
         sizes = self.separated(")", self.size)
         if len(sizes) != 2:
-            self.fail_at(start, f"a transpose has rows and columns, found {len(sizes)} sizes")
+            self.fail_at(start, f"a {what} has rows and columns, found {len(sizes)} sizes")
         rows, columns = sizes
-        return Transpose(target, source, rows, columns)
+        return output, source, rows, columns
 
     def typed(self) -> Register:
         name = self.new_name("a result such as %0: f32")

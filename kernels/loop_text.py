@@ -18,8 +18,8 @@
 
 A loop over `start..stop` has its kind and width in front. `yield` ends its body: the values of the accumulators.
 `%2 = prefix add(%1) from 0.0:f32` is the sum so far. A buffer that is read or written in another shape says so:
-`load %x as [6400][%i]`. In `gemm` and `transpose` a matrix is `%x[offset; row stride, column stride]`
-and the sizes are those of rows, columns and depth.
+`load %x as [6400][%i]`. In `gemm`, `transpose` and `pack` a matrix is `%x[offset; row stride, column stride]`
+with ` by 32` behind if it is packed in panels of 32 columns; the sizes are those of rows, columns and depth.
 
 The user's line of a statement, and of what a check blames, stands in a comment: it is no part of the program.
 """
@@ -47,6 +47,7 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Pack,
     Prefix,
     Register,
     Site,
@@ -102,14 +103,20 @@ def dims(kernel: Kernel) -> Iterator[Dim]:
             yield from statement.buffer.shape
         elif isinstance(statement, Gemm):
             for matrix in (statement.output, statement.left, statement.right):
-                yield from (*matrix.buffer.shape, matrix.offset, matrix.row_stride, matrix.column_stride)
+                yield from matrix_dims(matrix)
             yield from (statement.rows, statement.columns, statement.depth)
         elif isinstance(statement, Transpose):
-            for matrix in (statement.target, statement.source):
-                yield from (*matrix.buffer.shape, matrix.offset, matrix.row_stride, matrix.column_stride)
+            yield from (*matrix_dims(statement.target), *matrix_dims(statement.source))
+            yield from (statement.rows, statement.columns)
+        elif isinstance(statement, Pack):
+            yield from (*matrix_dims(statement.output), *matrix_dims(statement.source))
             yield from (statement.rows, statement.columns)
         elif isinstance(statement, Loop):
             yield from (statement.start, statement.stop)
+
+
+def matrix_dims(matrix: Matrix) -> tuple[Dim, ...]:
+    return (*matrix.buffer.shape, matrix.offset, matrix.row_stride, matrix.column_stride)
 
 
 class KernelPrinter:
@@ -173,7 +180,7 @@ class KernelPrinter:
                     self.lines.append(f"{pad}{INDENT}yield {operands_text(yields)}")
                 self.lines.append(f"{pad}}}")
             else:
-                if isinstance(statement, (Let, Load, Store, Gemm)) and statement.origin is not None:
+                if isinstance(statement, (Let, Load, Store, Gemm, Pack)) and statement.origin is not None:
                     self.origins[len(self.lines)] = str(statement.origin)
                 self.lines.append(pad + self.simple(statement))
 
@@ -206,6 +213,9 @@ class KernelPrinter:
         if isinstance(statement, Transpose):
             sizes = list_text((statement.rows, statement.columns))
             return f"transpose {self.matrix(statement.target)} = {self.matrix(statement.source)} over ({sizes})"
+        if isinstance(statement, Pack):
+            output, source = self.matrix(statement.output), self.matrix(statement.source)
+            return f"pack {output} = {source} over ({list_text((statement.rows, statement.columns))})"
         assert isinstance(statement, Gemm)
         output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
         sizes = list_text((statement.rows, statement.columns, statement.depth))
@@ -222,7 +232,8 @@ class KernelPrinter:
 
     def matrix(self, matrix: Matrix) -> str:
         strides = f"{matrix.row_stride}, {matrix.column_stride}"
-        return f"{self.memory(matrix.buffer)}[{matrix.offset}; {strides}]"
+        panel = f" by {matrix.panel}" if matrix.panel else ""
+        return f"{self.memory(matrix.buffer)}[{matrix.offset}; {strides}{panel}]"
 
 
 def buffer_text(buffer: Buffer) -> str:

@@ -51,6 +51,7 @@ from .loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Pack,
     Prefix,
     Register,
     Statement,
@@ -63,7 +64,7 @@ from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 
 CONTEXT = 6
 ROLES = ("in", "out", "temp")
-GEMM = ("f32", "f64", "c64", "c128")
+GEMM = ("f32", "f64")
 CACHE_LINE = 64  # bytes; large results and all temporaries start at a multiple of it
 SHORTEST_STREAM = 32  # bytes
 
@@ -229,6 +230,8 @@ class Verifier:
             self.gemm(statement)
         elif isinstance(statement, Transpose):
             self.transpose(statement)
+        elif isinstance(statement, Pack):
+            self.pack(statement)
         elif isinstance(statement, Concurrent):
             self.concurrent(statement)
         else:
@@ -312,24 +315,30 @@ class Verifier:
         self.declare(statement.buffer)
 
     def gemm(self, statement: Gemm) -> None:
+        self.matrices("gemm", statement.output, statement.left, statement.right)
+        self.sizes([statement.rows, statement.columns, statement.depth])
+        if statement.output.column_stride != 1 or statement.output.panel:
+            self.fail("the columns of the output are not adjacent")
+
+    def pack(self, statement: Pack) -> None:
+        self.matrices("pack", statement.output, statement.source)
+        self.sizes([statement.rows, statement.columns])
+        if not statement.output.panel or statement.source.panel:
+            self.fail("a pack reads a matrix with strides and writes panels")
+        if statement.output.row_stride != statement.output.panel:
+            self.fail("the rows of a panel are not as far apart as it is wide")
+
+    def matrices(self, name: str, output: Matrix, *sources: Matrix) -> None:
         if self.inside_vector():
-            self.fail("a gemm inside of a vector loop")
-        matrices = (statement.output, statement.left, statement.right)
-        for matrix in matrices:
+            self.fail(f"a {name} inside of a vector loop")
+        for matrix in (output, *sources):
             self.memory(matrix.buffer)
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
-        self.sizes([statement.rows, statement.columns, statement.depth])
-        kinds = [matrix.buffer.dtype for matrix in matrices]
+        kinds = [matrix.buffer.dtype for matrix in (output, *sources)]
         if any(kind is not kinds[0] for kind in kinds) or kinds[0].name not in GEMM:
             self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one of {', '.join(GEMM)}")
-        if statement.output.buffer.role == "in":
-            self.fail(f"{statement.output.buffer.name} is an input and cannot be written")
-        if statement.output.column_stride != 1:
-            self.fail("the columns of the output are not adjacent")
-        shapes = ((statement.rows, statement.depth), (statement.depth, statement.columns))
-        for matrix, (rows, columns) in zip(matrices[1:], shapes, strict=True):
-            if not readable(matrix, rows, columns):
-                self.fail(f"{matrix.buffer.name} has neither adjacent rows nor adjacent columns")
+        if output.buffer.role == "in":
+            self.fail(f"{output.buffer.name} is an input and cannot be written")
 
     def transpose(self, statement: Transpose) -> None:
         if self.inside_vector():
@@ -413,31 +422,22 @@ class Verifier:
 
 def written(loop: Loop) -> set[str]:
     """The buffers that a loop stores to, its own scratch apart."""
-    found = {item.buffer.name for item in walk([loop]) if isinstance(item, Store) and item.buffer.role != "scratch"}
-    targets = [item.target.buffer for item in walk([loop]) if isinstance(item, Transpose)]
-    found |= {buffer.name for buffer in targets if buffer.role != "scratch"}
-    return found | {item.output.buffer.name for item in walk([loop]) if isinstance(item, Gemm)}
+    found = {item.buffer for item in walk([loop]) if isinstance(item, Store)}
+    found |= {item.output.buffer for item in walk([loop]) if isinstance(item, (Gemm, Pack))}
+    found |= {item.target.buffer for item in walk([loop]) if isinstance(item, Transpose)}
+    return {buffer.name for buffer in found if buffer.role != "scratch"}
 
 
 def read(loop: Loop) -> set[str]:
-    found = {item.buffer.name for item in walk([loop]) if isinstance(item, Load) and item.buffer.role != "scratch"}
-    sources = [item.source.buffer for item in walk([loop]) if isinstance(item, Transpose)]
-    found |= {buffer.name for buffer in sources if buffer.role != "scratch"}
-    gemms = [item for item in walk([loop]) if isinstance(item, Gemm)]
-    return found | {matrix.buffer.name for item in gemms for matrix in (item.left, item.right)}
-
-
-def readable(matrix: Matrix, rows: Dim, columns: Dim) -> bool:
-    """Whether BLAS can read a matrix: one stride is 1 and the other steps over that whole row or column."""
-
-    def steps_over(stride: Dim, count: Dim, size: Dim) -> bool:
-        return count == 1 or not non_negative(size - 1 - stride)
-
-    by_rows = matrix.column_stride == 1 or columns == 1
-    by_columns = matrix.row_stride == 1 or rows == 1
-    return (by_rows and steps_over(matrix.row_stride, rows, columns)) or (
-        by_columns and steps_over(matrix.column_stride, columns, rows)
-    )
+    found: set[Buffer] = set()
+    for item in walk([loop]):
+        if isinstance(item, Load):
+            found.add(item.buffer)
+        elif isinstance(item, Gemm):
+            found |= {item.left.buffer, item.right.buffer}
+        elif isinstance(item, (Pack, Transpose)):
+            found.add(item.source.buffer)
+    return {buffer.name for buffer in found if buffer.role != "scratch"}
 
 
 def is_size(symbol: Symbol) -> bool:

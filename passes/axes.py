@@ -8,9 +8,10 @@ through it. A reshape that regroups dims is an alias: the same memory under anot
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..ir.graph import Op, Value
-from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, substitute
+from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, substitute, symbols_of
 from ..ops.kinds import View
 from ..ops.view import unit_reshape
 
@@ -92,9 +93,31 @@ def is_alias(op: Op) -> bool:
     return op.name == "reshape" and rigid_map(op) is None
 
 
-def strided_view(value: Value, inline: Callable[[Op], bool]) -> tuple[Value, Dim, tuple[Dim, ...]] | None:
-    """A view as (the value that has the memory, offset, stride of each dim), if it is one."""
-    symbols = [Symbol(f"%d{dim}", 0, size - 1) for dim, size in enumerate(value.shape)]
+BATCH = Symbol("%batch")
+
+
+@dataclass(frozen=True)
+class BatchedMatrix:
+    """Matrices in memory: the value that has it, where matrix number BATCH begins, and the strides within one."""
+
+    base: Value
+    offset: Dim
+    row_stride: Dim
+    column_stride: Dim
+
+    def start(self, number: Dim) -> Dim:
+        return substitute(self.offset, {BATCH: number})
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is the same matrix for the whole batch."""
+        return BATCH not in symbols_of(self.offset)
+
+
+def batched_matrix(value: Value, inline: Callable[[Op], bool]) -> BatchedMatrix | None:
+    """A value of three dims as matrices in memory, if it is a view that has strides for their rows and columns."""
+    names = (BATCH.name, "%row", "%column")
+    symbols = [Symbol(name, 0, size - 1) for name, size in zip(names, value.shape, strict=True)]
     index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
     while value.op is not None and inline(value.op):
         if not isinstance(value.op.defn.kind, View):
@@ -104,10 +127,7 @@ def strided_view(value: Value, inline: Callable[[Op], bool]) -> tuple[Value, Dim
     offset: Dim = 0
     for position, stride in zip(index, contiguous_strides(value.shape), strict=True):
         offset = offset + position * stride
-    strides: list[Dim] = []
-    for symbol in symbols:
-        factor = offset.coefficient(symbol) if isinstance(offset, Expr) else 0
-        if factor is None:
-            return None
-        strides.append(factor)
-    return value, substitute(offset, dict.fromkeys(symbols, 0)), tuple(strides)
+    strides = [offset.coefficient(symbol) if isinstance(offset, Expr) else 0 for symbol in symbols[1:]]
+    if strides[0] is None or strides[1] is None:
+        return None
+    return BatchedMatrix(value, substitute(offset, dict.fromkeys(symbols[1:], 0)), strides[0], strides[1])

@@ -9,6 +9,9 @@ is an opaque read: fine for values from outside, which are loaded at whatever pl
 forbids fusion with the op that makes the value. A gather that follows the rows and chooses within one is a row
 read: it may share a kernel with the op that makes the row.
 
+A matrix product takes the elementwise ops that follow its rows and columns: they run on each tile of it while that
+is still in the cache.
+
 Ops that cost nothing where they are read belong to no group (inline.py).
 """
 
@@ -22,7 +25,7 @@ from dataclasses import dataclass, field
 from ..ir.graph import Graph, Op, Value
 from ..ops.kinds import Contract, Elementwise, Gather, Reduce, Scan, Scatter, View
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
-from .inline import Inlining, op_cost, static
+from .inline import INLINE_COST, Inlining, op_cost, static
 from .manager import graph_pass
 from .structure import Candidate, Reduction, Structure, loop_tree
 
@@ -60,6 +63,7 @@ class Group:
     outputs: tuple[Value, ...] = ()
     basis: int = 0  # elements of the largest value that it depends on
     limit: float = math.inf  # the basis of a group that it must be complete for
+    product: Value | None = None  # of a matrix product: the shape in which its result is read
 
     @property
     def label(self) -> str:
@@ -163,6 +167,11 @@ class Fuser:
             for value in op.operands:
                 for base in self.inlining.memory(value):
                     group.opaque[base] = op.name
+            if isinstance(kind, Contract):
+                group.product = self._product(op)
+                axes = self.axes.over(group.product.shape)
+                group.touch[group.product] = axes
+                group.cells[present(axes)] = INLINE_COST + 1
             return group
         result = op.results[0]
         if isinstance(kind, Reduce):
@@ -199,6 +208,16 @@ class Fuser:
                 base, _ = self.inlining.peel(value)
                 group.opaque.setdefault(base, op.name)
         return group
+
+    def _product(self, op: Op) -> Value:
+        """A matrix product's result, in the shape in which it is read if that only regroups its rows."""
+        (result,) = op.results
+        users = self.inlining.uses[result]
+        if len(users) == 1 and result not in self.inlining.results:
+            (user,) = users
+            if self.inlining.alias(user) is result and user.results[0].shape[-1:] == result.shape[-1:]:
+                return user.results[0]
+        return result
 
     def _row_read(self, group: Group, value: Value, axes: Axes, op: Op) -> None:
         """A read at a place that follows the result's axes but for the dims in which data chooses."""
@@ -281,9 +300,16 @@ class Fuser:
             for op, space, over in (*left.reduces, *right.reduces)
         ]
         ops = in_order(left.ops, right.ops)
-        structure = self._structure(ops, cells, reduces, (left.touch, right.touch), rename)
+        product = right.product if left.product is None else left.product
+        looped = ops if product is None else [op for op in ops if not isinstance(op.defn.kind, Contract)]
+        structure = self._structure(looped, cells, reduces, (left.touch, right.touch), rename)
         if isinstance(structure, str):
             return structure
+        if product is not None:
+            column = (left if product in left.touch else right).touch[product][-1]
+            for axes in (group.touch[op.results[0]] for group in (left, right) for op in group.ops if op in looped):
+                if axes and column is not None and axes[-1] is not None and rename(axes[-1]) != rename(column):
+                    return "its rows would be stored across memory"
         for group in (left, right):
             for (value, op), axes in group.row_reads.items():
                 maker = self.find(value)
@@ -309,7 +335,8 @@ class Fuser:
                 opaque = {**opaque}
                 opaque.setdefault(value, (right if added is right.touch else left).label)
         return Group(
-            left.number, "loops", ops, touch=touch, opaque=opaque, cells=cells, reduces=reduces,
+            left.number, "loops" if product is None else "contract", ops, product=product,
+            touch=touch, opaque=opaque, cells=cells, reduces=reduces,
             operand_axes={**left.operand_axes, **right.operand_axes}, structure=structure,
             row_reads={**left.row_reads, **right.row_reads},
             basis=max(left.basis, right.basis), limit=min(left.limit, right.limit),
@@ -318,8 +345,14 @@ class Fuser:
     def _obstacle(self, left: Group, right: Group) -> str | None:
         """Why two groups cannot share a kernel, whatever their loops."""
         if left.kind != "loops" or right.kind != "loops":
-            special = left if left.kind != "loops" else right
-            return f"{special.label} has a kernel of its own"
+            special, other = (left, right) if left.kind != "loops" else (right, left)
+            if special.product is None or other.kind != "loops":
+                return f"{special.label} has a kernel of its own"
+            if other.reduces or other.row_reads:
+                return "a matrix product shares its kernel with elementwise ops only"
+            made = {value for op in special.ops for value in op.results} | {special.product}
+            if not any(value in other.touch for value in made):
+                return "it does not read the matrix product"
         if left.cost + right.cost > self.max_cost:
             return f"the kernel would cost over {self.max_cost} additions an element"
         if max(left.basis, right.basis) >= min(left.limit, right.limit):
@@ -333,7 +366,7 @@ class Fuser:
                     return f"{name} reads it at other places"
         for reader, maker in pairs:
             for value in (*reader.touch, *(value for value, _ in reader.row_reads)):
-                if value in self.aliases and self.find(self._stored(value)) is maker:
+                if value in self.aliases and value is not maker.product and self.find(self._stored(value)) is maker:
                     return "it is read in another shape"
         return None
 
@@ -361,7 +394,9 @@ class Fuser:
 
         few, many = (left.touch, right.touch) if len(left.touch) < len(right.touch) else (right.touch, left.touch)
         shared = [value for value in few if value in many]
+        products = [group.product for group in (left, right) if group.product is not None]
         made = {value for value in shared if self.find(value) is left or self.find(value) is right}
+        made.update(value for value in products if value in few and value in many)
         for value in shared:
             if value in made:
                 reason = tie(left.touch[value], right.touch[value], True)
@@ -497,7 +532,7 @@ class Fuser:
         for group in self.groups.values():
             inside = set(group.ops)
             group.outputs = tuple(
-                value for op in group.ops for value in op.results if self.inlining.escapes(value, inside)
+                value for op in group.ops for value in op.results if self._escapes(group, value, inside)
             )
             if group.structure is not None:
                 group.structure = Structure(
@@ -508,6 +543,12 @@ class Fuser:
                 )
         refusals = list(self.refusals.values())
         return Fused(self.graph, self._launches(), self.inlining.ops(), self.aliases, refusals, self.axes)
+
+    def _escapes(self, group: Group, value: Value, inside: set[Op]) -> bool:
+        """Whether a value that a group makes is needed outside of it."""
+        if group.product is not None and value is self._stored(group.product):
+            value = group.product
+        return self.inlining.escapes(value, inside)
 
     def _launches(self) -> list[list[Group]]:
         """Kernels in order; groups of one step that do not depend on each other share a parallel region."""

@@ -2,7 +2,7 @@
 
 Inline are views, constants, iota and cheap arithmetic on those, and on parameters where only a join reads it. An
 inline op is forced to have a buffer all the same where it is a result of the program, where another shape of its
-memory is asked for, or where a matrix product would have to read it in a way that BLAS cannot. What scatters and
+memory is asked for, or where a matrix product reads it and it is no view of memory with strides. What scatters and
 scans absorb (absorb.py) is inline, too.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..ir.graph import Graph, Op, Value
-from ..ir.symbolic import Dim, non_negative
+from ..ir.symbolic import Dim
 from ..kernels.scalar import SCALARS
 from ..ops.kinds import Contract, Elementwise, Generate, Join, View
 from .absorb import absorbed
-from .axes import is_alias, rigid_map, strided_view
+from .axes import batched_matrix, is_alias, rigid_map
 
 INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
 
@@ -54,7 +54,10 @@ class Inlining:
             elif is_alias(op):
                 (source,) = op.operands
                 if source.op is not None and source.op in self.candidates:
-                    self.forced.add(source.op)
+                    if self._only_multiplied(op.results[0]):
+                        self.candidates.add(op)
+                    else:
+                        self.forced.add(source.op)
         self._drop_joined_for_others()
         self._force_results()
         self._force_matrices()
@@ -83,6 +86,16 @@ class Inlining:
         if op in self.returned:
             return self.returned[op]
         return op.operands[0] if is_alias(op) else None
+
+    def _only_multiplied(self, value: Value) -> bool:
+        """Whether matrix products alone read a value: they can find each matrix of a batch anywhere."""
+        if value in self.results or not self.uses[value]:
+            return False
+        return all(
+            isinstance(user.defn.kind, Contract)
+            or (isinstance(user.defn.kind, View) and not is_alias(user) and self._only_multiplied(user.results[0]))
+            for user in self.uses[value]
+        )
 
     def _is_free_op(self, op: Op) -> bool:
         kind = op.defn.kind
@@ -152,32 +165,15 @@ class Inlining:
             stored.add(base)
 
     def _force_matrices(self) -> None:
-        """The operands of matrix products lie in memory as BLAS reads them."""
+        """The operands of matrix products lie in memory, where they may be read through views with strides."""
         matrices = [value for op in self.graph.ops if isinstance(op.defn.kind, Contract) for value in op.operands]
         # What is stored for one product may be what another one reads through views.
         while unreadable := {value.op for value in matrices if value.op and not self._is_readable(value)}:
             self.forced |= unreadable
 
     def _is_readable(self, value: Value) -> bool:
-        """Whether a batched matrix can be read where it lies: views of a buffer with one unit stride."""
-        base = value
-        while base.op is not None and base.op in self:
-            if base.op.name not in ("permute", "expand", "slice", "reshape"):
-                return False
-            if base.op.name == "slice" and base.op.arguments["step"] != 1:
-                return False
-            (base,) = base.op.operands
-        if base is value:
-            return True
-        view = strided_view(value, self.__contains__)
-        if view is None:
-            return False
-        _base, _offset, strides = view
-        (rows, columns), (row_stride, column_stride) = value.shape[-2:], strides[-2:]
-        # The other stride must step over a whole row (or column): a broadcast or overlapping one does not.
-        by_rows = (column_stride == 1 or columns == 1) and (rows == 1 or non_negative(row_stride - columns))
-        by_columns = (row_stride == 1 or rows == 1) and (columns == 1 or non_negative(column_stride - rows))
-        return by_rows or by_columns
+        """Whether a batched matrix can be read where it lies."""
+        return batched_matrix(value, self.__contains__) is not None
 
     def _drop_readers_of_memory(self) -> None:
         """Who reads inline arithmetic works it out and waits for no kernel: nothing behind it may be in memory."""

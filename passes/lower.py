@@ -17,8 +17,6 @@ from ..ir.symbolic import (
     Dim,
     Expr,
     Symbol,
-    ceil_divide,
-    minimum,
     non_negative,
     symbols_of,
 )
@@ -28,14 +26,12 @@ from ..kernels.loop_ir import (
     Buffer,
     Check,
     Concurrent,
-    Gemm,
     Index,
     Kernel,
     Let,
     Literal,
     Load,
     Loop,
-    Matrix,
     Operand,
     Prefix,
     Register,
@@ -43,17 +39,14 @@ from ..kernels.loop_ir import (
     Statement,
     Store,
 )
-from ..ops.kinds import Contract, Element, Elementwise, Generate, Reduce, Scan, Scatter, View
-from .axes import strided_view
+from ..ops.kinds import Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from .fuse import Fused, Group
-from .inline import static
+from .product import Product
 from .scan import lower_scan
 from .scatter import lower_scatter
 from .tree import Tree, flatten_index
 
 VARIABLES = "ijklmnpqrstuvwabcdefgh"
-MIN_TILE = 128  # rows or columns of a matrix product that one thread should at least take
-BLAS = ("f32", "f64", "c64", "c128")
 
 
 class Scope:
@@ -71,9 +64,10 @@ class Scope:
 class Lowering:
     """Writes one kernel. Implements kinds.ElementBuilder for the ops that say how one element is made."""
 
-    def __init__(self, fused: Fused, name: str, taken: set[str]):
+    def __init__(self, fused: Fused, name: str, taken: set[str], bits: int):
         self.fused = fused
         self.name = name
+        self.bits = bits
         self.buffers: dict[str, Buffer] = {}
         self.sites: list[Site] = []
         self.registers = 0
@@ -440,8 +434,8 @@ class Lowering:
         for value in group.outputs:
             self.buffer(value, "out")
         kind = group.ops[0].defn.kind
-        if isinstance(kind, Contract):
-            self._contract(group.ops[0])
+        if group.product is not None:
+            Product(self, group, self.bits).build()
         elif isinstance(kind, Scan):
             lower_scan(self, group.ops[0], kind)
         elif isinstance(kind, Scatter):
@@ -449,68 +443,6 @@ class Lowering:
         else:
             Tree(self, group).build()
         return self.scopes[0].statements
-
-    def _contract(self, op: Op) -> None:
-        left, right = op.arguments["self"], op.arguments["mat2"]
-        output = op.results[0]
-        batch, rows, columns = output.shape
-        depth = left.shape[2]
-        out = self.buffer(output, "out")
-        self.members = set()
-        empty = any(size == 0 for size in (batch, rows, columns, depth))
-        if output.dtype.name in BLAS and not empty:
-            views = [strided_view(value, lambda item: item in self.fused.inline) for value in (left, right)]
-            assert views[0] is not None and views[1] is not None
-            height, width = gemm_tile(rows, columns, depth)
-            down, across = ceil_divide(rows, height), ceil_divide(columns, width)
-            step = self.new_variable(batch * down * across)
-            self.floor = 1
-            self.open(step, 0, batch * down * across)
-            at = step.expr() // (down * across)
-            row, column = step.expr() // across % down * height, step.expr() % across * width
-            matrices = []
-            for (base, offset, strides), place in zip(views, ((row, 0), (0, column)), strict=True):  # type: ignore[misc]
-                start = offset + at * strides[0] + place[0] * strides[1] + place[1] * strides[2]
-                matrices.append(Matrix(self.buffer(base), start, strides[1], strides[2]))
-            target = Matrix(out, (at * rows + row) * columns + column, columns, 1)
-            height, width = minimum(height, rows - row), minimum(width, columns - column)
-            self.scopes[-1].statements.append(Gemm(target, matrices[0], matrices[1], height, width, depth, op.loc))
-            self.close()
-        else:
-            variables = [self.new_variable(size) for size in (batch, rows, columns)]
-            for variable, size in zip(variables, output.shape, strict=True):
-                self.open(variable, 0, size)
-            self.floor = 1
-            b, i, j = (variable.expr() for variable in variables)
-            inner = self.new_variable(depth)
-            self.open(inner, 0, depth)
-            k = inner.expr()
-            term = self.let(
-                "mul", output.dtype.compute, [self.element(left, (b, i, k)), self.element(right, (b, k, j))]
-            )
-            ((total,),) = self.close([("add", (term,))])
-            self.add(len(self.scopes) - 1, Store(out, (b, i, j), total))
-            for _ in variables:
-                self.close()
-        self.floor = 0
-
-
-def gemm_tile(rows: Dim, columns: Dim, depth: Dim) -> tuple[Dim, Dim]:
-    """Rows and columns of one tile of a matrix product, by the shape alone: bits do not depend on threads.
-
-    BLAS packs one operand anew for each tile, so tiles are as large as leaves enough of them to share out."""
-    if isinstance(rows, Expr) or isinstance(columns, Expr):
-        return (256, columns) if isinstance(rows, Expr) else (rows, 512)
-    pieces = min(8, rows * columns * static(depth) // (1 << 22))
-    if pieces < 2:
-        return rows, columns
-    if rows >= columns // 4 and rows >= 2 * MIN_TILE:
-        pieces = min(pieces, rows // MIN_TILE)
-        return -(-rows // (pieces - pieces % 2)), columns
-    if columns >= 2 * MIN_TILE:
-        pieces = min(pieces, columns // MIN_TILE)
-        return rows, -(-columns // (pieces - pieces % 2))
-    return rows, columns
 
 
 def _zero(dtype: DType) -> Any:
@@ -555,12 +487,12 @@ SCALE = dict.fromkeys(
 )
 
 
-def lower(fused: Fused) -> list[Kernel]:
-    """Loop IR for every kernel of a fused graph, all loops serial."""
+def lower(fused: Fused, bits: int = 256) -> list[Kernel]:
+    """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for vectors of `bits`."""
     kernels: list[Kernel] = []
     taken = {f"%{name}" for name in fused.names.values()}
     for number, groups in enumerate(fused.launches):
-        lowering = Lowering(fused, kernel_name(groups, number), taken)
+        lowering = Lowering(fused, kernel_name(groups, number), taken, bits)
         bodies = [lowering.lower(group) for group in groups]
         if len(bodies) > 1:
             branches = [item for part in bodies for item in part if isinstance(item, Loop)]

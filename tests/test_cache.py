@@ -591,9 +591,14 @@ def test_bake_and_look(project: Path) -> None:
     assert "found in" in command(project, "bake", "model.py:layer")
     assert "hit:" in command(project, "cache", "why", "model.py:layer")
     listed = json.loads(command(project, "cache", "list", "--json"))
-    assert {item["usable"] for item in listed} == {"yes"} and len(listed) == 2
+    assert {item["usable"] for item in listed} == {"yes"} and len(listed) == 3
     text = command(project, "cache")
-    assert "layer(x: f32[6, 8]" in text and "the thread pool" in text and "2 entries" in text
+    assert (
+        "layer(x: f32[6, 8]" in text
+        and "the thread pool" in text
+        and "matrix products of f32" in text
+        and "3 entries" in text
+    )
     assert command(project, "cache", "dir").strip() == str(project / "cache")
     assert "2 entries, all intact" in command(project, "cache", "verify")
     flip(entry_of(project / "cache", "layer"))

@@ -34,7 +34,7 @@ LAYERS = (
 FENCES = {
     "sympy": ("smelt.ir.symbolic",),
     "llvmlite": ("smelt.backend.cpu",),
-    "scipy": ("smelt.backend.cpu", "smelt.tools.ulp", "smelt.tools.workloads"),
+    "scipy": ("smelt.tools.ulp", "smelt.tools.workloads"),
     "numba": ("smelt.backend.cuda", "smelt.tools.workloads"),
     "torch": ("smelt.torch", "smelt.tools.workloads"),
     "jax": ("smelt.tools.workloads",),

@@ -369,7 +369,19 @@ kernel @product(%x: f32[N, 100], %w: f32[100, 20], %y: out f32[N, 20]) where N >
 """.strip()
 
 
-@pytest.mark.parametrize("text", [EVERYTHING, PRODUCT], ids=["everything", "product"])
+PACKED = """
+kernel @packed(%x: f32[N, 100], %w: f32[20, 100], %y: out f32[N, 20], %p: temp f32[2, 100, 16]) where N >= 2 {
+  serial %k in 0..1 {
+    pack %p[0; 16, 1600 by 16] = %w[0; 1, 100] over (100, 20)
+  }
+  parallel %i in 0..((N + 95) // 96) {
+    gemm %y[1920 * %i; 20, 1] = %x[9600 * %i; 100, 1] * %p[0; 16, 1600 by 16] over (min(96, -96 * %i + N), 20, 100)
+  }
+}
+""".strip()
+
+
+@pytest.mark.parametrize("text", [EVERYTHING, PRODUCT, PACKED], ids=["everything", "product", "packed"])
 def test_text_round_trips(text: str) -> None:
     kernel = parse_kernel(text)
     verify_kernel(kernel)
@@ -564,8 +576,8 @@ BROKEN: dict[str, tuple[str, str]] = {
         PRODUCT.replace("* %i; 20, 1] =", "* %i; 20, 2] ="),
         "the columns of the output are not",
     ),
-    "broadcast matrix": (PRODUCT.replace("%w[0; 20, 1]", "%w[0; 0, 1]"), "%w has neither adjacent rows nor"),
-    "strided matrix": (PRODUCT.replace("%w[0; 20, 1]", "%w[0; 40, 2]"), "%w has neither adjacent rows nor"),
+    "pack without panels": (PACKED.replace("16, 1600 by 16] = %w", "16, 1] = %w"), "a pack reads a matrix with"),
+    "pack with gaps": (PACKED.replace("16, 1600 by 16] = %w", "20, 1600 by 16] = %w"), "as far apart as it is wide"),
     "product into an input": (PRODUCT.replace("out ", ""), "%y is an input and cannot be written"),
     "assigned in two bodies": (
         inside("serial %j in 0..2 {", "%0 = load %y[%j]", "}", "serial %j in 0..2 {", "%0 = load %y[%j]", "}"),

@@ -276,7 +276,7 @@ def show_fusion(report: Report) -> None:
     rows = []
     for kernel in report.kernels:
         widths = ", ".join(map(str, kernel.vector_widths))
-        how = f"vectors of {widths}" if widths else "matrix product" if "bmm (BLAS)" in kernel.ops else ""
+        how = f"vectors of {widths}" if widths else "matrix product" if "bmm" in kernel.ops else ""
         rows.append((kernel.name, f"{len(kernel.ops)}", f"reads {kernel.reads}", f"writes {kernel.writes}", how))
     print(table([("kernel", "ops", "", "", ""), *rows], right=(1,)))
     print(f"  memory traffic {report.bytes_after}, {report.bytes_before} without fusion\n")

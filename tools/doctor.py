@@ -71,18 +71,16 @@ def examine() -> dict[str, Any]:
 
 def compiler_facts() -> dict[str, str]:
     """What the native compiler sees, and that it works."""
-    from ..backend.cpu.blas import openblas
     from ..backend.cpu.target import host
     from ..backend.cpu.threads import available_cpus
 
-    target, library = host(), openblas()
+    target = host()
     present = [name[1:] for name in target.features.split(",") if name.startswith("+")]
     return {
         "target": f"{target.cpu}, {target.triple}",
         "instructions": " ".join(sorted(name for name in present if ARITHMETIC.match(name))),
         "vectors": f"{target.vector_bits} bits",
         "threads": f"{available_cpus()} by default (affinity and control group)",
-        "blas": Path(library._name).name if library is not None else "that of SciPy, not an OpenBLAS",
     }
 
 

@@ -46,7 +46,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     hook("fuse", fused)
     bits = options.vector_bits or host().vector_bits
     with stages.timed("loops"):
-        kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lower(fused))
+        kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lower(fused, bits))
     hook("loops", kernels)
     with stages.timed("memory"):
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
@@ -66,8 +66,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         sources=sources,
         scratch=list(dict.fromkeys(module.scratch)),
         arena=plan.size,
-        strides=list(blas_strides(products)),
-        uses_blas=bool(products),
+        products=sorted({item.output.buffer.dtype.name for item in products}),
+        vector_bits=bits,
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
         report=make_report(simple, fused, kernels, plan.size).lasting(),
         code=code,
@@ -138,12 +138,6 @@ def make_layout(fused: Fused, stored: Sequence[Value], offsets: dict[str, Dim]) 
     first = FIRST_FREE + len(sizes)
     pointers = {f"%{fused.names[value]}": first + number for number, value in enumerate(outside)}
     return Layout(sizes, pointers, offsets)
-
-
-def blas_strides(products: Sequence[Gemm]) -> set[Dim]:
-    """All strides of matrices, whose numbers BLAS must be able to take."""
-    matrices = [matrix for item in products for matrix in (item.output, item.left, item.right)]
-    return {stride for matrix in matrices for stride in (matrix.row_stride, matrix.column_stride)}
 
 
 def find_places(graph: Graph, sites: Sequence[Site]) -> list[Place]:

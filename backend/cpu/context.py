@@ -3,5 +3,5 @@ parameters and the results of a graph."""
 
 from __future__ import annotations
 
-PARALLEL, POOL, ARENA, SCRATCH, SCRATCH_STRIDE, ERROR, BLAS_TABLE, WORKERS, FIRST_FREE = range(9)
+PARALLEL, POOL, ARENA, SCRATCH, SCRATCH_STRIDE, ERROR, PRODUCTS, WORKERS, FIRST_FREE = range(9)
 ALIGN = 64  # of the arena and of each thread's scratch, in bytes

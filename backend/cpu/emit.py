@@ -58,12 +58,6 @@ CONTEXT, FIRST_SITE, HEAD = range(3)
 
 RUNTIME = """
 @zero = internal constant [64 x i8] zeroinitializer, align 64
-@letters = internal constant [2 x i8] c"NT"
-@one.0 = internal constant float 1.0
-@one.1 = internal constant double 1.0
-@one.2 = internal constant [2 x float] [float 1.0, float 0.0]
-@one.3 = internal constant [2 x double] [double 1.0, double 0.0]
-@ones = internal constant [4 x ptr] [ptr @one.0, ptr @one.1, ptr @one.2, ptr @one.3]
 
 ; The first index out of range is kept for the caller.
 define internal void @report(ptr %args, i64 %number, i64 %index, i64 %bound) #1 {
@@ -89,37 +83,6 @@ done:
 }
 """
 
-GEMM = """
-; Column-major BLAS: everything by reference.
-define internal void @gemm(ptr %args, i64 %kind, i64 %ta, i64 %tb, i64 %m, i64 %n, i64 %k,
-                           ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc) #1 {{
-  %numbers = alloca [6 x i32], align 4
-  %ctx = load ptr, ptr %args
-  %slot = getelementptr i64, ptr %ctx, i64 6
-  %table = load ptr, ptr %slot
-  %entry = getelementptr ptr, ptr %table, i64 %kind
-  %function = load ptr, ptr %entry
-  %one = getelementptr ptr, ptr @ones, i64 %kind
-  %alpha = load ptr, ptr %one
-  %lta = getelementptr i8, ptr @letters, i64 %ta
-  %ltb = getelementptr i8, ptr @letters, i64 %tb
-{numbers}
-  call void %function(ptr %lta, ptr %ltb, ptr %m.at, ptr %n.at, ptr %k.at, ptr %alpha, ptr %a, ptr %lda.at,
-                      ptr %b, ptr %ldb.at, ptr @zero, ptr %c, ptr %ldc.at)
-  ret void
-}}
-"""
-
-
-def gemm_text() -> str:
-    """The call into BLAS, whose integers have 32 bits (Launcher sees to it that they fit)."""
-    lines: list[str] = []
-    for number, name in enumerate(("m", "n", "k", "lda", "ldb", "ldc")):
-        lines.append(f"  %{name}.32 = trunc i64 %{name} to i32")
-        lines.append(f"  %{name}.at = getelementptr i32, ptr %numbers, i64 {number}")
-        lines.append(f"  store i32 %{name}.32, ptr %{name}.at")
-    return GEMM.format(numbers="\n".join(lines))
-
 
 class ModuleEmitter:
     def __init__(self, layout: Layout, vector_bits: int, annotate: bool, data_offset: int | None):
@@ -141,8 +104,6 @@ class ModuleEmitter:
     def emit(self, kernels: Sequence[Kernel]) -> Module:
         self._run(kernels)
         text = "\n".join([RUNTIME, *self.functions])
-        if "@gemm(" in text:
-            text += gemm_text()
         for size in ELEMENTS:
             if called(size) in text:
                 text += f"\n{transpose_text(size, self.vector_bits, self.declarations)}\n"
@@ -162,7 +123,7 @@ class ModuleEmitter:
 
     def _run(self, kernels: Sequence[Kernel]) -> None:
         """The function that calls the kernels in order."""
-        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch)
+        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch, self.vector_bits)
         for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
             run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
             run.write(f"%{name} = load ptr, ptr %{name}.at")
@@ -282,7 +243,7 @@ class ModuleEmitter:
 
     def _region(self, name: str) -> Region:
         note = None if self.debug is None else self.debug.function(name)
-        return Region(self.declarations, self._pointer, self._size, self._scratch, note)
+        return Region(self.declarations, self._pointer, self._size, self._scratch, self.vector_bits, note)
 
     def _finish(self, name: str, region: Region) -> None:
         lines = "\n".join(region.frames[0].lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.errors import CompileError, IndexRangeError
+from ...ir.errors import IndexRangeError
 from ...ir.graph import Graph
 from ...ir.symbolic import Dim, Expr, evaluate
 from ..arrays import as_plain, bind_sizes
@@ -20,11 +20,11 @@ from .allocator import empty
 from .context import (
     ALIGN,
     ARENA,
-    BLAS_TABLE,
     ERROR,
     FIRST_FREE,
     PARALLEL,
     POOL,
+    PRODUCTS,
     SCRATCH,
     SCRATCH_STRIDE,
     WORKERS,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KEPT = 1 << 15  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
 _NO_MEMORY = np.empty(0, np.uint8)
-LARGEST_BLAS = 2**31 - 1  # its integers have 32 bits
 
 
 class Executable:
@@ -56,6 +55,11 @@ class Executable:
         with stages.timed("link"):
             addresses, self.keep = engine().link(artifact.code, "run")
         self.run = _RUN(addresses["run"])
+        if artifact.products:
+            from .gemm import tables
+
+            with stages.timed("matrix products"):
+                self.tables = tables(frozenset(artifact.products), artifact.vector_bits)
 
     @property
     def report(self) -> Report:
@@ -99,10 +103,8 @@ class Frame:
         self.error = (ctypes.c_int64 * 4)()
         self.address = ctypes.addressof(self.block)
         self.block[ERROR] = ctypes.addressof(self.error)
-        if executable.artifact.uses_blas:
-            from .blas import table
-
-            self.block[BLAS_TABLE] = ctypes.addressof(table())
+        if executable.artifact.products:
+            self.block[PRODUCTS] = ctypes.addressof(executable.tables)
 
     def fit(self, launcher: Launcher, threads: Pool) -> None:
         """Prepare for a launcher's sizes and as many threads as there are now."""
@@ -141,8 +143,6 @@ class Launcher:
         scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
         self.scratch_bytes = scratch + -scratch % ALIGN
         self.arena_bytes = evaluate(artifact.arena, sizes)
-        if any(evaluate(stride, sizes) > LARGEST_BLAS for stride in artifact.strides):
-            raise CompileError(f"a matrix has rows or columns of more than {LARGEST_BLAS} elements, which BLAS cannot")
         self.results = [(_shape(shape, sizes), dtype.numpy) for dtype, shape in artifact.stored]
         self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
         # Whether the results are just the stored arrays, in order.

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, is_multiple, maximum, non_negative, symbols_of
-from ...ir.types import bool_, i64
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, floor_divide, is_multiple, non_negative, symbols_of
+from ...ir.types import bool_, i64, u8
+from ...kernels.gemm import BYTES, RegisterTile
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,
@@ -28,6 +29,7 @@ from ...kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Pack,
     Prefix,
     Register,
     Statement,
@@ -38,6 +40,7 @@ from ...kernels.loop_ir import (
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.scalar import COMBINERS
 from .accesses import Accesses
+from .context import PRODUCTS
 from .debug import FunctionNotes
 from .scalars import ScalarEmitter
 from .transpose import called
@@ -64,6 +67,7 @@ class Region:
         pointer: Callable[[Region, Buffer], str],
         size: Callable[[Region, Symbol], str],
         scratch: Callable[[Region, Buffer], str],
+        bits: int,
         note: FunctionNotes | None = None,
     ):
         self.frames = [Frame("entry")]
@@ -84,6 +88,7 @@ class Region:
         self._pointer = pointer
         self._size = size
         self._scratch = scratch
+        self.bits = bits
         self.pointers: dict[str, str] = {}
         self.accesses = Accesses(self)
 
@@ -268,6 +273,8 @@ class Region:
                 self._gemm(statement)
             elif isinstance(statement, Transpose):
                 self._transpose(statement)
+            elif isinstance(statement, Pack):
+                self._pack(statement)
             else:
                 raise CompileError("concurrent loops inside of a loop")
 
@@ -364,30 +371,21 @@ class Region:
         self.registers[statement.guard.name] = Lanes(bool_, lanes, (good,))
 
     def _gemm(self, statement: Gemm) -> None:
-        """Row-major output = left @ right is column-major output' = right' @ left'."""
-        dtype = statement.output.buffer.dtype
-        write = self.emitter.instruction
-
-        def address(matrix: Matrix) -> str:
-            place = self.uniform(matrix.offset)
-            base = self.pointer(matrix.buffer)
-            return write(f"getelementptr inbounds i8, ptr {base}, i64 {write(f'mul i64 {place}, {dtype.bytes}')}")
-
-        def layout(matrix: Matrix, rows: Dim, columns: Dim) -> tuple[str, str]:
-            # Adjacent columns: the transposed matrix is what column-major BLAS reads as it lies.
-            if matrix.column_stride == 1 or (columns == 1 and matrix.row_stride != 1):
-                return "0", self._leading(matrix.row_stride if rows != 1 else columns, columns)
-            return "1", self._leading(matrix.column_stride if columns != 1 else rows, rows)
-
-        left_flag, left_lead = layout(statement.left, statement.rows, statement.depth)
-        right_flag, right_lead = layout(statement.right, statement.depth, statement.columns)
-        lead = self._leading(statement.output.row_stride, statement.columns)
-        numbers = (statement.columns, statement.rows, statement.depth)
+        """A call of one of the routines of gemm.py, with scratch memory for what it packs."""
+        output, left, right = statement.output, statement.left, statement.right
+        dtype = output.buffer.dtype
+        tile = RegisterTile(dtype.name, self.bits)
+        scratch = self._scratch(self, Buffer("%gemm", u8, (tile.scratch_bytes,), "scratch"))
+        # From row to row of packed panels it is as far as the depth of one, on the average.
+        left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride
+        left_numbers = (left_row, left.panel or left.column_stride, left.panel)
+        panel = right.column_stride if right.panel else 0
+        numbers = (right.row_stride, right.column_stride, panel, statement.rows, statement.columns, statement.depth)
         self.write(
-            f"call void @gemm(ptr %args, i64 {('f32', 'f64', 'c64', 'c128').index(dtype.name)}, "
-            f"i64 {right_flag}, i64 {left_flag}, {', '.join(f'i64 {self.uniform(item)}' for item in numbers)}, "
-            f"ptr {address(statement.right)}, i64 {right_lead}, ptr {address(statement.left)}, i64 {left_lead}, "
-            f"ptr {address(statement.output)}, i64 {lead})"
+            f"call void {self._routine(dtype.name, 0)}(ptr {self._address(output)}, "
+            f"i64 {self.uniform(output.row_stride)}, ptr {self._address(left)}, "
+            f"{', '.join(f'i64 {self.uniform(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
+            f"{', '.join(f'i64 {self.uniform(item)}' for item in numbers)}, ptr {scratch})"
         )
 
     def _transpose(self, statement: Transpose) -> None:
@@ -401,9 +399,31 @@ class Region:
         arguments.extend(f"i64 {self.uniform(size)}" for size in (statement.rows, statement.columns))
         self.write(f"call void {called(target.buffer.dtype.bytes)}{', '.join(arguments)})")
 
-    def _leading(self, stride: Dim, length: Dim) -> str:
-        """A leading dimension: BLAS wants it at least as long as what lies between, and never zero."""
-        return self.uniform(maximum(maximum(stride, length), 1))
+    def _pack(self, statement: Pack) -> None:
+        output, source = statement.output, statement.source
+        numbers = (source.column_stride, source.row_stride, statement.columns, statement.rows)
+        self.write(
+            f"call void {self._routine(output.buffer.dtype.name, 1)}(ptr {self._address(output)}, "
+            f"i64 {output.panel}, i64 {self.uniform(output.column_stride)}, ptr {self._address(source)}, "
+            f"{', '.join(f'i64 {self.uniform(item)}' for item in numbers)})"
+        )
+
+    def _routine(self, dtype: str, number: int) -> str:
+        """The address of a routine, from the tables in ctx."""
+        name = f"%{dtype}.{number}"
+        if name not in self.pointers:
+            write = self.emitter.instruction
+            with self.at(0):
+                table = write("load ptr, ptr %args, align 8")
+                for place in (PRODUCTS, list(BYTES).index(dtype), number):
+                    table = write(f"load ptr, ptr {write(f'getelementptr i64, ptr {table}, i64 {place}')}, align 8")
+            self.pointers[name] = table
+        return self.pointers[name]
+
+    def _address(self, matrix: Matrix) -> str:
+        """Where a matrix begins."""
+        place = self.emitter.instruction(f"mul i64 {self.uniform(matrix.offset)}, {matrix.buffer.dtype.bytes}")
+        return self.emitter.instruction(f"getelementptr inbounds i8, ptr {self.pointer(matrix.buffer)}, i64 {place}")
 
     # Control.
 

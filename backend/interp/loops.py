@@ -28,6 +28,7 @@ from ...kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Pack,
     Prefix,
     Register,
     Statement,
@@ -150,6 +151,8 @@ class LoopInterpreter:
             rows, columns = self.index(statement.rows), self.index(statement.columns)
             moved = self.memory[statement.source.buffer.name][self._places(statement.source, rows, columns)]
             self.memory[statement.target.buffer.name][self._places(statement.target, rows, columns)] = moved
+        elif isinstance(statement, Pack):
+            self._pack(statement)
         elif isinstance(statement, Concurrent):
             self.block(statement.branches)
         else:
@@ -221,13 +224,24 @@ class LoopInterpreter:
 
     def _gemm(self, statement: Gemm) -> None:
         rows, columns, depth = (self.index(item) for item in (statement.rows, statement.columns, statement.depth))
-        left = self.memory[statement.left.buffer.name][self._places(statement.left, rows, depth)]
+        if statement.left.panel:
+            left = self.memory[statement.left.buffer.name][self._places(statement.left, depth, rows)].T
+        else:
+            left = self.memory[statement.left.buffer.name][self._places(statement.left, rows, depth)]
         right = self.memory[statement.right.buffer.name][self._places(statement.right, depth, columns)]
         self.memory[statement.output.buffer.name][self._places(statement.output, rows, columns)] = left @ right
 
+    def _pack(self, statement: Pack) -> None:
+        rows, columns = self.index(statement.rows), self.index(statement.columns)
+        source = self.memory[statement.source.buffer.name][self._places(statement.source, rows, columns)]
+        self.memory[statement.output.buffer.name][self._places(statement.output, rows, columns)] = source
+
     def _places(self, matrix: Matrix, rows: int, columns: int) -> np.ndarray:
+        """Where the elements of a matrix lie."""
         start, row, column = (self.index(item) for item in (matrix.offset, matrix.row_stride, matrix.column_stride))
-        return start + row * np.arange(rows)[:, None] + column * np.arange(columns)[None, :]
+        across = np.arange(columns)
+        along = across // matrix.panel * column + across % matrix.panel if matrix.panel else across * column
+        return start + row * np.arange(rows)[:, None] + along[None, :]
 
     def _loop(self, loop: Loop) -> None:
         start, stop = int(self.index(loop.start)), int(self.index(loop.stop))

@@ -15,6 +15,7 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Pack,
     Prefix,
     Register,
     Statement,
@@ -79,6 +80,8 @@ def cost(statements: Sequence[Statement]) -> int:
             total += count(statement.rows) * count(statement.columns) * count(statement.depth) // 8
         elif isinstance(statement, Transpose):
             total += 2 * count(statement.rows) * count(statement.columns)
+        elif isinstance(statement, Pack):
+            total += count(statement.rows) * count(statement.columns) // 4
         else:
             assert isinstance(statement, Alloc)
     return total

@@ -18,6 +18,7 @@ from ...kernels.loop_ir import (
     Loop,
     Matrix,
     Operand,
+    Pack,
     Register,
     Statement,
     Store,
@@ -67,6 +68,14 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
             change(statement.columns),
             change(statement.depth),
             statement.origin,
+        )
+    if isinstance(statement, Pack):
+        return replace(
+            statement,
+            output=matrix(statement.output),
+            source=matrix(statement.source),
+            rows=change(statement.rows),
+            columns=change(statement.columns),
         )
     return statement
 

@@ -14,6 +14,7 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Pack,
     Prefix,
     Register,
     Statement,
@@ -82,7 +83,7 @@ def vectorizable(loop: Loop) -> bool:
     """Whether iterations are independent and do the same work."""
     differing = {loop.variable}
     for statement in walk(loop.body):
-        if isinstance(statement, (Gemm, Transpose, Alloc, Concurrent)):
+        if isinstance(statement, (Gemm, Transpose, Pack, Alloc, Concurrent)):
             return False
         if isinstance(statement, Check):
             differing.add(statement.symbol)

@@ -1,0 +1,476 @@
+"""Matrix products: routines in LLVM text, compiled once a process and shared by all graphs.
+
+`gemm` computes rows x columns of a product. It goes through the depth in blocks and for each packs the left matrix
+into panels of a few rows; the right one is read as panels of some vectors' width. A panel of the right matrix comes
+from the packed copy that several calls share, or is packed here, or is read where it lies if that is as good. A
+register tile is the product of two panels: `rows` x `width` accumulators over one block of the depth.
+
+Packing reads any strides. Panels that are not full repeat the last row or column: what is computed with it is not
+stored. The order of additions depends on the depth alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from ...kernels.gemm import BYTES, DEPTH, FLAT, ROWS, RegisterTile
+from .cached import object_code
+from .engine import engine
+from .writer import Function
+
+ELEMENT = {"f32": "float", "f64": "double"}
+FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
+NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
+DIRECT_BYTES = 24 << 10  # a right matrix up to this stays in the first-level cache as it lies
+REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
+
+
+class Routines:
+    """The text of the routines of one element type."""
+
+    def __init__(self, shape: RegisterTile):
+        self.shape = shape
+        self.dtype = shape.dtype
+        self.element = ELEMENT[shape.dtype]
+        self.bytes = shape.bytes
+        # Lanes that packing transposes at a time: no more than the narrowest panel has.
+        self.block = min(shape.lanes, 32 // shape.bytes, 8 if shape.rows >= 8 else 4)
+        self.vector = f"<{shape.lanes} x {self.element}>"
+        self.suffix = f"v{shape.lanes}{shape.dtype}"
+
+    def text(self) -> str:
+        parts = [self.pack(), *map(self.tile, (self.shape.rows, *REST)), self.gemm()]
+        return "\n".join([*parts, *self.declarations()])
+
+    def declarations(self) -> list[str]:
+        vector, mask = self.vector, f"<{self.shape.lanes} x i1>"
+        return [
+            f"declare {vector} @llvm.fmuladd.{self.suffix}({vector}, {vector}, {vector})",
+            f"declare {vector} @llvm.masked.load.{self.suffix}.p0(ptr, {mask}, {vector})",
+            f"declare void @llvm.masked.store.{self.suffix}.p0({vector}, ptr, {mask})",
+        ]
+
+    # One register tile.
+
+    def tile(self, rows: int) -> str:
+        """output (+)= `rows` rows of the left matrix times a panel of the right one. Steps are in bytes.
+
+        Meanwhile what lies `ahead` is fetched into the second-level cache.
+        """
+        f = Function(
+            f"tile{rows}.{self.dtype}",
+            [
+                ("ptr", "left"), ("i64", "left_row"), ("i64", "left_step"), ("ptr", "right"), ("i64", "right_step"),
+                ("ptr", "output"), ("i64", "output_row"), ("i64", "depth"), ("i64", "columns"), ("i1", "first"),
+                ("ptr", "ahead"), ("i64", "ahead_step"),
+            ],
+            "#0",
+        )  # fmt: skip
+        shape, vector = self.shape, self.vector
+        places = [f.at("%output", f.multiply("%output_row", row)) for row in range(rows)]
+        totals = [(vector, "zeroinitializer")] * (rows * shape.vectors)
+
+        # If LLVM knew how these hang together, it would make each row's address from that of the row before.
+        distances = ["0", "%left_row"]
+        for row in range(2, min(rows, 4)):
+            distances.append(f.op(f'call i64 asm "", "=r,0"(i64 {f.multiply("%left_row", row)})'))
+
+        groups = (rows + 3) // 4
+        starts = [("ptr", "%left")]
+        for group in range(1, groups):
+            at = f.at("%left", f.multiply("%left_row", 4 * group))
+            starts.append(("ptr", f.op(f'call ptr asm "", "=r,0"(ptr {at})')))
+
+        def step(_: str, carried: list[str]) -> list[str]:
+            starts, (right, ahead), sums = carried[:groups], carried[groups : groups + 2], carried[groups + 2 :]
+            f.write(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 2, i32 1)")
+            columns = [
+                f.op(f"load {vector}, ptr {f.at(right, part * shape.bits // 8)}, align {self.bytes}")
+                for part in range(shape.vectors)
+            ]
+            after = [f.at(start, "%left_step") for start in starts]
+            after += [f.at(right, "%right_step"), f.at(ahead, "%ahead_step")]
+            for row in range(rows):
+                at = f.at(starts[row // 4], distances[row % 4])
+                spread = self.splat(f, f.op(f"load {self.element}, ptr {at}, align {self.bytes}"))
+                for part, column in enumerate(columns):
+                    total = sums[row * shape.vectors + part]
+                    after.append(
+                        f.op(
+                            f"call {vector} @llvm.fmuladd.{self.suffix}({vector} {spread}, {vector} {column}, "
+                            f"{vector} {total})"
+                        )
+                    )
+            return after
+
+        state = [*starts, ("ptr", "%right"), ("ptr", "%ahead"), *totals]
+        sums = f.loop(0, "%depth", 1, step, state)[groups + 2 :]
+        self.store(f, places, sums)
+        return f.finish()
+
+    def splat(self, f: Function, item: str) -> str:
+        lanes = self.shape.lanes
+        one = f.op(f"insertelement {self.vector} poison, {self.element} {item}, i64 0")
+        return f.op(f"shufflevector {self.vector} {one}, {self.vector} poison, <{lanes} x i32> zeroinitializer")
+
+    def store(self, f: Function, places: list[str], sums: list[str]) -> None:
+        """Add what is there, unless this is the first block; the columns beyond the last are left alone."""
+        vectors, align, vector = self.shape.vectors, self.bytes, self.vector
+        tiles = [
+            (total, f.at(places[number // vectors], number % vectors * self.shape.bits // 8), number % vectors)
+            for number, total in enumerate(sums)
+        ]
+
+        def fresh() -> None:
+            for total, at, _ in tiles:
+                f.write(f"store {vector} {total}, ptr {at}, align {align}")
+
+        def more() -> None:
+            for total, at, _ in tiles:
+                old = f.op(f"load {vector}, ptr {at}, align {align}")
+                f.write(f"store {vector} {f.op(f'fadd {vector} {old}, {total}')}, ptr {at}, align {align}")
+
+        def masked() -> None:
+            mask = f"<{self.shape.lanes} x i1>"
+            inside = [self.mask(f, part * self.shape.lanes) for part in range(vectors)]
+            there = [f.op(f"select i1 %first, {mask} zeroinitializer, {mask} {item}") for item in inside]
+            for total, at, part in tiles:
+                old = f.op(
+                    f"call {vector} @llvm.masked.load.{self.suffix}.p0(ptr align {align} {at}, {mask} {there[part]}, "
+                    f"{vector} splat ({self.element} -0.0))"
+                )
+                f.write(
+                    f"call void @llvm.masked.store.{self.suffix}.p0({vector} {f.op(f'fadd {vector} {old}, {total}')}, "
+                    f"ptr align {align} {at}, {mask} {inside[part]})"
+                )
+
+        def whole() -> None:
+            f.choose("%first", fresh, more)
+
+        f.choose(f.compare("sge", "%columns", self.shape.width), whole, masked)
+
+    def mask(self, f: Function, before: int) -> str:
+        """Which lanes of a vector are columns of the output."""
+        lanes = self.shape.lanes
+        kind = f"<{lanes} x i64>"
+        one = f.op(f"insertelement {kind} poison, i64 {f.subtract('%columns', str(before))}, i64 0")
+        spread = f.op(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
+        return f.op(f"icmp slt {kind} <{numbers}>, {spread}")
+
+    # Packing.
+
+    def pack(self) -> str:
+        """Panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and `depth` steps.
+
+        `apart` is the distance of panels. The last one may have less lanes; the last of these is repeated then.
+        Strides are in elements.
+        """
+        f = Function(
+            f"pack.{self.dtype}",
+            [
+                ("ptr", "panels"), ("i64", "width"), ("i64", "apart"), ("ptr", "source"), ("i64", "lane"),
+                ("i64", "step"), ("i64", "lanes"), ("i64", "depth"),
+            ],
+            "#0",
+        )  # fmt: skip
+        shape = self.shape
+        wide = f.compare("eq", "%width", shape.width)
+        adjacent = f.compare("eq", "%lane", 1)
+        whole = f.subtract("%lanes", f.op("urem i64 %lanes, %width"))
+        copied = f.op(f"select i1 {adjacent}, i64 {whole}, i64 0")
+
+        def copies(lanes: int) -> Callable[[str, list[str]], list[str]]:
+            """Step by step through memory, so that it is fetched in advance."""
+            vector = f"<{lanes} x {self.element}>"
+
+            def step(at: str, _: list[str]) -> list[str]:
+                def panel(_: str, carried: list[str]) -> list[str]:
+                    source, target = carried
+                    value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
+                    f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
+                    return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
+
+                source = f.at("%source", f.multiply(at, "%step"), self.element)
+                target = f.at("%panels", f.multiply(at, lanes), self.element)
+                f.loop(0, copied, lanes, panel, [("ptr", source), ("ptr", target)])
+                return []
+
+            return step
+
+        def copy(lanes: int) -> None:
+            f.loop(0, "%depth", 1, copies(lanes))
+
+        def some() -> None:
+            f.choose(wide, lambda: copy(shape.width), lambda: copy(shape.rows))
+
+        f.choose(f.compare("ne", copied, 0), some)
+
+        def panel(first: str, carried: list[str]) -> list[str]:
+            (target,) = carried
+
+            def group(offset: str, _: list[str]) -> list[str]:
+                # The last group of lanes may begin in the one before.
+                self.group(f, target, first, f.minimum(offset, f.add("%width", -self.block)))
+                return []
+
+            f.loop(0, "%width", self.block, group)
+            return [f.at(target, "%apart", self.element)]
+
+        number = f.op(f"udiv i64 {copied}, %width")
+        target = f.at("%panels", f.multiply(number, "%apart"), self.element)
+        f.loop(copied, "%lanes", "%width", panel, [("ptr", target)])
+        return f.finish()
+
+    def group(self, f: Function, panel: str, first: str, offset: str) -> None:
+        """Some lanes of a panel, over the whole depth."""
+        block = self.block
+        vector = f"<{block} x {self.element}>"
+        last = f.subtract("%lanes", "1")
+        sources: list[str] = []
+        for lane in range(block):
+            number = f.minimum(f.add(f.add(first, offset), lane), last)
+            sources.append(f.at("%source", f.multiply(number, "%lane"), self.element))
+        panel = f.at(panel, offset, self.element)
+        line = f.multiply("%width", self.bytes)
+
+        def transpose(at: str, _: list[str]) -> list[str]:
+            places = [f.at(source, at, self.element) for source in sources]
+            rows = [f.op(f"load {vector}, ptr {place}, align {self.bytes}") for place in places]
+            place = f.at(panel, f.multiply(at, line))
+            for row in transposed(f, rows, vector):
+                f.write(f"store {vector} {row}, ptr {place}, align {self.bytes}")
+                place = f.at(place, line)
+            return []
+
+        blocks = f.op(f"and i64 %depth, {-block}")
+        done = f.op(f"select i1 {f.compare('eq', '%step', 1)}, i64 {blocks}, i64 0")
+        f.loop(0, done, block, transpose)
+
+        def single(at: str, _: list[str]) -> list[str]:
+            place = f.multiply(at, "%step")
+            value = "poison"
+            for lane, source in enumerate(sources):
+                item = f.op(f"load {self.element}, ptr {f.at(source, place, self.element)}, align {self.bytes}")
+                value = f.op(f"insertelement {vector} {value}, {self.element} {item}, i64 {lane}")
+            f.write(f"store {vector} {value}, ptr {f.at(panel, f.multiply(at, line))}, align {self.bytes}")
+            return []
+
+        f.loop(done, "%depth", 1, single)
+
+    # The product.
+
+    def gemm(self) -> str:
+        """output = left @ right. With a `panel` stride the right matrix is packed: that far apart are its panels.
+
+        With a `left_panel` the left matrix is packed in panels of so many rows: its row stride is the depth of a panel,
+        which is how far it is from row to row on the average, and its column stride the width of a panel.
+        """
+        shape, element = self.shape, self.element
+        f = Function(
+            f"gemm.{self.dtype}",
+            [
+                ("ptr", "output"), ("i64", "output_row"),
+                ("ptr", "left"), ("i64", "left_row"), ("i64", "left_column"), ("i64", "left_panel"),
+                ("ptr", "right"), ("i64", "right_row"), ("i64", "right_column"), ("i64", "panel"),
+                ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"),
+            ],
+            "#0",
+        )  # fmt: skip
+        own = f.at("%scratch", shape.left_bytes)
+        output_row, left_row, left_column, right_row = (
+            f.multiply(name, self.bytes) for name in ("%output_row", "%left_row", "%left_column", "%right_row")
+        )
+        packed = f.compare("ne", "%panel", 0)
+        flat = f.op(f"and i1 {f.compare('sle', '%rows', FLAT * shape.rows)}, {f.compare('eq', '%right_column', 1)}")
+        small = f.compare("sle", f.multiply("%depth", right_row), DIRECT_BYTES)
+        small = f.op(f"and i1 {small}, {f.compare('eq', '%right_column', 1)}")
+        direct = f.op(f"or i1 {flat}, {small}")
+        prepared = f.compare("ne", "%left_panel", 0)
+        narrow = f.op(f"or i1 {prepared}, {f.compare('sle', '%columns', NARROW * shape.width)}")
+        lane_step = f.op(f"select i1 {prepared}, i64 {self.bytes}, i64 {left_row}")
+        streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
+        most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {DEPTH}")
+        each = self.even(f, "%depth", most)
+
+        def row_block(row: str, _: list[str]) -> list[str]:
+            many = f.minimum(f.subtract("%rows", row), ROWS)
+            left = f.at("%left", f.multiply(row, left_row))
+            output = f.at("%output", f.multiply(row, output_row))
+            # While one panel of the right matrix is multiplied, each tile of rows fetches its share of the next one.
+            tiles = f.op(f"udiv i64 {f.add(many, shape.rows - 1)}, {shape.rows}")
+            ahead_step = f.op(f"udiv i64 {f.add(tiles, shape.width * self.bytes - 1)}, {tiles}")
+
+            def depth_block(start: str, _: list[str]) -> list[str]:
+                depth = f.minimum(f.subtract("%depth", start), each)
+                first = f.compare("eq", start, 0)
+                source = f.at(left, f.multiply(start, left_column))
+
+                def pack_rows() -> list[tuple[str, str]]:
+                    apart = f.multiply(depth, shape.rows)
+                    f.write(
+                        f"call void @pack.{self.dtype}(ptr %scratch, i64 {shape.rows}, i64 {apart}, ptr {source}, "
+                        f"i64 %left_row, i64 %left_column, i64 {many}, i64 {depth})"
+                    )
+                    rows_apart = f.multiply(depth, self.bytes)
+                    line = shape.rows * self.bytes
+                    return [("ptr", "%scratch"), ("i64", rows_apart), ("i64", str(self.bytes)), ("i64", str(line))]
+
+                def as_it_lies() -> list[tuple[str, str]]:
+                    return [("ptr", source), ("i64", left_row), ("i64", lane_step), ("i64", left_column)]
+
+                lanes, panel_step, row_step, left_step = f.choose(narrow, as_it_lies, pack_rows)
+
+                def column_panel(column: str, _: list[str]) -> list[str]:
+                    count = f.subtract("%columns", column)
+                    place, step, following, pace = self.right_panel(
+                        f, column, count, start, depth, packed, direct, right_row, ahead_step, own
+                    )
+                    target = f.at(output, column, element)
+                    share = f.op(f"udiv i64 {f.multiply(depth, pace)}, {shape.rows}")
+
+                    def multiply(height: int, panel: str, row: str) -> None:
+                        at = f.add(f.multiply(panel, panel_step), f.multiply(row, row_step))
+                        f.write(
+                            f"call void @tile{height}.{self.dtype}(ptr {f.at(lanes, at)}, i64 {row_step}, "
+                            f"i64 {left_step}, ptr {place}, i64 {step}, "
+                            f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
+                            f"i64 {depth}, i64 {count}, i1 {first}, "
+                            f"ptr {f.at(following, f.multiply(panel, share))}, i64 {pace})"
+                        )
+
+                    self.tiles(f, many, multiply)
+                    return []
+
+                f.loop(0, "%columns", shape.width, column_panel)
+                return []
+
+            # Over a depth of nothing, too: that is zero.
+            f.loop(0, f.op("call i64 @llvm.smax.i64(i64 %depth, i64 1)"), each, depth_block)
+            return []
+
+        f.loop(0, "%rows", ROWS, row_block)
+        return f.finish()
+
+    def even(self, f: Function, size: str, most: str) -> str:
+        """The length of equal blocks of at most `most`."""
+        pieces = f.op(f"udiv i64 {f.add(f.add(size, most), -1)}, {most}")
+        pieces = f.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
+        each = f.op(f"udiv i64 {f.add(f.add(size, pieces), -1)}, {pieces}")
+        return f.op(f"call i64 @llvm.smax.i64(i64 {each}, i64 1)")
+
+    def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:
+        """body(height, first row of the panel, row in the panel) for tiles of all rows."""
+        rest = f.op(f"urem i64 {rows}, {self.shape.rows}")
+        whole = f.subtract(rows, rest)
+
+        def full(at: str, _: list[str]) -> list[str]:
+            body(self.shape.rows, at, "0")
+            return []
+
+        f.loop(0, whole, self.shape.rows, full)
+
+        def some() -> None:
+            for height in REST:
+                # The rest in binary: 5 rows are 4 and 1.
+                wanted = f.compare("ne", f.op(f"and i64 {rest}, {height}"), 0)
+                before = f.op(f"and i64 {rest}, {-2 * height}")
+
+                def one(height: int = height, before: str = before) -> None:
+                    body(height, whole, before)
+
+                f.choose(wanted, one)
+
+        f.choose(f.compare("ne", rest, 0), some)
+
+    def right_panel(
+        self, f: Function, column: str, count: str, start: str, depth: str, packed: str, direct: str, right_step: str,
+        ahead_step: str, own: str,
+    ) -> list[str]:  # fmt: skip
+        """Where a panel of the right matrix begins, how many bytes lie between its steps, and what comes next."""
+        shape, element = self.shape, self.element
+        line = shape.width * self.bytes
+
+        def shared() -> list[tuple[str, str]]:
+            number = f.op(f"udiv i64 {column}, {shape.width}")
+            place = f.add(f.multiply(number, "%panel"), f.multiply(start, shape.width))
+            panel = f.at("%right", place, element)
+            return [("ptr", panel), ("i64", str(line)), ("ptr", f.at(panel, "%panel", element)), ("i64", ahead_step)]
+
+        def strided() -> list[tuple[str, str]]:
+            place = f.add(f.multiply(start, "%right_row"), f.multiply(column, "%right_column"))
+            source = f.at("%right", place, element)
+            full = f.compare("sge", count, shape.width)
+
+            def fresh() -> list[tuple[str, str]]:
+                lanes = f.minimum(count, shape.width)
+                f.write(
+                    f"call void @pack.{self.dtype}(ptr {own}, i64 {shape.width}, i64 0, ptr {source}, "
+                    f"i64 %right_column, i64 %right_row, i64 {lanes}, i64 {depth})"
+                )
+                return [("ptr", own), ("i64", str(line)), ("ptr", own), ("i64", "0")]
+
+            def as_it_lies() -> list[tuple[str, str]]:
+                return [("ptr", source), ("i64", right_step), ("ptr", f.at(source, line)), ("i64", right_step)]
+
+            found = f.choose(f.op(f"and i1 {direct}, {full}"), as_it_lies, fresh)
+            return list(zip(("ptr", "i64", "ptr", "i64"), found, strict=True))
+
+        return f.choose(packed, shared, strided)
+
+
+def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
+    """A square of vectors transposed: neighbours are interleaved, then pairs, then fours."""
+    count = len(rows)
+    size = 1
+    while size < count:
+        # Blocks of `size` elements: the odd ones of the first row change places with the even ones of the second.
+        after = list(rows)
+        for row in range(count):
+            if row & size:
+                continue
+            low, high = rows[row], rows[row | size]
+            for target, odd in ((row, 0), (row | size, size)):
+                chosen = [
+                    (lane & ~size | odd) if not lane & size else count + (lane & ~size | odd) for lane in range(count)
+                ]
+                numbers = ", ".join(f"i32 {lane}" for lane in chosen)
+                after[target] = f.op(f"shufflevector {vector} {low}, {vector} {high}, <{count} x i32> <{numbers}>")
+        rows = after
+        size *= 2
+    return rows
+
+
+def library_text(dtype: str, bits: int) -> str:
+    """The routines for an element type and vectors of so many bits, and a table of them."""
+    return "\n".join(
+        [
+            Routines(RegisterTile(dtype, bits)).text(),
+            f"@routines = constant [2 x ptr] [ptr @gemm.{dtype}, ptr @pack.{dtype}]",
+            "declare i64 @llvm.smin.i64(i64, i64)",
+            "declare i64 @llvm.smax.i64(i64, i64)",
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+            f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+        ]
+    )
+
+
+@lru_cache
+def library(dtype: str, bits: int) -> tuple[int, Any]:
+    """The address of the table of routines, and what keeps it alive."""
+    code = object_code(f"matrix products of {dtype}", library_text(dtype, bits))
+    addresses, kept = engine().link(code, "routines")
+    return addresses["routines"], kept
+
+
+@lru_cache
+def tables(dtypes: frozenset[str], bits: int) -> ctypes.Array:
+    """Addresses of the tables of the element types that a graph needs."""
+    block = (ctypes.c_void_p * len(BYTES))()
+    for position, dtype in enumerate(BYTES):
+        if dtype in dtypes:
+            block[position] = library(dtype, bits)[0]
+    return block

@@ -1,0 +1,91 @@
+"""How matrix products are cut up: the register tile of a machine, the blocks that caches hold, the tiles for threads.
+
+backend/cpu/gemm.py has the code. All of this depends on sizes and on the width of vectors alone, never on the number
+of threads, so neither does any result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.symbolic import Dim, Expr
+
+BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
+DEPTH = 384  # of a block: a panel of the right matrix stays in the first-level cache
+ROWS = 96  # of a block: the packed left matrix stays in the second-level cache
+COLUMNS = 512  # of a tile
+FLAT = 2  # so many register tiles of rows, or less: the right matrix is used too little to pack it
+FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from memory
+LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
+TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
+TILES = 16  # enough to keep many threads busy
+PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of the right matrix that one thread packs
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """What one turn of the innermost loop computes: some rows of the product times some vectors' width of columns."""
+
+    dtype: str
+    bits: int
+
+    @property
+    def bytes(self) -> int:
+        return BYTES[self.dtype]
+
+    @property
+    def rows(self) -> int:
+        """With 512 bits there are 32 registers, else maybe only 16; two vectors a row are accumulators."""
+        return 8 if self.bits == 512 else 6
+
+    @property
+    def lanes(self) -> int:
+        return self.bits // 8 // self.bytes
+
+    @property
+    def vectors(self) -> int:
+        return 2
+
+    @property
+    def width(self) -> int:
+        return self.lanes * self.vectors
+
+    @property
+    def left_bytes(self) -> int:
+        """Memory for a packed block of the left matrix."""
+        return ROWS * DEPTH * self.bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory that one product needs: for the left matrix, and for one panel of the right one."""
+        return self.left_bytes + self.width * DEPTH * self.bytes
+
+
+def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
+    """Rows and columns of one tile: as large as leaves enough tiles for the threads. Symbolic sizes count as large."""
+    height = _even(rows, ROWS // unit.rows * unit.rows, unit.rows)
+    flat = isinstance(rows, int) and rows <= FLAT * unit.rows
+    width = _even(columns, FLAT_COLUMNS if flat else COLUMNS, unit.width)
+    if isinstance(rows, int) and isinstance(columns, int) and isinstance(batch, int):
+        work = batch * rows * columns * (depth if isinstance(depth, int) else DEPTH)
+        wanted = min(TILES, work // TILE_WORK)
+
+        def tiles() -> int:
+            return batch * -(-rows // height) * -(-columns // width)
+
+        while tiles() < wanted:
+            if width >= 2 * LEAST_COLUMNS:
+                width = _even(columns, width // 2, unit.width)
+            elif height >= 2 * LEAST_ROWS:
+                height = _even(rows, height // 2, unit.rows)
+            else:
+                break
+    return height, width
+
+
+def _even(size: Dim, most: int, unit: int) -> int:
+    """The length of equal parts of at most `most`, a multiple of `unit`."""
+    if isinstance(size, Expr):
+        return most
+    parts = max(1, (size + most - 1) // most)
+    return (size + parts * unit - 1) // (parts * unit) * unit

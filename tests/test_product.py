@@ -1,0 +1,234 @@
+"""Matrix products: right for any sizes, strides and types, the same for any number of threads, and fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import smelt
+from smelt import ops
+from smelt.backend.compile import compile_graph
+from smelt.backend.options import CompileOptions
+from smelt.kernels.gemm import LEAST_ROWS, ROWS, RegisterTile, tile_shape
+from smelt.kernels.loop_ir import Gemm, Pack, walk
+from support import trace
+
+BITS = (128, 256, 512)
+SIZES = [
+    (1, 1, 1),
+    (7, 33, 5),
+    (8, 32, 64),  # one register tile
+    (5, 40, 1000),  # a flat left matrix: the right one is read as it lies
+    (13, 130, 300),
+    (97, 200, 385),  # one row, column and step more than a block
+    (200, 77, 800),  # several tiles of rows share a packed matrix
+    (1, 300, 70),
+    (300, 1, 70),
+]
+LAYOUTS = ("rows", "columns", "spread", "reversed")
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def laid_out(array: Any, layout: str) -> Any:
+    """Views of a parameter such that the product reads these strides."""
+    if layout == "columns":
+        return ops.transpose(array, 0, 1)
+    if layout == "spread":
+        return array[::2, ::3]
+    if layout == "reversed":
+        return ops.flip(array, (0, 1))
+    return array
+
+
+def stored(array: np.ndarray, layout: str) -> np.ndarray:
+    """What to pass, so that `laid_out` gives the array."""
+    if layout == "columns":
+        return np.ascontiguousarray(array.T)
+    if layout == "spread":
+        return np.repeat(np.repeat(array, 2, 0), 3, 1)
+    if layout == "reversed":
+        return np.ascontiguousarray(array[::-1, ::-1])
+    return array
+
+
+def run(function: Callable[..., Any], *arrays: np.ndarray, bits: int | None = None) -> list[np.ndarray]:
+    return compile_graph(trace(function, arrays), CompileOptions(vector_bits=bits, verify=True))(arrays)
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_sizes_and_strides(size: tuple[int, int, int], bits: int) -> None:
+    rows, columns, depth = size
+    for dtype, exact, tolerance in ((np.float32, np.float64, 2.0**-20), (np.float64, np.longdouble, 2.0**-49)):
+        left, right = floats(rows, depth).astype(dtype), floats(depth, columns, seed=1).astype(dtype)
+        wanted = left.astype(exact) @ right.astype(exact)
+        for one in LAYOUTS:
+            for other in LAYOUTS:
+                (got,) = run(
+                    lambda x, y, one=one, other=other: laid_out(x, one) @ laid_out(y, other),
+                    stored(left, one),
+                    stored(right, other),
+                    bits=bits,
+                )
+                assert got.dtype == dtype
+                np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * 4 * depth**0.5)
+
+
+@pytest.mark.parametrize("depth", [3000, 30000])
+def test_rounding_errors_stay_small(depth: int) -> None:
+    left, right = floats(40, depth), floats(depth, 50, seed=1)
+    exact = left.astype(np.float64) @ right.astype(np.float64)
+    (got,) = run(lambda x, y: x @ y, left, right)
+    one_by_one = np.zeros((40, 50), np.float32)
+    for step in range(depth):
+        one_by_one += left[:, step, None] * right[None, step]
+    assert np.abs(got - exact).max() < np.abs(one_by_one - exact).max() / 2
+
+
+@pytest.mark.parametrize("size", [(100, 70, 50), (9, 33, 40)], ids=str)
+def test_padding_does_not_leak(size: tuple[int, int, int]) -> None:
+    rows, columns, depth = size
+    left, right = floats(rows, depth), floats(depth, columns, seed=1)
+    left[-1, 3], right[5, -1] = np.inf, np.nan
+    for bits in BITS:
+        (got,) = run(lambda x, y: x @ y, left, right, bits=bits)
+        assert np.isfinite(got[:-1, :-1]).all()
+        assert np.isnan(got[:, -1]).all()
+        assert not np.isfinite(got[-1]).any()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128, np.float16, np.int32], ids=lambda item: item.__name__)
+def test_other_types(dtype: type) -> None:
+    for rows, columns, depth in ((3, 4, 5), (150, 70, 90), (1, 40, 30)):
+        left, right = 3 * floats(rows, depth), 3 * floats(depth, columns, seed=1)
+        if np.dtype(dtype).kind == "c":
+            left, right = left + 1j * floats(rows, depth, seed=2), right - 1j * floats(depth, columns, seed=3)
+        left, right = left.astype(dtype), right.astype(dtype)
+        wanted = left.astype(np.complex128) @ right.astype(np.complex128)
+        (got, more) = run(lambda x, y: (x @ y, (x @ y) * 2 + y[:1]), left, right)
+        assert got.dtype == dtype
+        tolerance = {"i": 0, "f": 2e-3, "c": 1e-5 if dtype is np.complex64 else 1e-13}[np.dtype(dtype).kind]
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * 100)
+        np.testing.assert_allclose(more, wanted * 2 + right[:1], rtol=2 * tolerance, atol=tolerance * 200)
+
+
+def test_the_same_bits_for_any_number_of_threads() -> None:
+    left, right, bias = floats(300, 500), floats(500, 400, seed=1), floats(400, seed=2)
+    layer = smelt.jit(lambda x, y, b: ops.gelu(x @ y + b))
+    results = []
+    for count in (1, 2, 3, 7):
+        with smelt.threads(count):
+            results.append(layer(left, right, bias))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+
+
+def kernels(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
+    program = smelt.jit(function)
+    return program(*arrays), program.report()
+
+
+def test_what_follows_runs_on_the_tiles() -> None:
+    x, w, b = floats(200, 60), floats(60, 130, seed=1), floats(130, seed=2)
+    got, report = kernels(lambda x, w, b: ops.relu(x @ w + b) * 0.5, x, w, b)
+    assert len(report.kernels) == 1
+    np.testing.assert_allclose(got, np.maximum(x @ w + b, 0) * 0.5, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_in_several_dims() -> None:
+    x, w, y, mask = floats(3, 50, 60), floats(60, 130, seed=1), floats(3, 50, 130, seed=2), floats(50, 1, seed=3)
+    got, report = kernels(lambda x, w, y, mask: y + (x @ w) * mask, x, w, y, mask)
+    assert len(report.kernels) == 1
+    np.testing.assert_allclose(got, y + (x @ w) * mask, rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_that_is_a_result_too() -> None:
+    x, w, b = floats(200, 60), floats(60, 130, seed=1), floats(130, seed=2)
+
+    def both(x: Any, w: Any, b: Any) -> Any:
+        product = x @ w
+        return product, ops.tanh(product + b)
+
+    (product, after), report = kernels(both, x, w, b)
+    assert len(report.kernels) == 1
+    np.testing.assert_allclose(product, x @ w, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(after, np.tanh(product + b), rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_of_gradient_descent_is_part_of_the_gradient() -> None:
+    x, w, y = floats(64, 90), floats(90, 70, seed=1), floats(64, 70, seed=2)
+
+    def step(x: Any, w: Any, y: Any) -> Any:
+        return w - 0.1 * smelt.grad(lambda w: ((x @ w) * y).sum())(w)
+
+    got, report = kernels(step, x, w, y)
+    assert len(report.kernels) == 1
+    np.testing.assert_allclose(got, w - 0.1 * (x.T @ y), rtol=1e-4, atol=1e-4)
+
+
+def test_what_a_product_does_not_take() -> None:
+    x, w = floats(200, 60), floats(60, 130, seed=1)
+    got, report = kernels(lambda x, w: ops.softmax(x @ w, 1), x, w)
+    assert len(report.kernels) == 2
+    assert any("elementwise ops only" in reason for reason in report.refusals)
+    np.testing.assert_allclose(got.sum(1), 1, rtol=1e-5)
+    got, report = kernels(lambda x, w: ops.transpose(x @ w, 0, 1) + 1.0, x, w)
+    assert any("stored across memory" in reason for reason in report.refusals)
+    np.testing.assert_allclose(got, (x @ w).T + 1, rtol=1e-4, atol=1e-4)
+    got, report = kernels(lambda x, w: (x @ w)[None] * w[:5, :1, None], x, w)
+    assert len(report.kernels) == 2  # what goes five times over the product is no part of it
+    np.testing.assert_allclose(got, (x @ w)[None] * w[:5, :1, None], rtol=1e-4, atol=1e-4)
+
+
+def test_heads_are_multiplied_where_they_lie() -> None:
+    x = floats(2, 16, 3 * 4 * 8)
+
+    def attend(x: Any) -> Any:
+        query, key, value = ops.permute(x.reshape((2, 16, 3, 4, 8)), (2, 0, 3, 1, 4)).unbind(0)
+        weights = ops.softmax(query @ ops.transpose(key, -1, -2), -1)
+        return ops.permute(weights @ value, (0, 2, 1, 3)).reshape((2, 16, 32))
+
+    got, report = kernels(attend, x)
+    assert len(report.kernels) == 3  # two products and the softmax: no copies of the heads
+    query, key, value = x.reshape(2, 16, 3, 4, 8).transpose(2, 0, 3, 1, 4).astype(np.float64)
+    weights = np.exp(query @ key.swapaxes(-1, -2))
+    weights /= weights.sum(-1, keepdims=True)
+    np.testing.assert_allclose(got, (weights @ value).transpose(0, 2, 1, 3).reshape(2, 16, 32), rtol=1e-4, atol=1e-5)
+
+
+def test_a_matrix_that_all_of_a_batch_shares_is_packed_once() -> None:
+    x, w = floats(4, 200, 30), floats(30, 40, seed=1)
+    stages: dict[str, Any] = {}
+    traced = trace(lambda x, w: ops.bmm(x, ops.expand(w, (4, 30, 40))), (x, w))
+    program = compile_graph(traced, on_stage=stages.__setitem__)
+    (packed,) = {
+        item.output.buffer for kernel in stages["loops"] for item in walk(kernel.body) if isinstance(item, Pack)
+    }
+    assert packed.shape[0] == 1
+    np.testing.assert_allclose(program([x, w])[0], x @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_small_products_pack_nothing() -> None:
+    x, w = floats(64, 64), floats(64, 64, seed=1)
+    stages: dict[str, Any] = {}
+    compile_graph(trace(lambda x, w: x @ w, (x, w)), on_stage=stages.__setitem__)
+    kinds = [type(item) for kernel in stages["loops"] for item in walk(kernel.body)]
+    assert kinds.count(Gemm) == 1 and Pack not in kinds
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_tiles_cover_everything_and_are_enough(bits: int) -> None:
+    for dtype in ("f32", "f64"):
+        unit = RegisterTile(dtype, bits)
+        for rows, columns, depth in ((1, 1, 1), (64, 3072, 768), (512, 512, 512), (2048, 2048, 2048), (5000, 20, 100)):
+            height, width = tile_shape(1, rows, columns, depth, unit)
+            assert height % unit.rows == 0 and width % unit.width == 0
+            assert height <= ROWS + unit.rows
+            work = rows * columns * depth
+            if work >= 1 << 27 and rows > LEAST_ROWS:
+                assert -(-rows // height) * -(-columns // width) >= 8
