@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from ..ir.symbolic import Dim, Expr
 
 BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
-DEPTH = 384  # of a block: a panel of the right matrix stays in the first-level cache
-ROWS = 96  # of a block: the packed left matrix stays in the second-level cache
+DEPTH = 384  # of a block: a panel of each matrix is read from the first-level cache, or nearly so
+ROWS = 128  # of a block: the packed left matrix stays in the second-level cache
 COLUMNS = 512  # of a tile
 FLAT = 2  # so many register tiles of rows, or less: the right matrix is used too little to pack it
 FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from memory
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 16  # enough to keep many threads busy
-PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of the right matrix that one thread packs
+PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of a matrix that one thread packs
 
 
 @dataclass(frozen=True)

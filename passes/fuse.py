@@ -306,10 +306,11 @@ class Fuser:
         if isinstance(structure, str):
             return structure
         if product is not None:
-            column = (left if product in left.touch else right).touch[product][-1]
+            rows = (left if product in left.touch else right).touch[product]
             for axes in (group.touch[op.results[0]] for group in (left, right) for op in group.ops if op in looped):
-                if axes and column is not None and axes[-1] is not None and rename(axes[-1]) != rename(column):
-                    return "its rows would be stored across memory"
+                if rows[-1] is not None and len(present(axes)) == len(present(rows)):
+                    if axes[-1] is None or rename(axes[-1]) != rename(rows[-1]):
+                        return "its rows would be stored across memory"
         for group in (left, right):
             for (value, op), axes in group.row_reads.items():
                 maker = self.find(value)

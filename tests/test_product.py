@@ -180,6 +180,9 @@ def test_what_a_product_does_not_take() -> None:
     got, report = kernels(lambda x, w: ops.transpose(x @ w, 0, 1) + 1.0, x, w)
     assert any("stored across memory" in reason for reason in report.refusals)
     np.testing.assert_allclose(got, (x @ w).T + 1, rtol=1e-4, atol=1e-4)
+    got, report = kernels(lambda x, w: (x @ w) * ops.exp(x[:, 0])[:, None], x, w)
+    assert len(report.kernels) == 2  # the rows' factors are no part of it: they would be worked out for each column
+    np.testing.assert_allclose(got, (x @ w) * np.exp(x[:, :1]), rtol=1e-4, atol=1e-4)
     got, report = kernels(lambda x, w: (x @ w)[None] * w[:5, :1, None], x, w)
     assert len(report.kernels) == 2  # what goes five times over the product is no part of it
     np.testing.assert_allclose(got, (x @ w)[None] * w[:5, :1, None], rtol=1e-4, atol=1e-4)

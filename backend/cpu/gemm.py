@@ -1,12 +1,12 @@
 """Matrix products: routines in LLVM text, compiled once a process and shared by all graphs.
 
-`gemm` computes rows x columns of a product. It goes through the depth in blocks and for each packs the left matrix
-into panels of a few rows; the right one is read as panels of some vectors' width. A panel of the right matrix comes
-from the packed copy that several calls share, or is packed here, or is read where it lies if that is as good. A
-register tile is the product of two panels: `rows` x `width` accumulators over one block of the depth.
+`gemm` computes rows x columns of a product. It goes through the depth in blocks. In each, the left matrix is read as
+panels of a few rows, the right one as panels of some vectors' width: from the packed copy that several calls share, or
+packed here, or where they lie if they are used too little to pack them. A register tile is the product of two panels:
+`rows` x `width` accumulators over one block of the depth.
 
 Packing reads any strides. Panels that are not full repeat the last row or column: what is computed with it is not
-stored. The order of additions depends on the depth alone.
+stored. The order of additions depends on sizes and strides alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .writer import Function
 ELEMENT = {"f32": "float", "f64": "double"}
 FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
 NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
-DIRECT_BYTES = 24 << 10  # a right matrix up to this stays in the first-level cache as it lies
+DIRECT_BYTES = 32 << 10  # a right matrix up to this stays in the first-level cache as it lies
 REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
 
 
