@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.graph import Graph
 from ..ir.symbolic import Dim, ceil_divide
-from ..kernels.loop_ir import Concurrent, Gemm, Kernel, Loop, walk
+from ..kernels.loop_ir import Concurrent, Kernel, Loop, walk
 from ..passes.fuse import Fused
 from .report import KernelReport, Report
 
@@ -18,8 +18,6 @@ def make_report(graph: Graph, fused: Fused, kernels: Sequence[Kernel], arena: Di
         reads, writes = traffic(kernel)
         after = after + reads + writes
         ops = [op.name for group in groups for op in group.ops]
-        if any(isinstance(item, Gemm) for item in walk(kernel.body)):
-            ops = [f"{name} (BLAS)" if name == "bmm" else name for name in ops]
         widths = sorted({item.width for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"})
         entries.append(
             KernelReport(kernel.name, ops, regions(kernel), pieces(kernel), widths, size_text(reads), size_text(writes))

@@ -140,7 +140,10 @@ def exp_fraction(r: Term, fmt: Format) -> Term:
 
 
 def exp(x: Term) -> Term:
-    return rare(~(abs(x) < format_of(x).usual), usual_exp(x), exp_extreme, x)
+    fmt = format_of(x)
+    # Far below nothing is rare about it: a mask in front of a softmax is made of such numbers.
+    vanishes = x < fmt.lowest
+    return rare(~((abs(x) < fmt.usual) | vanishes), select(vanishes, 0.0, usual_exp(x)), exp_extreme, x)
 
 
 def usual_exp(x: Term) -> Term:
