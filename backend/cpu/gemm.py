@@ -278,7 +278,7 @@ class Routines:
                 ("ptr", "right"), ("i64", "right_row"), ("i64", "right_column"), ("i64", "panel"),
                 ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"),
             ],
-            "#0",
+            "#1",
         )  # fmt: skip
         own = f.at("%scratch", shape.left_bytes)
         output_row, left_row, left_column, right_row = (
@@ -454,6 +454,8 @@ def library_text(dtype: str, bits: int) -> str:
             "declare i64 @llvm.smax.i64(i64, i64)",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+            # What only calls the others is not worth optimizing: that would take longer than all of them.
+            "attributes #1 = { nounwind noinline optnone }",
         ]
     )
 
