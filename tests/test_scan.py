@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import smelt
 from smelt import CompileOptions, ops
-from smelt.backend.compile import compile_graph, name_values, schedule
+from smelt.backend.compile import compile_graph
+from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.kernels.loop_ir import Kernel, Loop, prefixes, walk
 from smelt.passes import scan

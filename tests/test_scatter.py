@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import smelt
 from smelt import CompileOptions, ops
-from smelt.backend.compile import compile_graph, name_values, schedule
+from smelt.backend.compile import compile_graph
+from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.errors import IndexRangeError
 from smelt.kernels.loop_ir import Kernel, Load, Loop, Store, walk

@@ -48,7 +48,9 @@ def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[St
     for item in memory:
         inner = _runs_over(item, loop.variable)
         if inner is not None and movable(item.statement, inner.variable, known):
-            if item.statement.buffer.name not in stored & loaded:
+            # Loops around others do not become vectors.
+            innermost = not any(isinstance(part, Loop) for part in inner.body)
+            if innermost and item.statement.buffer.name not in stored & loaded:
                 across.append((item, inner))
     # Scratch lives inside of a loop that may be shared out to threads.
     whole = bool(around) and isinstance(loop.extent, int) and loop.extent <= 2 * LINE
