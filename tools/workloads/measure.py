@@ -131,7 +131,7 @@ def measure(workload: Workload, request: dict[str, Any], channel: TextIO) -> dic
         for ready in prepared:
             found[ready.name]["memory"] = memory_of(ready)
         if request["compile"] and "median" in found.get("smelt", {}):
-            found["smelt"] |= hit_seconds(workload, inputs, request["size"], request["threads"])
+            found["smelt"] |= hit_seconds(workload, request["size"], request["threads"])
     finally:
         gc.enable()
     return found
