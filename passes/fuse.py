@@ -456,12 +456,15 @@ class Fuser:
             for value in op.results:
                 self.owner[value] = merged.number
         bits = (1 << left.number) | (1 << right.number)
-        union = (self.ancestors[left.number] | self.ancestors[right.number]) & ~bits
+        before = self.ancestors[left.number]
+        union = (before | self.ancestors[right.number]) & ~bits
         self.ancestors[merged.number] = union
         del self.ancestors[right.number]
-        for number, mask in self.ancestors.items():
-            if mask & bits:
-                self.ancestors[number] = mask | union | (1 << merged.number)
+        # Nothing depends on the newest group yet. If it brings nothing new, no other group's ancestors change.
+        if union & ~before or right.number != self.started - 1:
+            for number, mask in self.ancestors.items():
+                if mask & bits:
+                    self.ancestors[number] = mask | union | (1 << merged.number)
         return merged
 
     def run(self) -> Fused:

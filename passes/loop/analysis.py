@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, minimum, non_negative, substitute, symbols_of
 from ...kernels.loop_ir import (
@@ -31,8 +32,14 @@ LARGE = 4096  # what a symbolic extent counts for
 
 def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
     """The linear place of an access, in elements."""
+    return _linear(buffer.shape, tuple(index))
+
+
+@lru_cache(maxsize=4096)
+def _linear(shape: tuple[Dim, ...], index: tuple[Dim, ...]) -> Dim:
+    """Every pass asks about every access, for every loop around it."""
     total: Dim = 0
-    for position, stride in zip(index, contiguous_strides(buffer.shape), strict=True):
+    for position, stride in zip(index, contiguous_strides(shape), strict=True):
         total = total + position * stride
     return total
 
