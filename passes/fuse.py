@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from ..ir.graph import Graph, Op, Value
 from ..ops.kinds import Contract, Elementwise, Gather, Reduce, Scan, Scatter, View
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
-from .inline import INLINE_COST, Inlining, op_cost, static
+from .inline import INLINE_COST, Inlining, elements, op_cost
 from .manager import graph_pass
 from .structure import Candidate, Reduction, Structure, loop_tree
 
@@ -80,11 +80,6 @@ def in_order(left: list[Op], right: list[Op]) -> list[Op]:
     """The ops of both, in the order of the program."""
     both = [*left, *right]
     return both if left[-1].serial < right[0].serial else sorted(both, key=lambda op: op.serial)
-
-
-def elements(value: Value) -> int:
-    """How many elements a value has, roughly: a symbolic size counts as large."""
-    return math.prod(static(size) for size in value.shape)
 
 
 def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:

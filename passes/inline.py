@@ -8,6 +8,7 @@ scans absorb (absorb.py) is inline, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ..ir.graph import Graph, Op, Value
@@ -23,6 +24,11 @@ INLINE_COST = 8  # what recomputing a value at every reader may cost, in additio
 def static(value: Dim) -> int:
     """A size for decisions: a symbolic one counts as large."""
     return value if isinstance(value, int) else 4096
+
+
+def elements(value: Value) -> int:
+    """How many elements a value has, for decisions."""
+    return math.prod(static(size) for size in value.shape)
 
 
 def op_cost(op: Op) -> int:

@@ -8,6 +8,7 @@ from ..ir.graph import Graph, Op, Value
 from ..ir.symbolic import Dim, product
 from ..ops.define import REGISTRY
 from ..ops.kinds import Contract, Elementwise, Reduce
+from .inline import elements
 from .manager import graph_pass
 from .rewrite import rebuild
 
@@ -90,9 +91,3 @@ def pieces(shape: tuple[Dim, ...], dims: tuple[int, ...]) -> int | None:
     columns = behind > 1 and before < FEW and length >= TALL and before * length * behind >= LARGE
     choice = PARTS if rows else PIECES if columns else ()
     return next((parts for parts in choice if length % parts == 0), None)
-
-
-def elements(value: Value) -> int:
-    """How many elements a value has; a symbolic size counts as large."""
-    size = product(value.shape)
-    return size if isinstance(size, int) else 1 << 40
