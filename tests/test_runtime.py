@@ -136,6 +136,35 @@ def test_a_forked_child_computes_with_threads_of_its_own() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_what_is_loaded_in_the_midst_of_a_fork_releases_only_what_it_held() -> None:
+    code = """
+import os
+from smelt.backend.cpu.once import Once
+
+made = []
+
+def load():
+    # As if another thread imported a module now, and began to make its object.
+    if not made:
+        made.append(Once(list))
+        made[0].lock.acquire()
+
+os.register_at_fork(before=load)
+if not os.fork():
+    os._exit(0)
+os.wait()
+print(made[0].lock.locked())
+made[0].lock.release()
+for _ in range(2):
+    if not os.fork():
+        os._exit(0 if made[0]() == [] else 1)
+    print(os.wait()[1])
+print(made[0]())
+"""
+    assert run(code).split() == ["True", "0", "0", "[]"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_multiprocessing_pool_after_use_in_the_parent() -> None:
     code = """
 import multiprocessing
@@ -344,7 +373,8 @@ print("fine")
 def cpus_of_workers() -> list[set[int]]:
     from smelt.backend.cpu.threads import pool
 
-    return [os.sched_getaffinity(thread) for thread in pool().threads[: smelt.get_num_threads() - 1]]
+    count = smelt.get_num_threads()
+    return [os.sched_getaffinity(thread) for number, thread in pool().threads.items() if number < count]
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be given CPUs here")
@@ -376,12 +406,13 @@ os.sched_setaffinity(0, cpus)
 smelt.set_num_threads(2)
 function = smelt.jit(lambda x: (x * 2 + 1).sum())
 data = np.ones((2000, 1000), np.float32)
+function(data)
 for cpu in (0, 1, 1, 0, 1):
     os.sched_setaffinity(0, {cpus[cpu]})
     time.sleep(0.01)
     assert function(data) == 6e6
     # Native code looked where the caller is, and gave the other CPU to the worker.
-    print(os.sched_getaffinity(pool().threads[0]) == {cpus[1 - cpu]})
+    print(os.sched_getaffinity(pool().threads[1]) == {cpus[1 - cpu]})
 """
 
 
@@ -391,6 +422,75 @@ for cpu in (0, 1, 1, 0, 1):
 def test_a_worker_makes_room_for_the_caller() -> None:
     # The first caller is on the CPU that the pool was made on, wherever that is.
     assert run(MOVED).splitlines()[1:] == ["True"] * 4
+
+
+INHERITED = """
+import os
+import numpy as np
+import smelt
+from smelt.backend.cpu.threads import pool
+
+smelt.set_num_threads(2)
+function = smelt.jit(lambda x: (x * 2 + 1).sum())
+data = np.ones((2000, 1000), np.float32)
+function(data)
+child = os.fork()
+if not child:
+    only = {min(os.sched_getaffinity(0))}
+    os.sched_setaffinity(0, only)
+    right = function(data) == 6e6
+    os._exit(0 if right and os.sched_getaffinity(pool().threads[1]) == only else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
+def test_workers_stay_on_the_cpus_that_a_forked_process_was_given() -> None:
+    assert run(INHERITED) == "0"
+
+
+STARTING = """
+import threading
+import numpy as np
+import smelt
+from smelt import ops
+
+smelt.set_num_threads(4)
+function = smelt.jit(lambda x: ops.softmax(x, 1).sum(0))
+data = np.random.default_rng(0).standard_normal((2000, 300)).astype("float32")
+usual = threading.Thread.start
+"""
+
+
+def test_an_interrupt_while_workers_start_leaves_no_two_of_one_number() -> None:
+    code = f"""{STARTING}
+def start(thread):
+    usual(thread)
+    raise KeyboardInterrupt
+
+threading.Thread.start = start
+try:
+    function(data)
+except KeyboardInterrupt:
+    threading.Thread.start = usual
+function(data)
+print(*sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("smelt")))
+"""
+    assert run(code) == "smelt-1 smelt-2 smelt-3"
+
+
+def test_where_no_thread_can_be_started_the_caller_does_it_all() -> None:
+    code = f"""{STARTING}
+def start(thread):
+    if thread.name == "smelt-2":
+        raise RuntimeError("can't start new thread")
+    usual(thread)
+
+threading.Thread.start = start
+results = [function(data) for _ in range(4)]
+print(smelt.get_num_threads(), all(np.array_equal(item, results[0]) for item in results))
+"""
+    assert run(code) == "2 True"
 
 
 def test_many_sleepers_wake_each_other() -> None:
@@ -405,7 +505,10 @@ smelt.set_num_threads(9)
 function = smelt.jit(lambda x: ops.erfinv(ops.tanh(ops.sin(x))))
 data = np.random.default_rng(0).standard_normal(4_000_000).astype("float32")
 function(data[:1000])
-used = lambda: [sum(map(int, open(f"/proc/self/task/{item}/schedstat").read().split()[2:3])) for item in pool().threads]
+def used():
+    items = pool().threads.values()
+    return [sum(map(int, open(f"/proc/self/task/{item}/schedstat").read().split()[2:3])) for item in items]
+
 for _ in range(3):
     function(data)
 time.sleep(0.1)

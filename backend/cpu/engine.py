@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from functools import cached_property
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from ...ir.errors import CompileError
+from .once import around_forks
 from .target import Target, host
 
+OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
 LEVEL = 2  # of code generation; the text is already in good shape
 
 
@@ -19,6 +21,10 @@ class Engine:
     """One JIT for the process. LLVM is not re-entrant here, so one thread compiles at a time."""
 
     def __init__(self, target: Target):
+        if llvm.llvm_version_info[0] < OLDEST:
+            # It would not refuse the text but end the process.
+            found = ".".join(map(str, llvm.llvm_version_info))
+            raise CompileError(f"llvmlite is too old: it has LLVM {found}, smelt needs {OLDEST} or newer")
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.target = target
@@ -105,9 +111,8 @@ def _release() -> None:
     _guard.release()
 
 
-if hasattr(os, "register_at_fork"):
-    # Here, not in an engine: those who make things with an engine are held first, since they wait for it.
-    os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_release)
+# Here, not in an engine: those who make things with an engine are held first, since they wait for it.
+around_forks(_hold, _release)
 
 
 def engine(target: Target | None = None) -> Engine:

@@ -10,6 +10,28 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
+def around_forks(hold: Callable[[], object], release: Callable[[], object]) -> None:
+    """Hold before each fork and release behind it, in both processes.
+
+    A module that is loaded while another thread forks gets here between that fork's two halves: no release then of what
+    was not held.
+    """
+    if not hasattr(os, "register_at_fork"):
+        return
+    held: list[bool] = []
+
+    def before() -> None:
+        hold()
+        held.append(True)
+
+    def after() -> None:
+        if held:
+            held.clear()
+            release()
+
+    os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
+
+
 class Once(Generic[T]):
     """Call it for the object, which is made when first asked for.
 
@@ -19,9 +41,8 @@ class Once(Generic[T]):
     def __init__(self, make: Callable[[], T]):
         self.make = make
         self.made: list[T] = []
-        lock = self.lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+        self.lock = threading.Lock()
+        around_forks(self.lock.acquire, self.lock.release)
 
     def __call__(self) -> T:
         if not self.made:

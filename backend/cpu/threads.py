@@ -253,13 +253,14 @@ _MOVE = """
 define internal void @move(ptr %pool, i64 %from, i64 %to) #0 {
 entry:
   %mask = alloca [{MASK_BYTES} x i8], align 8
-  %started.at = getelementptr i64, ptr %pool, i64 {STARTED}
-  %started = load i64, ptr %started.at
+  %limit.at = getelementptr i64, ptr %pool, i64 {LIMIT}
+  %limit = load atomic i64, ptr %limit.at monotonic, align 8
+  %rows = call i64 @llvm.smin.i64(i64 %limit, i64 {MOST_PINNED})
   %table = getelementptr i64, ptr %pool, i64 {WORKER_TABLE}
   br label %next
 next:
   %number = phi i64 [ 1, %entry ], [ %number.next, %look ]
-  %more = icmp slt i64 %number, %started
+  %more = icmp slt i64 %number, %rows
   br i1 %more, label %look, label %done
 look:
   %number.next = add i64 %number, 1
@@ -303,7 +304,9 @@ def runtime_text(system: str, machine: str) -> str:
             f"  %slept = call i64 (i64, ...) @syscall(i64 {number}, ptr %generation, i32 {_WAIT_PRIVATE}, "
             "i32 %seen, ptr null, ptr null, i32 0)"
         )
-        names = {"CALLER_CPU": CALLER_CPU, "STARTED": STARTED, "WORKER_TABLE": WORKER_TABLE}
+        names = {
+            "CALLER_CPU": CALLER_CPU, "LIMIT": LIMIT, "MOST_PINNED": MOST_PINNED, "WORKER_TABLE": WORKER_TABLE
+        }  # fmt: skip
         place, move = _PLACE, _MOVE.replace("{MASK_BYTES}", str(MOST_PINNED // 8))
         for name, value in names.items():
             place, move = place.replace(f"{{{name}}}", str(value)), move.replace(f"{{{name}}}", str(value))
@@ -384,7 +387,7 @@ class Pool:
         start = ctypes.addressof(block)
         self.address = self.current.value = start + (-start) % 64
         self._count(1)
-        self.threads: list[int] = []  # that were started, as the system numbers them
+        self.threads: dict[int, int] = {}  # workers that run, as the system numbers them
         self.resize(self.limit)
 
     def resize(self, count: int) -> None:
@@ -394,19 +397,32 @@ class Pool:
         self._place()
 
     def ready(self) -> None:
-        """Start the workers that are missing."""
+        """Start the workers that are missing. Where the system allows no more threads, those that there are will do."""
         if self.started >= self.limit:
             return
+        refused = False
         with self.lock:
-            while self.started < self.limit:
+            if self.started == 1 and self.cpus:
+                self.cpus = os.sched_getaffinity(0)  # threads inherit it; it may be another than in the process that forked
+            while self.started < self.limit and not refused:
                 number = self.started
+                # Counted first: after an interrupt in the midst of this, there must never be two of one number, which
+                # would share their scratch memory.
+                self._count(number + 1)
                 thread = threading.Thread(
                     target=self._worker, args=(self.address, number), name=f"smelt-{number}", daemon=True
                 )
-                thread.start()
-                self.threads.append(thread.native_id or 0)
-                self._count(number + 1)
-        self._place()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    self._count(number)
+                    refused = True
+                else:
+                    self.threads[number] = thread.native_id or 0
+        if refused:
+            self.resize(self.started)
+        else:
+            self._place()
 
     def _count(self, started: int) -> None:
         self.started = started
@@ -419,9 +435,17 @@ class Pool:
         cpus = sorted(self.cpus)
         table = (ctypes.c_int64 * SLOTS).from_address(self.address)
         with self.lock:
-            pinned = len(cpus) == self.limit <= self.started and cpus[-1] < MOST_PINNED
+            wanted = range(1, self.limit)
+            pinned = (
+                len(cpus) == self.limit <= self.started
+                and cpus[-1] < MOST_PINNED
+                and all(number in self.threads for number in wanted)
+            )
             table[CALLER_CPU] = cpus[0] if pinned else UNPINNED
-            for number, thread in enumerate(self.threads[: self.limit - 1], 1):
+            for number in wanted:
+                if number not in self.threads:
+                    continue
+                thread = self.threads[number]
                 try:
                     os.sched_setaffinity(thread, [cpus[number]] if pinned else cpus)
                 except OSError:
