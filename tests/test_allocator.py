@@ -245,3 +245,21 @@ def test_threads_do_not_share_results() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_pages_of_another_size() -> None:
+    code = """
+import mmap
+mmap.PAGESIZE = 1 << 16
+import numpy as np
+import smelt
+from smelt.backend.cpu.allocator import PAGE, allocator
+function = smelt.jit(lambda x: x + 1)
+for count in (1000, 100_000, 600_000, 3_000_000) * 3:
+    assert function(np.zeros(count, np.float32)).sum() == count
+assert PAGE == 1 << 16
+smelt.empty_cache()
+print(allocator().used, allocator().waiting)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert shown.stdout.split() == ["0", "0"], shown.stderr

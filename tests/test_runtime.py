@@ -62,6 +62,16 @@ def test_a_working_directory_that_cannot_be_written(tmp_path: Path) -> None:
         folder.chmod(0o755)
 
 
+def test_a_compiler_that_is_too_old_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite import binding
+    from smelt.backend.cpu.engine import Engine
+    from smelt.backend.cpu.target import host
+
+    monkeypatch.setattr(binding, "llvm_version_info", (20, 1, 8))
+    with pytest.raises(smelt.SmeltError, match=r"LLVM 20\.1\.8"):
+        Engine(host())
+
+
 def test_no_process_is_started() -> None:
     code = f"import os, subprocess\nos.fork = os.posix_spawn = subprocess.Popen = None\n{PROGRAM}"
     assert run(code) == "fine"
@@ -422,6 +432,65 @@ for cpu in (0, 1, 1, 0, 1):
 def test_a_worker_makes_room_for_the_caller() -> None:
     # The first caller is on the CPU that the pool was made on, wherever that is.
     assert run(MOVED).splitlines()[1:] == ["True"] * 4
+
+
+GROUPS = {
+    # What /proc says, files below /sys/fs/cgroup, and the CPUs and the memory that this leaves.
+    "no bound": ("0::/\n", {"cpu.max": "max 100000", "memory.max": "max"}, None, None),
+    "a container": ("0::/\n", {"cpu.max": "250000 100000", "memory.max": "4096000"}, 2, 4096000),
+    "less than one CPU": ("0::/\n", {"cpu.max": "50000 100000"}, 1, None),
+    "a service": (
+        "0::/system.slice/some.service\n",
+        {"system.slice/cpu.max": "max 100000", "system.slice/some.service/cpu.max": "300000 100000"},
+        3,
+        None,
+    ),
+    "a bound further out": (
+        "0::/a.slice/b.service\n",
+        {"a.slice/cpu.max": "100000 50000", "a.slice/b.service/cpu.max": "max 50000", "a.slice/memory.max": "8192000"},
+        2,
+        8192000,
+    ),
+    "version 1": (
+        "4:cpu,cpuacct:/docker/77\n2:memory:/docker/77\n1:name=systemd:/docker/77\n",
+        {
+            "cpu/cpu.cfs_quota_us": "400000",
+            "cpu/cpu.cfs_period_us": "200000",
+            "memory/memory.limit_in_bytes": "16384000",
+        },
+        2,
+        16384000,
+    ),
+    "version 1, no bound": (
+        "4:cpu,cpuacct:/\n2:memory:/\n",
+        {
+            "cpu/cpu.cfs_quota_us": "-1",
+            "cpu/cpu.cfs_period_us": "100000",
+            "memory/memory.limit_in_bytes": "9223372036854771712",
+        },
+        None,
+        None,
+    ),
+    "what nobody understands": ("x\n0::/\n", {"cpu.max": "many", "memory.max": ""}, None, None),
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="control groups are Linux's")
+@pytest.mark.parametrize("name", GROUPS)
+def test_control_groups(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from smelt.backend.cpu import allocator, control_group, threads
+
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    own, files, cpus, memory = GROUPS[name]
+    (tmp_path / "own").write_text(own)
+    for path, text in files.items():
+        (tmp_path / "groups" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / path).write_text(f"{text}\n")
+    monkeypatch.setattr(control_group, "OWN", str(tmp_path / "own"))
+    monkeypatch.setattr(control_group, "ROOT", str(tmp_path / "groups"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda thread: set(range(64)))
+    assert threads.available_cpus() == (64 if cpus is None else cpus)
+    assert allocator.memory_size() == (whole if memory is None else memory)
 
 
 INHERITED = """

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -25,13 +26,14 @@ from typing import Any
 import numpy as np
 
 from .cached import plain_code
+from .control_group import limits
 from .engine import engine
 from .once import Once
 
 MIDDLE = 1 << 10  # bytes from which an array is aligned
 LARGE = 1 << 18  # bytes from which its memory is mapped, and kept
 ALIGNMENT = 64
-PAGE, HUGE = 1 << 12, 1 << 21
+PAGE, HUGE = mmap.PAGESIZE, 1 << 21  # 64 KB pages on some ARM machines: parts of a page cannot be given back
 MOST_BLOCKS = 1024  # that wait
 PART = 8  # of the machine's memory that may wait: one in so many
 PERIOD = 1_000_000_000  # ns; the largest use of this period and of the one before counts
@@ -535,12 +537,7 @@ def empty_cache() -> None:
 def memory_size() -> int:
     """Bytes of memory that this process may use: the machine's, or its control group's."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path) as file:
-                text = file.read().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            sizes.append(int(text))
+    for words in limits("memory", "memory.max", "memory.limit_in_bytes"):
+        if words[0].isdigit():
+            sizes.append(int(words[0]))
     return min(sizes)

@@ -32,6 +32,7 @@ from contextlib import contextmanager
 
 from .cached import plain_code
 from .context import WORKERS
+from .control_group import limits
 from .engine import engine
 from .once import Once
 
@@ -343,22 +344,12 @@ def available_cpus() -> int:
 
 
 def _cgroup_quota() -> int | None:
-    for path in ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
-        try:
-            with open(path) as file:
-                words = file.read().split()
-            if path.endswith("cpu.max"):
-                quota, period = words[0], words[1]
-            else:
-                quota = words[0]
-                with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us") as file:
-                    period = file.read().strip()
-        except (OSError, IndexError):
-            continue
-        if quota not in ("max", "-1"):
-            return max(1, int(quota) // max(int(period), 1))
-        return None
-    return None
+    """The smallest number of CPUs that a control group around this process may use; None if they set no bound."""
+    found = [(words[0], words[1]) for words in limits("cpu", "cpu.max") if len(words) == 2]
+    quotas, periods = limits("cpu", "cpu.cfs_quota_us"), limits("cpu", "cpu.cfs_period_us")
+    found += [(quota[0], period[0]) for quota, period in zip(quotas, periods, strict=False)]
+    counts = [int(quota) // max(int(period), 1) for quota, period in found if quota.isdigit() and period.isdigit()]
+    return max(1, min(counts)) if counts else None
 
 
 class Pool:
