@@ -255,7 +255,7 @@ class Jitted:
 
     def _array(self, leaf: Any) -> np.ndarray:
         """A leaf as a contiguous array; a Python number as a 0-dim one."""
-        if isinstance(leaf, np.ndarray):
+        if type(leaf) is np.ndarray:
             return as_plain(leaf)
         if isinstance(leaf, np.generic):
             return np.asarray(leaf)

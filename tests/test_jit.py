@@ -725,3 +725,13 @@ def test_a_comparison_of_sizes_is_about_the_numbers() -> None:
     for size, other in ((4, 9), (6, 9), (8, 9), (7, 6), (9, 3)):
         expected = 2.0 if size == 8 or size == other + 1 else 1.0
         assert f(np.ones(size), np.ones(other))[0] == expected
+
+
+def test_masked_arrays_are_refused() -> None:
+    masked = np.ma.masked_array(np.ones(4, np.float32), mask=[True, False, False, False])
+    captured = smelt.jit(lambda x: x + masked)
+    for function, argument in ((smelt.jit(lambda x: x + 1), masked), (captured, np.ones(4, np.float32))):
+        with pytest.raises(smelt.SmeltError, match="filled"):
+            function(argument)
+    function = smelt.jit(lambda x: x + 1)
+    np.testing.assert_array_equal(function(np.ones((1, 2), np.float32).view(np.recarray)), [[2.0, 2.0]])

@@ -394,7 +394,7 @@ class Pool:
         refused = False
         with self.lock:
             if self.started == 1 and self.cpus:
-                self.cpus = os.sched_getaffinity(0)  # threads inherit it; it may be another than in the process that forked
+                self.cpus = os.sched_getaffinity(0)  # which threads inherit; a fork ago it may have been another
             while self.started < self.limit and not refused:
                 number = self.started
                 # Counted first: after an interrupt in the midst of this, there must never be two of one number, which

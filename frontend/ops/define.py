@@ -338,6 +338,8 @@ def attribute(value: Any, what: str) -> Any:
 
 def as_array(value: Any, what: str) -> np.ndarray:
     """A NumPy array that shares memory with an array-like where it can."""
+    if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(f"{what}: masks of arrays are not supported: fill them (x.filled(0))", current_location())
     if isinstance(value, np.ndarray):
         array = value
     elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
