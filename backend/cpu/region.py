@@ -397,7 +397,8 @@ class Region:
             address = self.emitter.instruction(f"getelementptr inbounds i8, ptr {base}, i64 {place}")
             arguments.extend((f"ptr {address}", f"i64 {self.uniform(step)}"))
         arguments.extend(f"i64 {self.uniform(size)}" for size in (statement.rows, statement.columns))
-        self.write(f"call void {called(target.buffer.dtype.bytes)}{', '.join(arguments)})")
+        function = called(target.buffer.dtype.bytes, source.buffer.role != "scratch")
+        self.write(f"call void {function}{', '.join(arguments)})")
 
     def _pack(self, statement: Pack) -> None:
         output, source = statement.output, statement.source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,12 +23,14 @@ from ...kernels.loop_ir import (
     prefixes,
 )
 from ..manager import loop_pass
-from .analysis import independent, offset, step
+from .analysis import count, independent, offset, step
 from .transpose_blocks import LINE, Names, matrix, movable, split
 from .transpose_rows import blocked_rows
 
-BLOCK = 64  # rows and columns of a block
-SCRATCH = 1 << 15  # bytes of all blocks: what the first cache holds
+SIDES = 256, 128  # of a block, down and across: memory is read and written in runs as long as these
+LEAST = 64  # a side that is not shortened for the sake of more blocks
+MANY = 64  # blocks to share out to threads
+SCRATCH = 1 << 17  # bytes of all blocks: a share of the second cache
 SHORT = 8  # a loop below this is not worth a block
 
 
@@ -153,12 +156,7 @@ def _traffic(access: Load | Store) -> int:
 
 
 def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
-    down, across = nest.loop(plan.down), nest.loop(plan.across)
-    each = sum(item.buffer.dtype.bytes for item in plan.accesses)
-    side = BLOCK
-    while side > LINE and side * side * each > SCRATCH:
-        side //= 2
-    sizes = {plan.down: _evenly(down.extent, side), plan.across: _evenly(across.extent, side)}
+    sizes = _sizes(nest, plan)
     outer: list[Loop] = []
     inner: dict[Symbol, Loop] = {}
     for loop in nest.loops:
@@ -191,6 +189,21 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
         body = [replace(loop, body=tuple(body))]
     assert isinstance(body[0], Loop)
     return body[0]
+
+
+def _sizes(nest: Nest, plan: Plan) -> dict[Symbol, int]:
+    """How long blocks are along the two loops: long runs, but so that caches hold the blocks and threads share them."""
+    each = sum(item.buffer.dtype.bytes for item in plan.accesses)
+    total = math.prod(count(loop.extent) for loop in nest.loops)
+    down, across = nest.loop(plan.down).extent, nest.loop(plan.across).extent
+    sides = [_evenly(extent, side) for extent, side in zip((down, across), SIDES, strict=True)]
+    while max(sides) > LINE:
+        area = sides[0] * sides[1]
+        if area * each <= SCRATCH and (area * MANY <= total or max(sides) <= LEAST):
+            break
+        longer = int(sides[1] > sides[0])
+        sides[longer] = max(sides[longer] // 2 // LINE, 1) * LINE
+    return {plan.down: _evenly(down, sides[0]), plan.across: _evenly(across, sides[1])}
 
 
 def _evenly(extent: Dim, side: int) -> int:
