@@ -56,10 +56,11 @@ class TransposeText:
             self.lines.append(f"below{width}:")
         self.lines.append("  ret void")
         body = "\n".join(self.lines)
-        attributes = f'"prefer-vector-width"="{self.vector_bits}" "min-legal-vector-width"="{self.vector_bits}"'
+        width = self.vector_bits
+        attributes = f'nounwind noinline "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
         return (
             f"define internal void {called(self.size, self.fetch)}ptr noalias %target, i64 %target.step, "
-            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns) nounwind noinline {attributes} {{\nentry:\n{body}\n}}"
+            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns) {attributes} {{\nentry:\n{body}\n}}"
         )
 
     def value(self, text: str) -> str:
