@@ -320,3 +320,37 @@ def test_a_long_chain_runs_two_vectors_at_a_time() -> None:
     x = np.ones(4096, np.float32)
     assert "vector<16>" in stages(chain, x)["loops"]
     assert "vector<8>" in stages(many, x)["loops"]
+
+
+# Indices.
+
+FAR = (-(2**63), -(2**63) + 1, -1, 0, 1, 15, 16, 31, 32, 99, 100, 2**31, 2**32, 2**32 + 3, 2**63 - 1)
+
+
+@pytest.mark.parametrize("name", ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
+def test_indices_compared_with_any_number(name: str) -> None:
+    compare = {"equal": ops.eq, "not_equal": ops.ne, "less": ops.lt}
+    compare |= {"less_equal": ops.le, "greater": ops.gt, "greater_equal": ops.ge}
+    for size in (5, 33, 100):
+
+        def program(x: Any, number: Any, size: int = size) -> Any:
+            places = ops.arange(size)
+            answers = compare[name](places, number), compare[name](number, places + 3)
+            return tuple(ops.where(answer, x, 0.0) for answer in answers)
+
+        compiled, ones, places = smelt.jit(program), np.ones(size, np.float32), np.arange(size)
+        for far in FAR:
+            number = np.array([far], np.int64)
+            left, right = compiled(ones, number)
+            np.testing.assert_array_equal(left, getattr(np, name)(places, number))
+            np.testing.assert_array_equal(right, getattr(np, name)(number, places + 3))
+
+
+def test_labels_are_compared_in_lanes_as_wide_as_the_numbers() -> None:
+    text: dict[str, Any] = {}
+    graph = smelt.jit(lambda x, label: ops.where(ops.arange(1000) == label, x, 0.0)).trace(
+        smelt.spec("f32[1000]"), smelt.spec("i64[]")
+    )
+    compile_graph(graph, on_stage=text.__setitem__)
+    assert "icmp eq <" in text["llvm"]
+    assert not [line for line in text["llvm"].splitlines() if "icmp eq <" in line and "x i64>" in line]

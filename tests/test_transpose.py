@@ -13,8 +13,8 @@ import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.engine import engine
-from smelt.backend.cpu.transpose import ELEMENTS, transpose_text
-from smelt.kernels.loop_ir import Kernel, Let, Load, Loop, Store, Transpose, walk
+from smelt.backend.cpu.transpose import ELEMENTS, called, transpose_text
+from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_verify import verify_kernel
 from smelt.passes.manager import Pipeline
@@ -36,13 +36,14 @@ DTYPES = [
 
 @pytest.mark.parametrize("size", ELEMENTS)
 @pytest.mark.parametrize("bits", [128, 256, 512])
-def test_blocks_of_every_size(size: int, bits: int) -> None:
+@pytest.mark.parametrize("fetch", [False, True])
+def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     declarations: set[str] = set()
-    text = transpose_text(size, bits, declarations).replace("define internal", "define")
-    addresses, kept = engine().link(engine().object_code("\n".join([text, *declarations])), f"transpose.{size}")
-    move = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64)(
-        addresses[f"transpose.{size}"]
-    )
+    text = transpose_text(size, fetch, bits, declarations).replace("define internal", "define")
+    name = called(size, fetch)[1:-1]
+    addresses, kept = engine().link(engine().object_code("\n".join([text, *declarations])), name)
+    kinds = [*[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64]
+    move = ctypes.CFUNCTYPE(None, *kinds)(addresses[name])
     memory, random = Guarded("end"), np.random.default_rng(0)
     for rows in SIZES:
         for columns in SIZES:
@@ -105,6 +106,14 @@ def test_symbolic_sizes(name: str, guarded: Guarded) -> None:
     assert function.compiles == 2
 
 
+@pytest.mark.parametrize("shape", [(1409, 1511), (2048, 1024), (100003, 17), (9, 200000)])
+def test_large_blocks(shape: tuple[int, int], guarded: Guarded) -> None:
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal(shape, np.float32), random.standard_normal(shape[::-1], np.float32)
+    found = smelt.jit(lambda x, y: x.permute((1, 0)) + y)(guarded.copy(x), guarded.copy(y))
+    np.testing.assert_array_equal(found, x.T + y)
+
+
 def test_random_permutations() -> None:
     for seed in range(40):
         random = np.random.default_rng(seed)
@@ -161,6 +170,23 @@ def test_a_transposed_operand_goes_through_a_block() -> None:
     assert (moved.source.buffer.name, moved.source.column_stride) == ("%x", 512)
     assert moved.target.buffer.role == "scratch"
     assert {item.buffer.name for item in statements(kernel, Load)} == {"%block0", "%y"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "columns", "block"),
+    [
+        ("f32", 2048, 2048, (256, 128)),  # long runs of memory
+        ("f64", 2048, 2048, (128, 128)),  # no more than the second cache holds
+        ("f32", 256, 512, (64, 64)),  # enough blocks for all threads
+        ("f32", 100000, 16, (16, 128)),
+        ("f32", 20, 30, (32, 32)),
+    ],
+)
+def test_sides_of_blocks(kind: str, rows: int, columns: int, block: tuple[int, int]) -> None:
+    specs = f"{kind}[{rows}, {columns}]", f"{kind}[{columns}, {rows}]"
+    (kernel,) = transposed(lambda x, y: x.permute((1, 0)) + y, *specs)
+    (scratch,) = statements(kernel, Alloc)
+    assert scratch.buffer.shape == block
 
 
 def test_what_is_stored_across_goes_through_a_block() -> None:

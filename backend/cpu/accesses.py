@@ -73,9 +73,7 @@ class Accesses:
         place = offset(buffer, index)
         if region.lanes == 1 or not region.varying(place):
             return place, "still"
-        assert isinstance(place, Expr) and region.variable is not None
-        others = any(symbol != region.variable and region.symbol(symbol)[0].lanes > 1 for symbol in symbols_of(place))
-        return place, "along" if not others and place.coefficient(region.variable) == 1 else "anywhere"
+        return place, "along" if region.moves_along(place) else "anywhere"
 
     def _active(self, guard: Lanes | None) -> str | None:
         """Which lanes may touch memory; None for all."""

@@ -7,6 +7,7 @@ are the same code, and are compiled once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -104,9 +105,9 @@ class ModuleEmitter:
     def emit(self, kernels: Sequence[Kernel]) -> Module:
         self._run(kernels)
         text = "\n".join([RUNTIME, *self.functions])
-        for size in ELEMENTS:
-            if called(size) in text:
-                text += f"\n{transpose_text(size, self.vector_bits, self.declarations)}\n"
+        for size, fetch in itertools.product(ELEMENTS, (False, True)):
+            if called(size, fetch) in text:
+                text += f"\n{transpose_text(size, fetch, self.vector_bits, self.declarations)}\n"
         attributes = (
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
             f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'

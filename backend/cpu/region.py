@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from ...ir.errors import CompileError
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, floor_divide, is_multiple, non_negative, symbols_of
-from ...ir.types import bool_, i64, u8
+from ...ir.types import bool_, i32, i64, u8
 from ...kernels.gemm import BYTES, RegisterTile
 from ...kernels.loop_ir import (
     Alloc,
@@ -48,6 +48,8 @@ from .types import Lanes, constant, register_type, suffix, vector
 
 Values = list[tuple[Lanes, ...]]
 
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
 
 class Frame:
     """A loop body being written."""
@@ -76,6 +78,7 @@ class Region:
         self.registers: dict[str, Lanes] = {}
         self.register_depths: dict[str, int] = {}
         self.running: dict[str, tuple[Lanes, bool]] = {}  # of prefixes: what they have reached, whether across lanes
+        self.rising: dict[str, str] = {}  # indices one more in each lane, by register: the first lane's
         self.symbols: dict[str, Lanes] = {}
         self.depths: dict[str, int] = {}
         self.variable: Symbol | None = None
@@ -142,6 +145,12 @@ class Region:
         self.symbols[symbol.name] = Lanes(i64, 1, (name,))
         self.depths[symbol.name] = 0
         return self.symbols[symbol.name], 0
+
+    def moves_along(self, place: Dim) -> bool:
+        """Whether a place is one more in each lane than in the one before."""
+        if self.variable is None or not isinstance(place, Expr) or place.coefficient(self.variable) != 1:
+            return False
+        return all(symbol == self.variable or self.symbol(symbol)[0].lanes == 1 for symbol in symbols_of(place))
 
     def varying(self, value: Dim) -> bool:
         return any(symbol == self.variable or self.symbol(symbol)[0].lanes > 1 for symbol in symbols_of(value))
@@ -316,6 +325,8 @@ class Region:
 
     def _compute(self, statement: Let) -> None:
         operands = [self.operand(item) for item in statement.operands]
+        if statement.op in COMPARISONS:
+            operands = self._narrowed(statement.operands, operands)
         if statement.op == "cast":
             result = self.emitter.cast(operands[0], statement.result.dtype)
         elif statement.op == "bitcast":
@@ -328,9 +339,31 @@ class Region:
             result = self.emitter.op(statement.op, *operands)
         self.registers[statement.result.name] = result
 
+    def _narrowed(self, operands: Sequence[Operand], values: list[Lanes]) -> list[Lanes]:
+        """Where an index is compared with a number: the lanes with how far it is from the first one, in 32 bits.
+
+        What is farther than all lanes is as far as the next one, which no comparison tells from it."""
+        for number, other in ((0, 1), (1, 0)):
+            item = operands[number]
+            first = self.rising.get(item.name) if isinstance(item, Register) else None
+            if first is not None and values[other].lanes == 1:
+                break
+        else:
+            return values
+        call = self.emitter.call
+        far = call("i64", "llvm.ssub.sat.i64", ("i64", values[other].name), ("i64", first))
+        far = call("i64", "llvm.smax.i64", ("i64", far), ("i64", "-1"))
+        far = call("i64", "llvm.smin.i64", ("i64", far), ("i64", str(self.lanes)))
+        distance = Lanes(i32, 1, (self.emitter.instruction(f"trunc i64 {far} to i32"),))
+        lanes = Lanes(i32, self.lanes, (self.emitter.iota(self.lanes, "i32"),))
+        return [lanes, distance] if number == 0 else [distance, lanes]
+
     def _index(self, statement: Index) -> None:
+        self.rising.pop(statement.result.name, None)
         if self.varying(statement.expression):
             result = Lanes(i64, self.lanes, (self.wide(statement.expression),))
+            if self.moves_along(statement.expression):
+                self.rising[statement.result.name] = self.uniform(statement.expression)
         else:
             result = Lanes(i64, 1, (self.uniform(statement.expression),))
         self.registers[statement.result.name] = result
@@ -397,7 +430,8 @@ class Region:
             address = self.emitter.instruction(f"getelementptr inbounds i8, ptr {base}, i64 {place}")
             arguments.extend((f"ptr {address}", f"i64 {self.uniform(step)}"))
         arguments.extend(f"i64 {self.uniform(size)}" for size in (statement.rows, statement.columns))
-        self.write(f"call void {called(target.buffer.dtype.bytes)}{', '.join(arguments)})")
+        function = called(target.buffer.dtype.bytes, source.buffer.role != "scratch")
+        self.write(f"call void {function}{', '.join(arguments)})")
 
     def _pack(self, statement: Pack) -> None:
         output, source = statement.output, statement.source

@@ -243,8 +243,8 @@ class ScalarEmitter:
 
     # Lanes among themselves.
 
-    def iota(self, lanes: int) -> str:
-        return "<" + ", ".join(f"i64 {lane}" for lane in range(lanes)) + ">"
+    def iota(self, lanes: int, element: str = "i64") -> str:
+        return "<" + ", ".join(f"{element} {lane}" for lane in range(lanes)) + ">"
 
     def horizontal(self, combiner: str, values: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
         """All lanes combined into one: halves onto halves, a fixed tree."""

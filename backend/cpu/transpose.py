@@ -1,5 +1,8 @@
 """Transposes of blocks: one function for each size of elements, `@transpose.4(...)`, written when it is called.
 
+What comes from memory is fetched ahead, in `@transpose.fetch.4(...)`: short runs of many rows are nothing that a
+processor foresees, and it waits for one small square at a time.
+
 A square block goes through registers: each of its source's rows is one load, a network of shuffles turns them, each
 of the target's rows is one store. Blocks start at multiples of their width; the last one of an incomplete row or
 column of blocks starts earlier, so that it ends where the matrix does: it moves some elements once more, and
@@ -15,23 +18,27 @@ from .types import vector
 ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
 WIDEST = 16  # rows of a block
 LANE = 16  # bytes: what shuffles move about freely
+AHEAD = 16  # columns of the source between what is fetched and what is moved
 FENCED = 4  # rows that have been turned where the widest network is cut in two, for LLVM's sake
 
 
-def transpose_text(size: int, vector_bits: int, declarations: set[str]) -> str:
+def transpose_text(size: int, fetch: bool, vector_bits: int, declarations: set[str]) -> str:
     """The function for elements of a number of bytes."""
-    return TransposeText(size, vector_bits, declarations).text()
+    return TransposeText(size, fetch, vector_bits, declarations).text()
 
 
-def called(size: int) -> str:
-    return f"@transpose.{size}("
+def called(size: int, fetch: bool) -> str:
+    return f"@transpose.fetch.{size}(" if fetch else f"@transpose.{size}("
 
 
 class TransposeText:
     """Writes one function."""
 
-    def __init__(self, size: int, vector_bits: int, declarations: set[str]):
+    def __init__(self, size: int, fetch: bool, vector_bits: int, declarations: set[str]):
         declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
+        if fetch:
+            declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.fetch = fetch
         self.declarations = declarations
         self.size = size
         self.element = ELEMENTS[size]
@@ -49,10 +56,11 @@ class TransposeText:
             self.lines.append(f"below{width}:")
         self.lines.append("  ret void")
         body = "\n".join(self.lines)
-        attributes = f'"prefer-vector-width"="{self.vector_bits}" "min-legal-vector-width"="{self.vector_bits}"'
+        width = self.vector_bits
+        attributes = f'nounwind noinline "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
         return (
-            f"define internal void {called(self.size)}ptr noalias %target, i64 %target.step, ptr noalias %source, "
-            f"i64 %source.step, i64 %rows, i64 %columns) nounwind noinline {attributes} {{\nentry:\n{body}\n}}"
+            f"define internal void {called(self.size, self.fetch)}ptr noalias %target, i64 %target.step, "
+            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns) {attributes} {{\nentry:\n{body}\n}}"
         )
 
     def value(self, text: str) -> str:
@@ -89,10 +97,16 @@ class TransposeText:
         first = self.value(f"add i64 {self.value(f'mul i64 {column}, %source.step')}, {row}")
         at = self.value(f"getelementptr inbounds {self.element}, ptr %source, i64 {first}")
         loaded: list[str] = []
+        ahead = self.value(f"mul i64 %source.step, {AHEAD}") if self.fetch and width > 1 else None
         for number in range(width):
             if number:
                 at = self.value(f"getelementptr inbounds {self.element}, ptr {at}, i64 %source.step")
             loaded.append(self.value(f"load {kind}, ptr {at}, align {align}"))
+            if ahead is not None:
+                # Fetching does no harm where there is no memory. Into the second cache: the first one has few places
+                # for columns that are a power of two apart.
+                later = self.value(f"getelementptr {self.element}, ptr {at}, i64 {ahead}")
+                self.lines.append(f"  call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
         first = self.value(f"add i64 {self.value(f'mul i64 {row}, %target.step')}, {column}")
         at = self.value(f"getelementptr inbounds {self.element}, ptr %target, i64 {first}")
         for number, item in enumerate(self.turned(loaded)):

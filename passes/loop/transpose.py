@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,12 +23,14 @@ from ...kernels.loop_ir import (
     prefixes,
 )
 from ..manager import loop_pass
-from .analysis import independent, offset, step
+from .analysis import count, independent, offset, step
 from .transpose_blocks import LINE, Names, matrix, movable, split
 from .transpose_rows import blocked_rows
 
-BLOCK = 64  # rows and columns of a block
-SCRATCH = 1 << 15  # bytes of all blocks: what the first cache holds
+SIDES = 256, 128  # of a block, down and across: memory is read and written in runs as long as these
+LEAST = 64  # a side that is not shortened for the sake of more blocks
+MANY = 64  # blocks to share out to threads
+SCRATCH = 1 << 17  # bytes of all blocks: a share of the second cache
 SHORT = 8  # a loop below this is not worth a block
 
 
@@ -35,13 +38,13 @@ SHORT = 8  # a loop below this is not worth a block
 def transpose(kernel: Kernel) -> Kernel:
     """In a nest of independent loops, copy what lies along an outer loop into blocks that lie along the inner one.
 
-        serial %i in 0..2048 {                 serial %i.block in 0..32 {
-          serial %j in 0..2048 {                 serial %j.block in 0..32 {
-            %0 = load %x[%j, %i]                   alloc %block0: f32[64, 64]
-            %1 = load %y[%i, %j]                   transpose %block0[0; 64, 1] = %x[...; 1, 2048] over (64, 64)
-            %2 = add(%0, %1) : f32                 serial %i in (64 * %i.block)..(64 * %i.block + 64) {
-            store %z[%i, %j], %2          ->         serial %j in (64 * %j.block)..(64 * %j.block + 64) {
-          }                                            %0 = load %block0[%i - 64 * %i.block, %j - 64 * %j.block]
+        serial %i in 0..2048 {                 serial %i.block in 0..8 {
+          serial %j in 0..2048 {                 serial %j.block in 0..16 {
+            %0 = load %x[%j, %i]                   alloc %block0: f32[256, 128]
+            %1 = load %y[%i, %j]                   transpose %block0[0; 128, 1] = %x[...; 1, 2048] over (256, 128)
+            %2 = add(%0, %1) : f32                 serial %i in (256 * %i.block)..(256 * %i.block + 256) {
+            store %z[%i, %j], %2          ->         serial %j in (128 * %j.block)..(128 * %j.block + 128) {
+          }                                            %0 = load %block0[%i - 256 * %i.block, %j - 128 * %j.block]
         }                                              ...
 
     What is stored along the outer loop is collected in a block and transposed afterwards. Where the inner loops are
@@ -153,12 +156,7 @@ def _traffic(access: Load | Store) -> int:
 
 
 def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
-    down, across = nest.loop(plan.down), nest.loop(plan.across)
-    each = sum(item.buffer.dtype.bytes for item in plan.accesses)
-    side = BLOCK
-    while side > LINE and side * side * each > SCRATCH:
-        side //= 2
-    sizes = {plan.down: _evenly(down.extent, side), plan.across: _evenly(across.extent, side)}
+    sizes = _sizes(nest, plan)
     outer: list[Loop] = []
     inner: dict[Symbol, Loop] = {}
     for loop in nest.loops:
@@ -191,6 +189,23 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
         body = [replace(loop, body=tuple(body))]
     assert isinstance(body[0], Loop)
     return body[0]
+
+
+def _sizes(nest: Nest, plan: Plan) -> dict[Symbol, int]:
+    """How long blocks are along the two loops: long runs, but so that caches hold the blocks and threads share them."""
+    each = sum(item.buffer.dtype.bytes for item in plan.accesses)
+    total = math.prod(count(loop.extent) for loop in nest.loops)
+    extents = nest.loop(plan.down).extent, nest.loop(plan.across).extent
+    # A size that is open may be short.
+    limits = [side if isinstance(extent, int) else min(SIDES) for extent, side in zip(extents, SIDES, strict=True)]
+    while True:
+        sides = [_evenly(extent, limit) for extent, limit in zip(extents, limits, strict=True)]
+        area = sides[0] * sides[1]
+        longer = int(sides[1] > sides[0])
+        shared = area * MANY <= total or sides[longer] <= LEAST
+        if sides[longer] <= LINE or (area * each <= SCRATCH and shared):
+            return {plan.down: sides[0], plan.across: sides[1]}
+        limits[longer] //= 2
 
 
 def _evenly(extent: Dim, side: int) -> int:
