@@ -116,7 +116,4 @@ def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim
 
 
 def is_static(shape: Shape) -> bool:
-    for size in shape:
-        if isinstance(size, Expr):
-            return False
-    return True
+    return Expr not in map(type, shape)
