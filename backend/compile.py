@@ -54,7 +54,7 @@ def check_target(options: CompileOptions) -> None:
 def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
     """What a graph's code is kept under, or why it is not."""
     from .cpu.cached import native_key
-    from .cpu.executable import DATA_OFFSET
+    from .cpu.runtime import DATA_OFFSET
     from .cpu.target import host
 
     printer = Printer(graph)

@@ -19,16 +19,14 @@ import ctypes
 import math
 import mmap
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .cached import plain_code
 from .control_group import limits
-from .engine import engine
 from .once import Once
+from .runtime import HAS_ALLOCATOR, runtime
 
 MIDDLE = 1 << 10  # bytes from which an array is aligned
 LARGE = 1 << 18  # bytes from which its memory is mapped, and kept
@@ -43,7 +41,7 @@ LOCK, COUNT, WAITING, USED, PEAK, EARLIER, SINCE, MOST, BLOCKS = range(9)
 
 # A block's size stands in a page before it, so that data starts on a page: then data of all arrays is aligned in the
 # same way, and no store looks like the load of a neighbour to the processor, which compares 12 bits of the address.
-_TEXT = f"""
+TEXT = f"""
 @table = constant [5 x ptr] [ptr @allocate, ptr @allocate_zeros, ptr @reallocate, ptr @release, ptr @empty]
 
 define internal void @hold(ptr %state) #0 {{
@@ -461,8 +459,7 @@ class Allocator:
     """The process's allocator of arrays. It lives as long as the process: arrays outlive the interpreter."""
 
     def __init__(self) -> None:
-        addresses, library = engine().link(plain_code("the allocator", _TEXT), "table")
-        table = (ctypes.c_void_p * 5).from_address(addresses["table"])
+        table = (ctypes.c_void_p * 5).from_address(runtime()["table"])
         self.allocate, self.release = table[0] or 0, table[3] or 0
         self.state = (ctypes.c_int64 * (BLOCKS + 2 * MOST_BLOCKS + 2))()
         self.state[MOST] = memory_size() // PART
@@ -471,7 +468,7 @@ class Allocator:
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self._name = ctypes.create_string_buffer(b"mem_handler")
         self.handler = make(ctypes.addressof(handler), ctypes.cast(self._name, ctypes.c_char_p), None)
-        for thing in (self.state, library, handler, self._name, self.handler):
+        for thing in (self.state, handler, self._name, self.handler):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
         place = numpy_functions() + 8 * _SET_HANDLER
         set_handler = ctypes.c_void_p.from_address(place).value
@@ -508,10 +505,10 @@ class Allocator:
 
 
 def _make() -> Allocator | None:
-    return Allocator() if sys.platform == "linux" and sys.maxsize > 2**32 else None
+    return Allocator() if HAS_ALLOCATOR else None
 
 
-allocator = Once(_make)  # None where there is none: it needs Linux's way of mapping memory
+allocator = Once(_make)  # None where there is none
 
 
 def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:

@@ -22,7 +22,7 @@ from .context import FIRST_FREE
 from .debug import readable_assembly, readable_text
 from .emit import Layout, ModuleEmitter
 from .engine import engine
-from .executable import DATA_OFFSET
+from .runtime import DATA_OFFSET
 from .target import host
 
 StageHook = Callable[[str, Any], None]

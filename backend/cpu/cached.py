@@ -9,7 +9,7 @@ from typing import Any
 
 from ..cache import Key, current
 from ..sources import fingerprint
-from .engine import LEVEL, engine
+from .engine import LEVEL
 from .target import host
 
 
@@ -36,19 +36,13 @@ def versions() -> dict[str, str]:
     return {"llvmlite": llvmlite.__version__, "llvm": ".".join(map(str, llvmlite.binding.llvm_version_info))}
 
 
-def object_code(title: str, text: str) -> bytes:
-    """The object code of LLVM text that is the same in every process: from the cache, or compiled and put there."""
-    return _kept(title, text, {}, lambda: engine().object_code(text))
+def kept_code(title: str, options: dict[str, Any], compile: Callable[[], bytes]) -> bytes:
+    """Object code that is the same in every process: from the cache, or compiled and put there.
 
-
-def plain_code(title: str, text: str) -> bytes:
-    """The same for code that was written to be compiled as it is."""
-    return _kept(title, text, {"plain": True}, lambda: engine().plain_code(text))
-
-
-def _kept(title: str, text: str, options: dict[str, Any], compile: Callable[[], bytes]) -> bytes:
+    The title stands for the text: smelt's sources, which are a part of the key, decide what that says.
+    """
     cache = current()
-    key = native_key(title, text, options) if cache.is_on else None
+    key = native_key(title, title, options) if cache.is_on else None
     if key is None:
         return compile()
     found, _ = cache.find(key, lambda about, code: code)

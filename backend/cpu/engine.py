@@ -76,12 +76,15 @@ class Engine:
         with self.lock:
             return self.machine.emit_object(self.optimize(text))
 
-    def plain_code(self, text: str) -> bytes:
-        """Object code as fast as LLVM makes it, for the run time's own functions: none of them has a hot loop."""
+    def plain_code(self, *texts: str) -> bytes:
+        """One object as fast as LLVM makes it, for the run time's own functions: none of them has a hot loop."""
         with self.lock:
-            module = llvm.parse_assembly(text)
+            module, *others = map(llvm.parse_assembly, texts)
             module.triple = self.target.triple
             module.data_layout = str(self.machine.target_data)
+            for other in others:
+                other.triple, other.data_layout = module.triple, module.data_layout
+                module.link_in(other)
             return self._machine(0).emit_object(module)
 
     def link(self, code: bytes, *symbols: str) -> tuple[dict[str, int], Any]:

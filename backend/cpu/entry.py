@@ -22,10 +22,9 @@ import optree
 
 from . import entry_text as text
 from .allocator import ALIGNMENT, MIDDLE, allocator, numpy_functions
-from .cached import plain_code
-from .engine import engine
-from .executable import DATA_OFFSET, KEPT, Frame, Launcher
+from .executable import KEPT, Frame, Launcher
 from .once import Once
+from .runtime import DATA_OFFSET, runtime
 from .threads import pool
 
 _FASTCALL = 0x80
@@ -297,10 +296,8 @@ def _dtype_word(dtype: np.dtype) -> int:
 def _make_code() -> _Method | None:
     if DATA_OFFSET is None or not _layout_known():
         return None
-    addresses, library = engine().link(plain_code("the entry of calls", text.entry_text(DATA_OFFSET)), "enter")
-    method = _Method(b"call", addresses["enter"], _FASTCALL, None)
-    for thing in (library, method):  # built-in functions may outlive this module
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    method = _Method(b"call", runtime()["enter"], _FASTCALL, None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # built-in functions may outlive this module
     return method
 
 

@@ -30,6 +30,7 @@ from .context import (
     WORKERS,
 )
 from .engine import engine
+from .runtime import DATA_OFFSET
 from .threads import Pool, get_num_threads, pool
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Executable:
             addresses, self.keep = engine().link(artifact.code, "run")
         self.run = _RUN(addresses["run"])
         if artifact.products:
-            from .gemm import tables
+            from .products import tables
 
             with stages.timed("matrix products"):
                 self.tables = tables(frozenset(artifact.products), artifact.vector_bits)
@@ -185,22 +186,11 @@ class Launcher:
         return found
 
 
-def _find_data_offset() -> int | None:
-    """Where an array object holds the address of its data, by looking; None if it does not show."""
-    probe = np.empty(3)
-    data = probe.__array_interface__["data"][0]
-    for offset in (16, 24, 32, 40):
-        if ctypes.c_int64.from_address(id(probe) + offset).value == data:
-            return offset
-    return None
-
-
 def _data_address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
 # With an offset native code reads the data's address from the object; without one Python has to ask for it.
-DATA_OFFSET = _find_data_offset()
 address_of: Callable[[np.ndarray], int] = id if DATA_OFFSET is not None else _data_address
 
 

@@ -11,14 +11,9 @@ stored. The order of additions depends on sizes and strides alone.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
 
-from ...kernels.gemm import BYTES, DEPTH, FLAT, ROWS, RegisterTile
-from .cached import object_code
-from .engine import engine
+from ...kernels.gemm import DEPTH, FLAT, ROWS, RegisterTile
 from .writer import Function
 
 ELEMENT = {"f32": "float", "f64": "double"}
@@ -458,21 +453,3 @@ def library_text(dtype: str, bits: int) -> str:
             "attributes #1 = { nounwind noinline optnone }",
         ]
     )
-
-
-@lru_cache
-def library(dtype: str, bits: int) -> tuple[int, Any]:
-    """The address of the table of routines, and what keeps it alive."""
-    code = object_code(f"matrix products of {dtype}", library_text(dtype, bits))
-    addresses, kept = engine().link(code, "routines")
-    return addresses["routines"], kept
-
-
-@lru_cache
-def tables(dtypes: frozenset[str], bits: int) -> ctypes.Array:
-    """Addresses of the tables of the element types that a graph needs."""
-    block = (ctypes.c_void_p * len(BYTES))()
-    for position, dtype in enumerate(BYTES):
-        if dtype in dtypes:
-            block[position] = library(dtype, bits)[0]
-    return block

@@ -25,16 +25,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .cached import plain_code
 from .context import WORKERS
 from .control_group import limits
-from .engine import engine
 from .once import Once
+from .runtime import runtime
 
 # Slots of the pool's block, a cache line apart where threads meet.
 GENERATION, NEXT, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(8))
@@ -356,8 +354,7 @@ class Pool:
     """The process's workers. They start when a job first could use them."""
 
     def __init__(self) -> None:
-        code = plain_code("the thread pool", runtime_text(platform.system(), platform.machine()))
-        addresses, self.keep = engine().link(code, "parallel", "worker")
+        addresses = runtime()
         self.parallel = addresses["parallel"]
         self._worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(addresses["worker"])
         self.lock = threading.Lock()

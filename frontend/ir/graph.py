@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from .caller import is_internal
+from .caller import is_internal, known_files
 from .errors import TraceError
 from .symbolic import Symbol, symbols_of
 from .types import DType, TensorType
@@ -83,7 +83,9 @@ def current_location() -> Location | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not is_internal(file):
+        # Every op asks for every frame above it: most answers are in the table.
+        internal = known_files.get(file)
+        if not (is_internal(file) if internal is None else internal):
             return Location(file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None
@@ -152,7 +154,7 @@ def operands_of(arguments: dict[str, Any]) -> tuple[Value, ...]:
         if isinstance(argument, Value):
             found.append(argument)
         elif isinstance(argument, tuple):
-            found.extend(item for item in argument if isinstance(item, Value))
+            found.extend([item for item in argument if isinstance(item, Value)])
     return tuple(found)
 
 
@@ -167,7 +169,10 @@ class Op:
         self.loc = loc
         self.serial = next(_serial)
         self.operands = operands_of(arguments)
-        self.results = tuple(Value(type, self, index) for index, type in enumerate(types))
+        if len(types) == 1:
+            self.results: tuple[Value, ...] = (Value(types[0], self),)
+        else:
+            self.results = tuple(Value(type, self, index) for index, type in enumerate(types))
 
     @property
     def name(self) -> str:
@@ -232,7 +237,7 @@ class Graph:
                     )
             elif op.serial not in found:
                 found[op.serial] = op
-                pending.extend((operand, op) for operand in op.operands)
+                pending.extend([(operand, op) for operand in op.operands])
         return Graph(name, params, [found[serial] for serial in sorted(found)], results)
 
     @property

@@ -78,7 +78,7 @@ def literal_text(value: bool | int | float | complex, dtype: DType) -> str:
 
 def _shortest(value: float, dtype: DType) -> float:
     """The float with the shortest text among those that round to `value` as a dtype."""
-    if dtype.bits == 64:
+    if dtype.bits == 64 or (value.is_integer() and abs(value) < 1000):
         return value
     short = float(str(dtype.numpy.type(value)))
     return short if float(dtype.numpy.type(short)) == value else value
@@ -123,16 +123,16 @@ class Printer:
 
     def text(self, locations: bool) -> str:
         """The whole graph."""
-        lines = [(op, self.op_line(op)) for op in self.graph.ops if op.defn.name != "constant"]
-        shown: list[str] = []
-        widths = [len(line.rsplit("\n", 1)[-1]) for op, line in lines if op.loc is not None]
-        column = max((width for width in widths if width <= COMMENT_COLUMN), default=COMMENT_COLUMN) + 2
-        for op, line in lines:
-            if locations and op.loc is not None:
-                width = len(line.rsplit("\n", 1)[-1])
-                line = f"{line}{' ' * max(column - width, 2)}// {op.loc}"
-            shown.append(line)
-        return "\n".join([self.header(), *shown, self.return_line(), "}"])
+        ops = [op for op in self.graph.ops if op.defn.name != "constant"]
+        lines = list(map(self.op_line, ops))
+        if locations:
+            widths = [len(line.rsplit("\n", 1)[-1]) for line in lines]
+            near = [width for op, width in zip(ops, widths) if op.loc is not None and width <= COMMENT_COLUMN]
+            column = max(near, default=COMMENT_COLUMN) + 2
+            for position, (op, width) in enumerate(zip(ops, widths)):
+                if op.loc is not None:
+                    lines[position] += f"{' ' * max(column - width, 2)}// {op.loc}"
+        return "\n".join([self.header(), *lines, self.return_line(), "}"])
 
     def header(self) -> str:
         """graph @name(parameters) where ranges {"""
@@ -162,25 +162,27 @@ class Printer:
         attributes: list[str] = []
         for parameter in op.defn.parameters:
             argument = op.arguments.get(parameter.name)
-            default = same_attribute(argument, parameter.default)
             if parameter.is_tensor:
                 operands.append(self.operand(parameter, argument))
-                if not default:
+                if isinstance(argument, Value) or not same_attribute(argument, parameter.default):
                     needed = len(operands)
-            elif not default:
+            elif argument is not parameter.default and not same_attribute(argument, parameter.default):
                 attributes.append(f"{parameter.name} = {self.attribute(argument)}")
         braces = f" {{{', '.join(attributes)}}}" if attributes else ""
-        results = ", ".join(map(self.value, op.results))
-        types = ", ".join(str(value.type) for value in op.results)
-        for value in op.results:
+        results = op.results
+        for value in results:
             self.note(value.type.shape)
-        return f"{INDENT}{results} = {op.defn.name}({', '.join(operands[:needed])}){braces} : {types}"
+        if len(results) == 1:
+            names, types = self.value(results[0]), str(results[0].type)
+        else:
+            names, types = ", ".join(map(self.value, results)), ", ".join(str(value.type) for value in results)
+        return f"{INDENT}{names} = {op.defn.name}({', '.join(operands[:needed])}){braces} : {types}"
 
     def operand(self, parameter: Parameter, argument: Any) -> str:
         """%x, a literal, none, or [%x, %y]."""
-        if isinstance(argument, (tuple, list)):
-            return f"[{', '.join(self.operand(parameter, item) for item in argument)}]"
         if not isinstance(argument, Value):
+            if isinstance(argument, (tuple, list)):
+                return f"[{', '.join(self.operand(parameter, item) for item in argument)}]"
             return self.attribute(argument)
         name = self.value(argument)
         # Where a Python number may stand as it is, `true` is that number, so the constant says its type.

@@ -123,12 +123,13 @@ def dtype(value: object) -> DType:
 class TensorType:
     """dtype and shape, printed as f32[N, 64]."""
 
-    __slots__ = ("_hash", "dtype", "shape")
+    __slots__ = ("_hash", "_text", "dtype", "shape")
 
     def __init__(self, dtype: DType, shape: Sequence[Dim]):
         self.dtype = dtype
         self.shape = tuple(shape)
         self._hash = hash((dtype.name, self.shape))
+        self._text = ""  # made when first asked for: many values share a type
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TensorType) and self.dtype is other.dtype and self.shape == other.shape
@@ -137,7 +138,9 @@ class TensorType:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        if not self._text:
+            self._text = f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+        return self._text
 
     @property
     def rank(self) -> int:
@@ -150,6 +153,14 @@ class TensorType:
     @property
     def nbytes(self) -> Dim:
         return self.numel * self.dtype.bytes
+
+
+_SCALARS = {entry: TensorType(entry, ()) for entry in DTYPES.values()}
+
+
+def scalar_type(value: DType) -> TensorType:
+    """That of a tensor without dimensions."""
+    return _SCALARS[value]
 
 
 _CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
@@ -180,14 +191,34 @@ def promote_pair(a: DType, b: DType) -> DType:
     return a if _INTEGER_ORDER[a.name] > _INTEGER_ORDER[b.name] else b
 
 
+def _common(types: Sequence[TensorType | bool | int | float | complex]) -> DType | None:
+    """The type of all tensors, if there is one and no number could raise its category: what most ops get."""
+    common: DType | None = None
+    numbers = False
+    for item in types:
+        if isinstance(item, TensorType):
+            if common is None:
+                common = item.dtype
+            elif item.dtype is not common:
+                return None
+        elif item.__class__ is complex:
+            return None
+        else:
+            numbers = True
+    return common if common is None or not numbers or common.kind in "fc" else None
+
+
 def promote(types: Sequence[TensorType | bool | int | float | complex]) -> DType:
     """PyTorch's rule: tensors with dimensions decide; 0-dim tensors, then Python scalars, only raise the category."""
+    common = _common(types)
+    if common is not None:
+        return common
     dimensioned: DType | None = None
     zero: DType | None = None
     scalar: DType | None = None
     for item in types:
         if isinstance(item, TensorType):
-            if item.rank:
+            if item.shape:
                 dimensioned = item.dtype if dimensioned is None else promote_pair(dimensioned, item.dtype)
             else:
                 zero = item.dtype if zero is None else promote_pair(zero, item.dtype)

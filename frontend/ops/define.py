@@ -29,6 +29,7 @@ sequence of sizes or the sizes one by one; all other parameters are attributes.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -39,8 +40,9 @@ import numpy as np
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Op, Value, current_location
 from ..ir.symbolic import Dim, Expr, symbols_of
-from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
+from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype, scalar_type
 from .kinds import Kind
+from .shapes import is_static
 
 Tensor = Value
 Scalar = bool | int | float | complex
@@ -48,6 +50,7 @@ Size = Sequence[Dim]
 Dims = int | Sequence[int] | None
 
 REGISTRY: dict[str, OpDef] = {}
+_PLAIN = frozenset((bool, int, float, str, type(None)))  # attributes that are in normal form
 REQUIRED = object()  # in place of a default
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
@@ -110,7 +113,7 @@ class OpDef:
         self.name = function.__name__
         self.function = function
         self.kind = kind
-        self.dtypes = tuple(dtypes)
+        self.dtypes = dtypes if dtypes is ANY else tuple(dtypes)
         self.differentiable = differentiable
         self.doc = (function.__doc__ or "").strip().split("\n")[0]
         schema = inspect.unwrap(function)
@@ -118,7 +121,11 @@ class OpDef:
         # `-> tuple[Tensor, ...]` gives a tuple also when there is just one result.
         self.returns_tuple = str(schema.__annotations__.get("return")).startswith("tuple[")
         self.by_name = {parameter.name: parameter for parameter in self.parameters}
+        self.names = tuple(self.by_name)
         self.tensors = tuple(parameter for parameter in self.parameters if parameter.is_tensor)
+        self.tensor_names = tuple(parameter.name for parameter in self.tensors)
+        self._defaults = tuple(parameter.default for parameter in self.parameters)
+        self._fewest, self._most = _plain_counts(self.parameters)
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
@@ -150,6 +157,8 @@ class OpDef:
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in, in the order of the signature."""
+        if not kwargs and self._fewest <= len(args) <= self._most:
+            return dict(zip(self.names, (*args, *self._defaults[len(args) :])))
         for name in kwargs:
             if name not in self.by_name:
                 raise ArgumentError(
@@ -190,7 +199,15 @@ class OpDef:
     def apply(self, arguments: dict[str, Any]) -> Any:
         """Make the op. Arrays become constants; errors get the user's line and the call."""
         try:
-            arguments = {name: self._argument(self.by_name[name], value) for name, value in arguments.items()}
+            by_name, made = self.by_name, {}
+            for name, value in arguments.items():
+                parameter = by_name[name]
+                if parameter.is_tensor:
+                    plain = isinstance(value, Value)
+                else:
+                    plain = value.__class__ in _PLAIN and not parameter.is_dtype
+                made[name] = value if plain else self._argument(parameter, value)
+            arguments = made
             if self.kind is None:
                 types = self._composite_types(arguments)
             else:
@@ -198,7 +215,8 @@ class OpDef:
                 if update:
                     arguments.update(update)
                 arguments = self.kind.prepare(self, arguments)
-                self._check_dtypes(arguments)
+                if self.dtypes is not ANY:
+                    self._check_dtypes(arguments)
                 types = self.kind.infer(self, arguments)
             op = Op(self, arguments, types, current_location())
         except SmeltError as error:
@@ -298,6 +316,8 @@ def _concrete(arguments: dict[str, Any]) -> bool:
     """Some argument is an array and none is traced: there is nothing to wait for."""
     found = False
     for value in arguments.values():
+        if isinstance(value, Value):
+            return False
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, Value):
                 return False
@@ -308,8 +328,10 @@ def _concrete(arguments: dict[str, Any]) -> bool:
 def _type_key(value: Any) -> Any:
     if isinstance(value, Value):
         # The range of a symbolic size decides, too; a symbol alone is just its name.
+        if is_static(value.type.shape):
+            return value.type
         symbols = {symbol for dim in value.shape if isinstance(dim, Expr) for symbol in symbols_of(dim)}
-        ranges = tuple(sorted((symbol.name, symbol.lower, str(symbol.upper)) for symbol in symbols)) if symbols else ()
+        ranges = tuple(sorted((symbol.name, symbol.lower, str(symbol.upper)) for symbol in symbols))
         return (value.type, ranges)
     if isinstance(value, tuple):
         return tuple(_type_key(item) for item in value)
@@ -377,17 +399,20 @@ class ArrayConstant:
 
 def constant(value: Scalar, type: DType) -> Value:
     """A number as a 0-dim tensor, in normal form for its type: the printer writes it as a literal."""
-    return REGISTRY["constant"].apply({"value": scalar_value(value, type), "dtype": type})
+    arguments = {"value": scalar_value(value, type), "dtype": type}
+    return Op(REGISTRY["constant"], arguments, (scalar_type(type),), current_location()).results[0]
 
 
 def scalar_value(value: Any, type: DType) -> Scalar:
     """The Python number that `value` is once stored as `type`."""
+    if value.__class__ is float and type.kind == "f":
+        # A number that meets an f16 or bf16 tensor keeps the precision that the arithmetic is done in.
+        return value if type.bits == 64 else ctypes.c_float(value).value  # type: ignore[no-any-return]
     if type.kind == "b":
         return bool(value)
     if type.kind in "iu":
         number = int(value) & ((1 << type.bits) - 1)
         return number - (1 << type.bits) if type.kind == "i" and number >> (type.bits - 1) else number
-    # A number that meets an f16 or bf16 tensor keeps the precision that the arithmetic is done in.
     with np.errstate(over="ignore"):
         stored = np.asarray(value).astype(type.compute.numpy)
     return complex(stored) if type.kind == "c" else float(stored)
@@ -398,6 +423,14 @@ def captured(array: np.ndarray) -> Value:
     if array.ndim == 0:
         return constant(array.item(), dtype(array.dtype))
     return REGISTRY["captured"].apply({"array": ArrayConstant(array)})
+
+
+def _plain_counts(parameters: Sequence[Parameter]) -> tuple[int, int]:
+    """The fewest and the most arguments that stand for the first parameters, one for one; (1, 0) if none do."""
+    if any(item.is_size or item.is_list or isinstance(item.default, itertools.count) for item in parameters):
+        return 1, 0
+    required = [position for position, item in enumerate(parameters) if item.required]
+    return (required[-1] + 1 if required else 0), sum(item.positional for item in parameters)
 
 
 def _register(defn: OpDef) -> OpDef:

@@ -60,6 +60,18 @@ class ElementBuilder(Protocol):
         With `wrap`, negative values count from the end."""
 
 
+def make_constant(value: Any, dtype: DType) -> Value:
+    from .define import constant
+
+    return constant(value, dtype)
+
+
+def make_cast(value: Value, dtype: DType) -> Value:
+    from .define import REGISTRY
+
+    return REGISTRY["cast"](value, dtype)  # type: ignore[no-any-return]
+
+
 class Kind:
     """Base of all kinds."""
 
@@ -94,34 +106,35 @@ class Elementwise(Kind):
         self.result = result
 
     def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments:
-        from .define import REGISTRY, constant
-
-        names = [parameter.name for parameter in defn.tensors]
+        names = defn.tensor_names
         if self.promote == "where":
             names = names[1:]
-        given = [arguments[name] for name in names]
-        if None in given:
-            raise ArgumentError(f"{names[given.index(None)]} must be a tensor or a number, got None")
-        wanted = promote([item.type if isinstance(item, Value) else item for item in given])
+        types: list[Any] = []
+        for name in names:
+            item = arguments[name]
+            if item is None:
+                raise ArgumentError(f"{name} must be a tensor or a number, got None")
+            types.append(item.type if isinstance(item, Value) else item)
+        wanted = promote(types)
         if self.promote == "float":
             wanted = float_of(wanted)
-        for name, item in zip(names, given, strict=True):
-            if not isinstance(item, Value):
-                arguments[name] = constant(item, wanted)
-            elif item.dtype is not wanted and self.promote != "fixed":
-                arguments[name] = REGISTRY["cast"](item, wanted)
+        for name, type in zip(names, types):
+            if not isinstance(type, TensorType):
+                arguments[name] = make_constant(type, wanted)
+            elif type.dtype is not wanted and self.promote != "fixed":
+                arguments[name] = make_cast(arguments[name], wanted)
         if self.promote == "where":
             condition = defn.tensors[0].name
             if not isinstance(arguments[condition], Value):
-                arguments[condition] = constant(arguments[condition], bool_)
+                arguments[condition] = make_constant(arguments[condition], bool_)
             elif arguments[condition].dtype is not bool_:
                 raise DTypeError(f"{condition} is {arguments[condition].dtype}, accepted is bool")
         return arguments
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
-        values = [arguments[parameter.name] for parameter in defn.tensors]
-        shape = broadcast([value.shape for value in values])
-        element: DType = values[-1].dtype
+        types: list[TensorType] = [arguments[name].type for name in defn.tensor_names]
+        shape = broadcast([type.shape for type in types])
+        element: DType = types[-1].dtype
         if self.result == "bool":
             element = bool_
         elif self.result == "real":
@@ -130,6 +143,10 @@ class Elementwise(Kind):
             element = c128 if element is f64 else c64
         elif self.result == "cast":
             element = arguments["dtype"]
+        # Most results are of an operand's type: one object for all of them.
+        for type in types:
+            if type.shape is shape and type.dtype is element:
+                return (type,)
         return (TensorType(element, shape),)
 
 

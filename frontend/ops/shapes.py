@@ -30,6 +30,9 @@ def equal(left: Dim, right: Dim) -> bool:
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
     """The shape that all of these broadcast to."""
+    first = next((shape for shape in shapes if shape), ())
+    if all(shape == first or not shape for shape in shapes):
+        return first
     rank = max((len(shape) for shape in shapes), default=0)
     result: list[Dim] = []
     for position in range(-rank, 0):
@@ -113,4 +116,4 @@ def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim
 
 
 def is_static(shape: Shape) -> bool:
-    return not any(isinstance(size, Expr) for size in shape)
+    return Expr not in map(type, shape)

@@ -1,0 +1,62 @@
+"""The run time's own native code: the pool of threads, the allocator and the entry of calls, linked as one object.
+
+Their texts are made only to compile them. smelt's sources decide what they say, and are a part of every key.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+import numpy as np
+
+from .cached import kept_code
+from .engine import engine
+from .once import Once
+
+
+def _find_data_offset() -> int | None:
+    """Where an array object holds the address of its data, by looking; None if it does not show."""
+    probe = np.empty(3)
+    data = probe.__array_interface__["data"][0]
+    for offset in (16, 24, 32, 40):
+        if ctypes.c_int64.from_address(id(probe) + offset).value == data:
+            return offset
+    return None
+
+
+DATA_OFFSET = _find_data_offset()
+HAS_ALLOCATOR = sys.platform == "linux" and sys.maxsize > 2**32  # it needs Linux's way of mapping memory
+
+
+def _compile() -> bytes:
+    import platform
+
+    from .allocator import TEXT
+    from .threads import runtime_text
+
+    texts = [runtime_text(platform.system(), platform.machine())]
+    if HAS_ALLOCATOR:
+        texts.append(TEXT)
+    if DATA_OFFSET is not None:
+        from .entry_text import entry_text
+
+        texts.append(entry_text(DATA_OFFSET))
+    return engine().plain_code(*texts)
+
+
+def _link() -> dict[str, int]:
+    symbols = ["parallel", "worker"]
+    if HAS_ALLOCATOR:
+        symbols.append("table")
+    if DATA_OFFSET is not None:
+        symbols.append("enter")
+    code = kept_code("the run time", {"data_offset": DATA_OFFSET, "page": mmap.PAGESIZE}, _compile)
+    addresses, library = engine().link(code, *symbols)
+    # Workers, arrays and built-in functions outlive this module.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+    return addresses
+
+
+runtime = Once(_link)  # addresses by name
