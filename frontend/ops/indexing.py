@@ -14,13 +14,13 @@ from typing import Any
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
-from ..ir.types import DType, TensorType, bool_
+from ..ir.types import DType, TensorType, bool_, i64
 from . import pointwise
-from .create import full, ones_like, zeros_like
+from .create import full, iota, number_of, ones_like, zeros, zeros_like
 from .define import Scalar, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
 from .shapes import Shape, broadcast, dimension
-from .view import expand, reshape, unsqueeze
+from .view import as_strided, expand, reshape, unsqueeze
 
 
 def _check_index(index: Tensor, what: str = "index") -> None:
@@ -559,3 +559,14 @@ def embedding_dense_backward(
         counts = index_add(full((num_weights,), 0, dtype=rows.dtype), 0, flat, full(flat.shape, 1, dtype=rows.dtype))
         rows = rows / unsqueeze(index_select(counts, 0, flat), 1)
     return index_add(full((num_weights, width), 0, dtype=rows.dtype), 0, flat, rows)
+
+
+# The derivative of a view that may show an element twice.
+
+
+@as_strided.vjp
+def as_strided_vjp(grad, self, size, stride, storage_offset):
+    place = full(size, 0, dtype=i64) + number_of(storage_offset, i64)
+    for dim, step in enumerate(stride):
+        place = place + iota(size, dim=dim, dtype=i64) * number_of(step, i64)
+    return index_add(zeros(self.shape, dtype=grad.dtype), 0, reshape(place, (-1,)), reshape(grad, (-1,)))
