@@ -17,7 +17,7 @@ from ..ir.symbolic import Dim, product
 from ..ir.types import DType, TensorType, bool_, i64
 from . import pointwise
 from .create import full, iota, number_of, ones_like, zeros, zeros_like
-from .define import Scalar, Tensor, composite, constant, prim
+from .define import Scalar, Size, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
 from .shapes import Shape, broadcast, dimension
 from .view import as_strided, expand, reshape, unsqueeze
@@ -561,12 +561,28 @@ def embedding_dense_backward(
     return index_add(full((num_weights, width), 0, dtype=rows.dtype), 0, flat, rows)
 
 
-# The derivative of a view that may show an element twice.
+# as_strided the other way round: elements are put where it would take them from.
+
+
+def _strided_places(size: Shape, stride: Shape, storage_offset: Dim) -> Tensor:
+    """Where as_strided takes each element from."""
+    place = full(size, 0, dtype=i64) + number_of(storage_offset, i64)
+    for dim, step in enumerate(stride):
+        place = place + iota(size, dim=dim, dtype=i64) * number_of(step, i64)
+    return reshape(place, (-1,))
 
 
 @as_strided.vjp
 def as_strided_vjp(grad, self, size, stride, storage_offset):
-    place = full(size, 0, dtype=i64) + number_of(storage_offset, i64)
-    for dim, step in enumerate(stride):
-        place = place + iota(size, dim=dim, dtype=i64) * number_of(step, i64)
-    return index_add(zeros(self.shape, dtype=grad.dtype), 0, reshape(place, (-1,)), reshape(grad, (-1,)))
+    places = _strided_places(size, stride, storage_offset)
+    return index_add(zeros(self.shape, dtype=grad.dtype), 0, places, reshape(grad, (-1,)))
+
+
+@composite(differentiable=False)
+def as_strided_scatter(
+    self: Tensor, src: Tensor, size: Size, stride: Size, storage_offset: Dim | None = None
+) -> Tensor:
+    """self with src in the place that as_strided takes."""
+    places = _strided_places(tuple(size), tuple(stride), 0 if storage_offset is None else storage_offset)
+    source = reshape(pointwise.convert(src, self.dtype), (-1,))
+    return reshape(index_copy(reshape(self, (-1,)), 0, places, source), self.shape)

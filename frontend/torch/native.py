@@ -183,7 +183,7 @@ class NativeStep:
         self.compile_seconds = 0.0
 
     def _read_nodes(self) -> list[Node]:
-        """What the outputs are computed from."""
+        """What the outputs are computed from; nodes that only make views are done without."""
         inside = set(self.nodes)
         seen: dict[Node, None] = {}
         pending = [item.node for item in self.outputs]
@@ -197,6 +197,7 @@ class NativeStep:
                 pending.extend(node.all_input_nodes)
             elif is_supported(node.meta.get("val")):
                 seen[node] = None
+        self.nodes = [node for node in self.nodes if node in visited]
         return [node for node in self.program.graph.nodes if node in seen]
 
     # Sizes.
@@ -288,10 +289,7 @@ class NativeStep:
             return values[node]
 
         for node in self.nodes:
-            try:
-                values[node] = importer.call(node, lookup)
-            except KeyError:
-                continue
+            values[node] = importer.call(node, lookup)
         return [item.written(values[item.node]) for item in self.outputs]
 
     # Running.

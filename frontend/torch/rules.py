@@ -87,6 +87,13 @@ def scalar(node: Node, a: dict[str, Any]) -> Any:
     return create.full((), a["s"], dtype=dtype) if isinstance(a["s"], (bool, int, float)) else NotImplemented
 
 
+@rule("arange")
+def counted(node: Node, a: dict[str, Any]) -> Any:
+    # With one number aten calls it the end.
+    dtype = DTYPE[node.meta["val"].dtype]
+    return create.arange(a.get("start", 0), a["end"], a.get("step", 1), dtype=dtype)
+
+
 @rule("max", "min")
 def extreme(node: Node, a: dict[str, Any]) -> Any:
     name = str(node.target).split(".")[1]
