@@ -12,6 +12,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx import GraphModule
 
 from ..ir.errors import ArgumentError, CompileError, suggest
+from . import foreach as _foreach  # noqa: F401  (adds its rules)
 from .importer import op_name
 from .partition import partition
 from .program import Program

@@ -63,12 +63,12 @@ class Importer:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload):
             raise Unsupported(f"{op_name(node)} is no op of aten")
-        if target.namespace != "aten":
+        if target.namespace not in ("aten", "prims"):
             raise Unsupported(f"smelt has no ops of {target.namespace}")
         for tensor in result_tensors(node):
             if isinstance(tensor, torch.Tensor) and not is_supported(tensor):
                 raise Unsupported(f"{tensor.dtype} on {tensor.device} is not smelt's")
-        name = target._schema.name.partition("::")[2]
+        name = target._schema.name.removeprefix("aten::")
         if self.eager_random and name in RANDOM:
             raise Unsupported("random numbers are to be PyTorch's own")
         with located(location_of(node)):

@@ -44,6 +44,8 @@ class Input:
         self.node, self.slot = node, slot
         self.layout = layout = layout_of(tensor)
         self.dtype = DTYPE[tensor.dtype]
+        # Memory that is still to be conjugated or negated, which PyTorch may leave to the reader.
+        self.may_be_lazy = tensor.dtype.is_complex or tensor.is_neg() or node.op == "call_function"
         if layout.order is None:
             self.shape: tuple[Dim, ...] = (layout.span,)
         else:
@@ -217,8 +219,8 @@ class NativeStep:
             for dim, size in enumerate(item.layout.shape):
                 if isinstance(size, Expr) and size.symbol is not None:
                     found[size.symbol.name] = (item.slot, dim)
-        wanted = {str(symbol) for symbol in self.program.partition.sizes}
-        return {name: place for name, place in found.items() if name in wanted}
+        used = self._used_symbols()
+        return {name: place for name, place in found.items() if name in used}
 
     def sizes(self, slots: Slots) -> tuple[int, ...]:
         return tuple(int(slots[slot]) if dim is None else slots[slot].shape[dim] for slot, dim in self.symbols.values())
@@ -232,7 +234,7 @@ class NativeStep:
         names = [item.node.name for item in self.inputs]
         # A parameter that nobody reads says that there is such a size.
         symbols = self._used_symbols()
-        free = [name for name in self.symbols if name in symbols]
+        free = list(self.symbols)
         types += [TensorType(u8, (symbols[name].expr(),)) for name in free]
         names += [f"size_{name}" for name in free]
         found: dict[str, Any] = {}
@@ -300,6 +302,8 @@ class NativeStep:
         tensors: list[torch.Tensor] = []
         for item, strides, shape in zip(self.inputs, call.strides, call.shapes):
             tensor = slots[item.slot]
+            if item.may_be_lazy:
+                tensor = tensor.resolve_conj().resolve_neg()
             if tensor.stride() != strides:
                 tensor = _laid_out(tensor, shape, strides)
             tensors.append(tensor)

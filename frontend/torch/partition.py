@@ -72,6 +72,7 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
     importer = Importer(pinned, eager_random)
     values: dict[Node, Any] = {}
     refused: dict[Node, str] = {}
+    eager: set[Node] = set()
     level: dict[Node, int] = {}
     levels: dict[int, Level] = {}
     writes: list[Node] = []
@@ -109,7 +110,7 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
             if level[node] >= 0:
                 levels.setdefault(level[node], Level(False)).nodes.append(node)
             continue
-        follows = node.target is operator.getitem and node.args[0] in refused
+        follows = node.target is operator.getitem and node.args[0] in eager
         if not follows:
             try:
                 values[node] = importer.call(node, lookup)
@@ -120,6 +121,7 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
                 continue
             except Unsupported as error:
                 refused[node] = str(error)
+        eager.add(node)
         items = [fresh(item) for item in result_tensors(node)]
         values[node] = tuple(items) if isinstance(node.meta.get("val"), (tuple, list)) else items[0]
         level[node] = max([at if at % 2 else at + 1 for at in before if at >= 0], default=1)

@@ -94,6 +94,11 @@ def counted(node: Node, a: dict[str, Any]) -> Any:
     return create.arange(a.get("start", 0), a["end"], a.get("step", 1), dtype=dtype)
 
 
+@rule("prims::fma")
+def multiply_add(node: Node, a: dict[str, Any]) -> Any:
+    return a["a"] * a["b"] + a["c"]
+
+
 @rule("max", "min")
 def extreme(node: Node, a: dict[str, Any]) -> Any:
     name = str(node.target).split(".")[1]
