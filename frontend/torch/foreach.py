@@ -1,4 +1,4 @@
-"""Ops on lists of tensors, `_foreach_add` and its like: the op of that name on each, which fusion puts together again."""
+"""Ops on lists of tensors, `_foreach_add` and its like: the op of that name on each, and fusion joins them again."""
 
 from __future__ import annotations
 

@@ -18,10 +18,11 @@ from ..ir.errors import SmeltError
 from ..ir.graph import Location, Value, located
 from ..ir.symbolic import Dim, SizeNeeded, Symbol, substitute
 from ..ops.define import REGISTRY
+from ..ops.pointwise import convert
 from ..ops.shapes import UndecidedSize
 from .rules import RANDOM, RULES
 from .sizes import UnknownSize, dim_of
-from .types import DTYPE, is_supported, type_of
+from .types import DTYPE, is_supported
 
 # What says where and how a tensor is kept: smelt's tensors are in row-major order, on the CPU.
 PLACEMENT = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"}
@@ -73,7 +74,7 @@ class Importer:
             raise Unsupported("random numbers are to be PyTorch's own")
         with located(location_of(node)):
             try:
-                result = self._apply(name, node, lookup)
+                result = as_expected(node, self._apply(name, node, lookup))
             except (UndecidedSize, SizeNeeded):
                 raise
             except (SmeltError, UnknownSize) as error:
@@ -124,17 +125,30 @@ class Importer:
         return item
 
 
-def check_results(node: Node, result: Any) -> None:
-    """What smelt made must be what PyTorch expects; sizes are numbers here."""
+def as_expected(node: Node, result: Any) -> Any:
+    """What smelt made, which must be what PyTorch's tracing says: all that follows relies on it.
+
+    In one thing that is not what PyTorch itself computes: the statistics of norms of f16 and bf16, which are f32.
+    """
     values = result if isinstance(result, tuple) else (result,)
     expected = result_tensors(node)
     if len(values) != len(expected):
         raise Unsupported(f"it has {len(values)} results here, {len(expected)} there")
-    for value, tensor in zip(values, expected):
-        if isinstance(value, Value) and isinstance(tensor, torch.Tensor) and value.dtype is not DTYPE[tensor.dtype]:
-            raise Unsupported(f"it makes {value.dtype} here, {type_of(tensor).dtype} there")
-        if isinstance(value, Value) and isinstance(tensor, torch.Tensor) and value.ndim != tensor.ndim:
-            raise Unsupported(f"it has {value.ndim} dimensions here, {tensor.ndim} there")
+    found = tuple(map(_expected, values, expected))
+    return found if isinstance(result, tuple) else found[0]
+
+
+def _expected(value: Any, tensor: Any) -> Any:
+    if not isinstance(value, Value) or not isinstance(tensor, torch.Tensor):
+        return value
+    if value.ndim != tensor.ndim:
+        raise Unsupported(f"it has {value.ndim} dimensions here, {tensor.ndim} there")
+    wanted = DTYPE[tensor.dtype]
+    if value.dtype is wanted:
+        return value
+    if value.dtype.is_float and wanted.is_float:
+        return convert(value, wanted)
+    raise Unsupported(f"it makes {value.dtype} here, {wanted} there")
 
 
 def _is_default(node: Node, name: str, value: Any) -> bool:
