@@ -355,3 +355,19 @@ def test_rows_that_start_anywhere_are_streamed(dtype: Any, guarded: Guarded) -> 
     assert not any(item.stream for item in before.body if isinstance(item, Store))
     assert all(item.stream for item in after.body if isinstance(item, Store))
     np.testing.assert_array_equal(smelt.jit(program)(guarded.copy(x)), program(x))
+
+
+def test_parameters_of_channels_stay_outside_of_the_vectors():
+    """What is read once a channel is little: vectors run along what is much, and the reads stay where they belong."""
+
+    @smelt.jit
+    def scaled(x, shift, scale, bias):
+        shift, scale, bias = (item.reshape(8, 1, 1) for item in (shift, scale, bias))
+        return ops.relu((x - shift) * scale + bias)
+
+    random = np.random.default_rng(0)
+    x = random.standard_normal((2, 8, 16, 16)).astype(np.float32)
+    shift, scale, bias = random.standard_normal((3, 8)).astype(np.float32)
+    spread = [item.reshape(8, 1, 1) for item in (shift, scale, bias)]
+    expected = np.maximum((x - spread[0]) * spread[1] + spread[2], 0)
+    np.testing.assert_allclose(scaled(x, shift, scale, bias), expected, rtol=1e-5, atol=1e-6)

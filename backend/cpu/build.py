@@ -54,7 +54,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     stored, sources = result_sources(fused)
     with stages.timed("emit"):
         layout = make_layout(fused, stored, plan.offsets)
-        module = ModuleEmitter(layout, bits, options.annotate, DATA_OFFSET).emit(kernels)
+        offset = None if options.addresses else DATA_OFFSET
+        module = ModuleEmitter(layout, bits, options.annotate, offset).emit(kernels)
     hook("llvm", readable_text(module.text))
     if options.want_asm:
         hook("asm", readable_assembly(engine().assembly(module.text)))

@@ -157,6 +157,12 @@ class Launcher:
         self.run = executable.run
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        results = [empty(shape, dtype) for shape, dtype in self.results]
+        self.launch(*map(address_of, arrays), *map(address_of, results))
+        return results if self.plain else self._collect(arrays, results)
+
+    def launch(self, *addresses: int) -> None:
+        """Run on the parameters and then the stored results: objects, or data if the code was compiled for that."""
         threads = pool()
         if threads.started < threads.limit:
             threads.ready()
@@ -167,15 +173,13 @@ class Launcher:
             frame = Frame(self.executable)
         if frame.sizes is not self.sizes or frame.workers < threads.limit or frame.block[POOL] != threads.address:
             frame.fit(self, threads)
-        results = [empty(shape, dtype) for shape, dtype in self.results]
-        self.pack(frame.block, self.offset, *map(address_of, arrays), *map(address_of, results))
+        self.pack(frame.block, self.offset, *addresses)
         self.run(frame.address)
         if frame.error[0]:
             self.executable.raise_index_error(frame.error)
         if len(frame.memory) > KEPT:
             frame.memory, frame.sizes = _NO_MEMORY, None
         frames.append(frame)
-        return results if self.plain else self._collect(arrays, results)
 
     def _collect(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
         found: list[np.ndarray] = []

@@ -103,6 +103,7 @@ def _scaled_dot_product_flash_attention_for_cpu(
     """Attention, and log(sum(exp(scores))) of each row (0 for a row that is masked everywhere)."""
     if dropout_p != 0.0:
         raise ArgumentError(f"dropout_p is {dropout_p}: this form of attention has no dropout, expected 0")
+    key, value = _shared_heads(query, key), _shared_heads(query, value)
     scores = _scores(query, key, attn_mask, is_causal, scale)
     largest = detach(amax(scores, -1, True))
     masked = eq(largest, float("-inf"))
@@ -124,11 +125,12 @@ def _scaled_dot_product_flash_attention_for_cpu_vjp(grads, results, query, key, 
     weights, slope = _score_gradient(
         grads[0], query, key, value, output, logarithm, is_causal, attn_mask, scale, grads.known(1)
     )
-    return *_operand_gradients(grads[0], query, key, weights, slope, scale), slope
+    return *_operand_gradients(grads[0], query, key, value, weights, slope, scale), slope
 
 
 def _score_gradient(grad_out, query, key, value, out, logsumexp, is_causal, attn_mask, scale, by_logarithm=None):
     """The attention weights, and the gradient of the scores."""
+    key, value = _shared_heads(query, key), _shared_heads(query, value)
     weights = exp(_scores(query, key, attn_mask, is_causal, scale) - unsqueeze(logsumexp, -1))
     gradient = widen(grad_out)
     row = total(gradient * widen(out), -1, True)
@@ -137,12 +139,22 @@ def _score_gradient(grad_out, query, key, value, out, logsumexp, is_causal, attn
     return weights, weights * (matmul(gradient, transpose(widen(value), -2, -1)) - row)
 
 
-def _operand_gradients(grad_out, query, key, weights, slope, scale):
+def _operand_gradients(grad_out, query, key, value, weights, slope, scale):
     """The gradients by query, key and value."""
     factor = _scale(query, scale)
-    by_query = matmul(slope, widen(key)) * factor
+    by_query = matmul(slope, _shared_heads(query, widen(key))) * factor
     by_key = matmul(transpose(slope, -2, -1), widen(query)) * factor
-    return by_query, by_key, matmul(transpose(weights, -2, -1), widen(grad_out))
+    by_value = matmul(transpose(weights, -2, -1), widen(grad_out))
+    return by_query, _summed_heads(by_key, key), _summed_heads(by_value, value)
+
+
+def _summed_heads(gradient: Tensor, operand: Tensor) -> Tensor:
+    """The sum over the heads that shared one of a key or value."""
+    heads, wanted = operand.shape[-3], gradient.shape[-3]
+    if wanted == heads:
+        return gradient
+    *batch, _heads, rows, features = gradient.shape
+    return total(reshape(gradient, (*batch, heads, floor_divide(wanted, heads), rows, features)), -3)
 
 
 @composite
@@ -161,7 +173,7 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of attention by query, key and value."""
     weights, slope = _score_gradient(grad_out, query, key, value, out, logsumexp, is_causal, attn_mask, scale)
-    gradients = _operand_gradients(grad_out, query, key, weights, slope, scale)
+    gradients = _operand_gradients(grad_out, query, key, value, weights, slope, scale)
     by_query, by_key, by_value = (
         convert(gradient, operand.dtype) for gradient, operand in zip(gradients, (query, key, value), strict=True)
     )

@@ -14,13 +14,13 @@ from typing import Any
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
-from ..ir.types import DType, TensorType, bool_
+from ..ir.types import DType, TensorType, bool_, i64
 from . import pointwise
-from .create import full, ones_like, zeros_like
-from .define import Scalar, Tensor, composite, constant, prim
+from .create import full, iota, number_of, ones_like, zeros, zeros_like
+from .define import Scalar, Size, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
 from .shapes import Shape, broadcast, dimension
-from .view import expand, reshape, unsqueeze
+from .view import as_strided, expand, reshape, unsqueeze
 
 
 def _check_index(index: Tensor, what: str = "index") -> None:
@@ -559,3 +559,30 @@ def embedding_dense_backward(
         counts = index_add(full((num_weights,), 0, dtype=rows.dtype), 0, flat, full(flat.shape, 1, dtype=rows.dtype))
         rows = rows / unsqueeze(index_select(counts, 0, flat), 1)
     return index_add(full((num_weights, width), 0, dtype=rows.dtype), 0, flat, rows)
+
+
+# as_strided the other way round: elements are put where it would take them from.
+
+
+def _strided_places(size: Shape, stride: Shape, storage_offset: Dim) -> Tensor:
+    """Where as_strided takes each element from."""
+    place = full(size, 0, dtype=i64) + number_of(storage_offset, i64)
+    for dim, step in enumerate(stride):
+        place = place + iota(size, dim=dim, dtype=i64) * number_of(step, i64)
+    return reshape(place, (-1,))
+
+
+@as_strided.vjp
+def as_strided_vjp(grad, self, size, stride, storage_offset):
+    places = _strided_places(size, stride, storage_offset)
+    return index_add(zeros(self.shape, dtype=grad.dtype), 0, places, reshape(grad, (-1,)))
+
+
+@composite(differentiable=False)
+def as_strided_scatter(
+    self: Tensor, src: Tensor, size: Size, stride: Size, storage_offset: Dim | None = None
+) -> Tensor:
+    """self with src in the place that as_strided takes."""
+    places = _strided_places(tuple(size), tuple(stride), 0 if storage_offset is None else storage_offset)
+    source = reshape(pointwise.convert(src, self.dtype), (-1,))
+    return reshape(index_copy(reshape(self, (-1,)), 0, places, source), self.shape)

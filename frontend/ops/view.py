@@ -302,6 +302,30 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return {"dimension": dimension % builtins.max(self.ndim, 1)}
 
 
+def _strided_index(index: Index, arguments: Arguments) -> Index:
+    place: Dim = arguments["storage_offset"]
+    for position, stride in zip(index, arguments["stride"]):
+        place = place + position * stride
+    return [place]
+
+
+@prim(View(lambda a: a["size"], _strided_index))
+def as_strided(self: Tensor, size: Size, stride: Size, storage_offset: Dim | None = None) -> Tensor:
+    """Of the elements in row-major order, those at storage_offset plus any multiples, below size, of stride."""
+    if len(size) != len(stride):
+        raise ArgumentError(f"{len(size)} sizes for {len(stride)} strides")
+    start: Dim = 0 if storage_offset is None else storage_offset
+    last, count = start, product(self.shape)
+    for extent, step in zip(size, stride):
+        last = last + (extent - 1) * step
+    if isinstance(last, int) and isinstance(count, int) and all(extent != 0 for extent in size):
+        if last >= count or start < 0 or any(step < 0 for step in stride if isinstance(step, int)):
+            raise ShapeError(
+                f"sizes {list(size)}, strides {list(stride)} and offset {start} leave its {count} elements"
+            )
+    return {"self": reshape(self, (-1,)) if self.ndim != 1 else self, "storage_offset": start}
+
+
 # Shapes
 
 

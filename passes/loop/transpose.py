@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.symbolic import Dim, Symbol, symbols_of
@@ -132,12 +132,13 @@ def _plan(nest: Nest, around: frozenset[Symbol]) -> Plan | None:
     variables = [item.variable for item in reversed(nest.loops) if _long(item)]
     if len(variables) < 2:
         return None
-    across = max(variables, key=lambda variable: sum(map(_traffic, _along(accesses, variable))))
+    times = {item.variable: count(item.extent) for item in nest.loops}
+    across = max(variables, key=lambda variable: sum(_traffic(item, times) for item in _along(accesses, variable)))
     stored = {item.buffer.name for item in accesses if isinstance(item, Store)}
     loaded = {item.buffer.name for item in accesses if isinstance(item, Load)}
     known = around | {item.variable for item in nest.loops}
     moved = [item for item in accesses if movable(item, across, known) and item.buffer.name not in stored & loaded]
-    down = max(variables, key=lambda variable: sum(map(_traffic, _along(moved, variable))))
+    down = max(variables, key=lambda variable: sum(_traffic(item, times) for item in _along(moved, variable)))
     moved = _along(moved, down)
     return Plan(down, across, tuple(moved)) if moved and down != across else None
 
@@ -150,9 +151,10 @@ def _along(accesses: Sequence[Load | Store], variable: Symbol) -> list[Load | St
     return [item for item in accesses if step(offset(item.buffer, item.index), variable) == 1]
 
 
-def _traffic(access: Load | Store) -> int:
-    """What is written is read before, by the cache."""
-    return access.buffer.dtype.bytes * (2 if isinstance(access, Store) else 1)
+def _traffic(access: Load | Store, times: Mapping[Symbol, int]) -> int:
+    """Bytes from memory: once for each place. What is written is read before, by the cache."""
+    places = math.prod(times.get(symbol, 1) for symbol in symbols_of(offset(access.buffer, access.index)))
+    return places * access.buffer.dtype.bytes * (2 if isinstance(access, Store) else 1)
 
 
 def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
@@ -182,8 +184,13 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
         else:
             target = matrix(access, plan.across, plan.down, starts)
             tail.append(Transpose(target, Matrix(scratch, 0, 1, width), column.extent, row.extent))
-    vectors = replace(column, body=tuple(moved.get(id(item), item) for item in nest.bodies[-1]))
-    hoisted = [moved.get(id(item), item) for own in nest.bodies[:-1] for item in own]
+    # What stands before the loop that vectors run across does not depend on it; all else goes inside.
+    depth = [loop.variable for loop in nest.loops].index(plan.across)
+    hoisted, varying = (
+        [moved.get(id(item), item) for own in bodies for item in own]
+        for bodies in (nest.bodies[:depth], nest.bodies[depth:])
+    )
+    vectors = replace(column, body=tuple(varying))
     body: list[Statement] = [*head, replace(row, body=(*hoisted, vectors)), *tail]
     for loop in reversed(outer):
         body = [replace(loop, body=tuple(body))]

@@ -86,6 +86,7 @@ ENTRIES = {
     "_scaled_dot_product_flash_attention_for_cpu": entry(
         S(t(2, 2, 3, 4), t(2, 2, 5, 4), t(2, 2, 5, 4)),
         S(t(2, 2, 5, 4), t(2, 2, 5, 4), t(2, 2, 5, 4), 0.0, True),
+        S(t(2, 4, 3, 4), t(2, 2, 5, 4), t(2, 2, 5, 4)),
         S(
             t(2, 2, 3, 4),
             t(2, 2, 5, 4),

@@ -1,0 +1,8 @@
+"""smelt behind `torch.compile(model, backend="smelt")`."""
+
+from __future__ import annotations
+
+from .backend import smelt as backend
+from .receipt import report, reset_stats, stats
+
+__all__ = ["backend", "report", "reset_stats", "stats"]

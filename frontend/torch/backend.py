@@ -1,0 +1,84 @@
+"""`torch.compile(model, backend="smelt")`: Dynamo's graph, through AOTAutograd, to programs of smelt's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.fx import GraphModule
+
+from ..ir.errors import ArgumentError, CompileError, suggest
+from . import foreach as _foreach  # noqa: F401  (adds its rules)
+from .importer import op_name
+from .partition import partition
+from .program import Program
+from .receipt import record
+
+
+@dataclass(frozen=True)
+class Options:
+    """What torch.compile(..., options={...}) may say.
+
+    fallback: "allow" lets PyTorch run what smelt cannot compile, "error" forbids it
+    rng: "smelt" draws random numbers by smelt's own generator, seeded from torch's; "eager" gives PyTorch's own
+    """
+
+    fallback: str = "allow"
+    rng: str = "smelt"
+
+
+CHOICES = {"fallback": ("allow", "error"), "rng": ("smelt", "eager")}
+
+
+def read_options(given: dict[str, Any] | None) -> Options:
+    for name, value in (given or {}).items():
+        if name not in CHOICES:
+            raise ArgumentError(f"unknown option {name!r}{suggest(name, CHOICES)}; there are {', '.join(CHOICES)}")
+        if value not in CHOICES[name]:
+            raise ArgumentError(f"option {name} is {value!r}, expected one of {', '.join(map(repr, CHOICES[name]))}")
+    return Options(**(given or {}))
+
+
+def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A functional graph of aten ops as a program."""
+    found = partition(module.graph, options.rng == "eager")
+    fallback = [(op_name(node), reason) for node, reason in found.refused.items()]
+    if fallback and options.fallback == "error":
+        reasons = "\n".join(f"    {name}: {reason}" for name, reason in dict(fallback).items())
+        raise CompileError(f"smelt cannot compile these ops, and the option fallback forbids PyTorch's:\n{reasons}")
+    program = Program(module, found, options.rng == "eager")
+    sizes = {symbol.name: size for symbol, size in found.sizes.items()}
+    for step in program.natives:
+        step.compile(sizes)
+    record(
+        {
+            "kind": kind,
+            "native_ops": sum(len(level.nodes) for level in found.levels if level.native),
+            "fallback": fallback,
+            "kernels": lambda: sum(
+                len(v.executable.artifact.report["kernels"]) for s in program.natives for v in s.versions
+            ),
+            "steps": lambda: len(program.natives),
+            "compile_ms": lambda: 1000 * sum(step.compile_seconds for step in program.natives),
+        }
+    )
+    return program
+
+
+def smelt(
+    module: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any
+) -> Any:
+    """The back end that Dynamo calls."""
+    chosen = read_options(options)
+    compiler = aot_autograd(
+        fw_compiler=partial(compile_fx, "forward", chosen),
+        bw_compiler=partial(compile_fx, "backward", chosen),
+        inference_compiler=partial(compile_fx, "inference", chosen),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return compiler(module, example_inputs)

@@ -1,0 +1,58 @@
+"""Ops on lists of tensors, `_foreach_add` and its like: the op of that name on each, and fusion joins them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import Node
+
+from ..ops.define import REGISTRY
+from .rules import RULES
+
+NAMED = {"alpha", "value", "dtype"}  # what comes behind the operands
+SAME_NAME = (
+    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh", "div",
+    "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
+    "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+OTHER_NAME = {"norm": "linalg_vector_norm", "max": "amax"}
+
+
+def each(name: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
+    """An op on each of the tensors, with one of each list and with what is no list as it is."""
+    arguments = dict(arguments)
+    if name in ("addcmul", "addcdiv") and "scalars" in arguments:
+        arguments["value"] = arguments.pop("scalars")
+    count = max(len(item) for item in arguments.values() if isinstance(item, tuple))
+
+    def one(item: Any, at: int) -> Any:
+        return item[at] if isinstance(item, tuple) else item
+
+    results: list[Any] = []
+    for at in range(count):
+        operands = [one(item, at) for key, item in arguments.items() if key not in NAMED]
+        named = {key: one(item, at) for key, item in arguments.items() if key in NAMED}
+        results.append(REGISTRY[name](*operands, **named))
+    return tuple(results)
+
+
+def _register(name: str, op: str) -> None:
+    def on_each(node: Node, arguments: dict[str, Any]) -> Any:
+        return each(op, arguments)
+
+    RULES[f"_foreach_{name}"] = on_each
+
+
+for _name in SAME_NAME:
+    _register(_name, _name)
+for _name, _op in OTHER_NAME.items():
+    _register(_name, _op)
+
+
+def copied(node: Node, arguments: dict[str, Any]) -> Any:
+    pairs = zip(arguments["self"], arguments["src"], strict=True)
+    return tuple(RULES["copy"](node, {"self": target, "src": source}) for target, source in pairs)
+
+
+RULES["_foreach_copy"] = copied

@@ -1,0 +1,167 @@
+"""Nodes of an FX graph as op calls: aten's names are the names of smelt's ops, so most nodes need no rule.
+
+A node is bound to aten's schema, its arguments become smelt's (values, sizes, element types), and the op of that name
+is called with them. rules.py has what differs. What smelt does not have, or refuses, is `Unsupported`, with the reason.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ..ir.errors import SmeltError
+from ..ir.graph import Location, Value, located
+from ..ir.symbolic import Dim, SizeNeeded, Symbol, substitute
+from ..ops.define import REGISTRY
+from ..ops.pointwise import convert
+from ..ops.shapes import UndecidedSize
+from .rules import RANDOM, RULES
+from .sizes import UnknownSize, dim_of
+from .types import DTYPE, is_supported
+
+# What says where and how a tensor is kept: smelt's tensors are in row-major order, on the CPU.
+PLACEMENT = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"}
+
+
+class Unsupported(Exception):
+    """Why a node is not smelt's."""
+
+
+def op_name(node: Node) -> str:
+    """How receipts name what a node calls."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target).removesuffix(".default")
+    return getattr(target, "__name__", str(target))
+
+
+def result_tensors(node: Node) -> list[Any]:
+    """What is known of a node's results: fake tensors, symbolic sizes, None."""
+    found = node.meta.get("val")
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+class Importer:
+    """Calls smelt's ops for nodes. `pinned` has the symbolic sizes that are known, or known to be others."""
+
+    def __init__(self, pinned: Mapping[Symbol, Dim], eager_random: bool):
+        self.pinned = dict(pinned)
+        self.eager_random = eager_random
+
+    def size(self, size: Any) -> Dim:
+        found = dim_of(size)
+        return found if isinstance(found, int) or not self.pinned else substitute(found, self.pinned)
+
+    def call(self, node: Node, lookup: Callable[[Node], Any]) -> Any:
+        """The results of a node: a value, or a tuple of values."""
+        if node.target is operator.getitem:
+            return lookup(node.args[0])[node.args[1]]  # type: ignore[arg-type, index]
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload):
+            raise Unsupported(f"{op_name(node)} is no op of aten")
+        if target.namespace not in ("aten", "prims"):
+            raise Unsupported(f"smelt has no ops of {target.namespace}")
+        for tensor in result_tensors(node):
+            if isinstance(tensor, torch.Tensor) and not is_supported(tensor):
+                raise Unsupported(f"{tensor.dtype} on {tensor.device} is not smelt's")
+        name = target._schema.name.removeprefix("aten::")
+        if self.eager_random and name in RANDOM:
+            raise Unsupported("random numbers are to be PyTorch's own")
+        with located(location_of(node)):
+            try:
+                result = as_expected(node, self._apply(name, node, lookup))
+            except (UndecidedSize, SizeNeeded):
+                raise
+            except (SmeltError, UnknownSize) as error:
+                raise Unsupported(str(error).partition("\n")[0]) from error
+        return result
+
+    def _apply(self, name: str, node: Node, lookup: Callable[[Node], Any]) -> Any:
+        arguments = self._arguments(node, lookup)
+        rule = RULES.get(name)
+        if rule is not None:
+            result = rule(node, arguments)
+            if result is NotImplemented:
+                raise Unsupported(f"smelt's {name} does not do this")
+            return result
+        defn = REGISTRY.get(name)
+        if defn is None:
+            raise Unsupported("smelt has no such op")
+        kept: dict[str, Any] = {}
+        for key, value in arguments.items():
+            if key in defn.by_name:
+                kept[key] = value
+            elif key not in PLACEMENT and not _is_default(node, key, value):
+                raise Unsupported(f"smelt's {name} has no argument {key}")
+        if "dtype" in defn.by_name and kept.get("dtype") is None and not defn.tensors:
+            # What is made of nothing has PyTorch's default type.
+            kept["dtype"] = DTYPE[node.meta["val"].dtype]
+        return defn(**kept)
+
+    def _arguments(self, node: Node, lookup: Callable[[Node], Any]) -> dict[str, Any]:
+        schema = node.target._schema.arguments  # type: ignore[union-attr]
+        found = {argument.name: self._convert(item, lookup) for argument, item in zip(schema, node.args)}
+        found.update((name, self._convert(item, lookup)) for name, item in node.kwargs.items())
+        return found
+
+    def _convert(self, item: Any, lookup: Callable[[Node], Any]) -> Any:
+        if isinstance(item, Node):
+            return lookup(item)
+        if isinstance(item, (list, tuple)):
+            return tuple(self._convert(entry, lookup) for entry in item)
+        if isinstance(item, torch.dtype):
+            if item not in DTYPE:
+                raise Unsupported(f"smelt has no {item}")
+            return DTYPE[item]
+        if isinstance(item, torch.SymInt):
+            return self.size(item)
+        if isinstance(item, (torch.SymFloat, torch.SymBool)):
+            raise Unsupported("a number that is not known while compiling")
+        return item
+
+
+def as_expected(node: Node, result: Any) -> Any:
+    """What smelt made, which must be what PyTorch's tracing says: all that follows relies on it.
+
+    In one thing that is not what PyTorch itself computes: the statistics of norms of f16 and bf16, which are f32.
+    """
+    values = result if isinstance(result, tuple) else (result,)
+    expected = result_tensors(node)
+    if len(values) != len(expected):
+        raise Unsupported(f"it has {len(values)} results here, {len(expected)} there")
+    found = tuple(map(_expected, values, expected))
+    return found if isinstance(result, tuple) else found[0]
+
+
+def _expected(value: Any, tensor: Any) -> Any:
+    if not isinstance(value, Value) or not isinstance(tensor, torch.Tensor):
+        return value
+    if value.ndim != tensor.ndim:
+        raise Unsupported(f"it has {value.ndim} dimensions here, {tensor.ndim} there")
+    wanted = DTYPE[tensor.dtype]
+    if value.dtype is wanted:
+        return value
+    if value.dtype.is_float and wanted.is_float:
+        return convert(value, wanted)
+    raise Unsupported(f"it makes {value.dtype} here, {wanted} there")
+
+
+def _is_default(node: Node, name: str, value: Any) -> bool:
+    for argument in node.target._schema.arguments:  # type: ignore[union-attr]
+        if argument.name == name:
+            return value is None or (argument.has_default_value() and argument.default_value == value)
+    return False
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def location_of(node: Node) -> Location | None:
+    """The user's line that a node comes from."""
+    found = _FRAME.findall(node.meta.get("stack_trace") or "")
+    return Location(found[-1][0], int(found[-1][1])) if found else None

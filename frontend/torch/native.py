@@ -1,0 +1,377 @@
+"""A step that smelt compiles: some nodes of a graph as one native call on PyTorch's memory.
+
+Tensors are taken where they lie. One that is dense in some order of its dims is a parameter in that order, seen through
+`permute`; any other is a parameter of one dim, seen through `as_strided`. Results are written in the order that PyTorch
+expects of them. A result that only shows another tensor's memory is made by PyTorch, as a
+
+Symbolic sizes are numbers at run time. Code that had to know more of them than PyTorch promised serves those sizes
+alone; others are compiled when they come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from ..backend.compile import compile_graph
+from ..backend.options import CompileOptions
+from ..ir.errors import SmeltError
+from ..ir.graph import Value
+from ..ir.symbolic import Dim, Expr, Symbol, evaluate, substitute, symbols_of
+from ..ir.types import TensorType, u8
+from ..ops.view import as_strided, expand, permute
+from ..ops.view import slice as slice_of
+from ..trace import Traced, trace
+from .importer import Importer
+from .sizes import symbol_name
+from .types import DTYPE, is_supported, layout_of
+
+if TYPE_CHECKING:
+    from .program import Program, Slots
+
+OPTIONS = CompileOptions(addresses=True)
+
+
+class Input:
+    """A tensor that native code reads, as a parameter."""
+
+    def __init__(self, node: Node, slot: int):
+        tensor = node.meta["val"]
+        self.node, self.slot = node, slot
+        self.layout = layout = layout_of(tensor)
+        self.dtype = DTYPE[tensor.dtype]
+        # Memory that is still to be conjugated or negated, which PyTorch may leave to the reader.
+        self.may_be_lazy = tensor.dtype.is_complex or tensor.is_neg() or node.op == "call_function"
+        if layout.order is None:
+            self.shape: tuple[Dim, ...] = (layout.span,)
+        else:
+            self.shape = tuple(layout.held[dim] for dim in layout.order)
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(self.dtype, self.shape)
+
+    def seen(self, param: Value, size: Any) -> Value:
+        """The tensor as its shape says; `size` puts what is known of symbolic sizes into one."""
+        layout = self.layout
+        shape = tuple(map(size, layout.shape))
+        if layout.order is None:
+            return as_strided(param, shape, tuple(map(size, layout.strides)), 0)
+        back = tuple(layout.order.index(dim) for dim in range(len(shape)))
+        value = param if back == tuple(range(len(shape))) else permute(param, back)
+        return expand(value, shape) if layout.repeated else value
+
+
+class Output:
+    """A tensor that native code writes."""
+
+    def __init__(self, node: Node, slot: int):
+        tensor = node.meta["val"]
+        self.node, self.slot = node, slot
+        self.layout = layout_of(tensor)
+        self.dtype: torch.dtype = tensor.dtype
+        self.is_spread = self.layout.order is None
+
+    def written(self, value: Value) -> Value:
+        """The value in the order in which it lies in memory."""
+        layout = self.layout
+        for dim in layout.repeated:
+            value = slice_of(value, dim, 0, 1)
+        if layout.order is None or layout.order == tuple(range(value.ndim)):
+            return value
+        return permute(value, layout.order)
+
+
+class Shown:
+    """A tensor that is a view of another's memory."""
+
+    def __init__(self, node: Node, slot: int, base: Node, base_slot: int):
+        self.slot, self.base = slot, base_slot
+        self.layout = layout_of(node.meta["val"])
+        self.offset = node.meta["val"].storage_offset() - base.meta["val"].storage_offset()
+
+
+class Version:
+    """Compiled code, and the sizes that it serves."""
+
+    def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int]):
+        self.executable = compile_graph(traced.graph, OPTIONS)
+        self.traced = traced
+        self.pinned = pinned
+        self.lower = lower
+
+    def serves(self, sizes: dict[str, int]) -> bool:
+        return all(evaluate(dim, sizes) == sizes[symbol.name] for symbol, dim in self.pinned.items()) and all(
+            sizes[name] >= lower for name, lower in self.lower.items()
+        )
+
+
+class Call:
+    """All that is known beforehand of calls with some sizes."""
+
+    def __init__(self, step: NativeStep, version: Version, sizes: dict[str, int]):
+        from ..backend.cpu.executable import Launcher
+
+        launcher = Launcher(version.executable, {name: sizes[name] for name in version.executable.sizes})
+        self.launch = launcher.launch
+        self.hidden = [array.__array_interface__["data"][0] for array in version.traced.arrays]
+        self.seeded = version.traced.seeded
+
+        def number(dim: Dim) -> int:
+            return dim if isinstance(dim, int) else evaluate(dim, sizes)
+
+        self.strides = [tuple(map(number, item.layout.strides)) for item in step.inputs]
+        self.shapes = [tuple(map(number, item.layout.shape)) for item in step.inputs]
+        sources = version.executable.artifact.sources
+        self.copies = [(at, how, source) for at, (how, source) in enumerate(sources) if how != "own"]
+        owners = {source: at for at, (how, source) in enumerate(sources) if how == "own"}
+        self.stored = [owners[number] for number in range(len(version.executable.artifact.stored))]
+        self.made: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = []
+        for item in step.outputs:
+            shape = tuple(map(number, item.layout.held))
+            strides = tuple(map(number, item.layout.strides))
+            self.made.append((shape, _row_major(shape) if item.is_spread else strides, item.dtype))
+        # What is more than memory that was just written: repeated dims, and gaps between elements.
+        self.spread = [
+            (at, tuple(map(number, item.layout.shape)), tuple(map(number, item.layout.strides)), item.is_spread)
+            for at, item in enumerate(step.outputs)
+            if item.is_spread or item.layout.repeated
+        ]
+        self.shown = [
+            (
+                item.slot,
+                item.base,
+                tuple(map(number, item.layout.shape)),
+                tuple(map(number, item.layout.strides)),
+                int(item.offset) if isinstance(item.offset, int) else number(step.size(item.offset)),
+            )
+            for item in step.shown
+        ]
+
+
+class NativeStep:
+    """Nodes as one native call."""
+
+    def __init__(self, program: Program, nodes: Sequence[Node], wanted: Sequence[Node]):
+        self.program = program
+        self.nodes = nodes
+        inside = set(nodes)
+        bases = {
+            _storage(item): item
+            for node in nodes
+            for item in node.all_input_nodes
+            if item not in inside and isinstance(item.meta.get("val"), torch.Tensor)
+        }
+        self.outputs: list[Output] = []
+        self.shown: list[Shown] = []
+        for node in wanted:
+            base = bases.get(_storage(node))
+            slot = program.slot(node)
+            if base is not None:
+                self.shown.append(Shown(node, slot, base, program.slot(base)))
+            else:
+                self.outputs.append(Output(node, slot))
+        self.is_needed = bool(self.outputs or self.shown)
+        read = self._read_nodes()
+        self.inputs = [Input(node, program.slot(node)) for node in read]
+        self.reads = {*read, *(node for node in program.slots if program.slots[node] in {s.base for s in self.shown})}
+        self.symbols = self._symbols()
+        self.versions: list[Version] = []
+        self.calls: dict[tuple[int, ...], Call] = {}
+        self.compile_seconds = 0.0
+
+    def _read_nodes(self) -> list[Node]:
+        """What the outputs are computed from; nodes that only make views are done without."""
+        inside = set(self.nodes)
+        seen: dict[Node, None] = {}
+        pending = [item.node for item in self.outputs]
+        visited: set[Node] = set()
+        while pending:
+            node = pending.pop()
+            if node in visited:
+                continue
+            visited.add(node)
+            if node in inside:
+                pending.extend(node.all_input_nodes)
+            elif is_supported(node.meta.get("val")):
+                seen[node] = None
+        self.nodes = [node for node in self.nodes if node in visited]
+        return [node for node in self.program.graph.nodes if node in seen]
+
+    # Sizes.
+
+    def size(self, size: Any) -> Dim:
+        return Importer({}, False).size(size)
+
+    def _symbols(self) -> dict[str, tuple[int, int | None]]:
+        """Where the number of each symbol is found: a slot, and the dim of the tensor there (None: it is the size)."""
+        found: dict[str, tuple[int, int | None]] = {}
+        for node in self.program.graph.nodes:
+            item = node.meta.get("val")
+            name = symbol_name(item)
+            if name is not None:
+                found.setdefault(name, (self.program.slot(node), None))
+        for item in self.inputs:
+            for dim, size in enumerate(item.layout.shape):
+                if isinstance(size, Expr) and size.symbol is not None:
+                    found[size.symbol.name] = (item.slot, dim)
+        used = self._used_symbols()
+        return {name: place for name, place in found.items() if name in used}
+
+    def sizes(self, slots: Slots) -> tuple[int, ...]:
+        return tuple(int(slots[slot]) if dim is None else slots[slot].shape[dim] for slot, dim in self.symbols.values())
+
+    # Compilation.
+
+    def compile(self, sizes: dict[str, int]) -> Version:
+        """Code for these sizes, and for as many others as it can serve."""
+        started = time.perf_counter()
+        types = [item.type for item in self.inputs]
+        names = [item.node.name for item in self.inputs]
+        # A parameter that nobody reads says that there is such a size.
+        symbols = self._used_symbols()
+        free = list(self.symbols)
+        types += [TensorType(u8, (symbols[name].expr(),)) for name in free]
+        names += [f"size_{name}" for name in free]
+        found: dict[str, Any] = {}
+
+        def run(params: list[Value]) -> list[Value]:
+            pinned: dict[Symbol, Dim] = {}
+            lower: dict[str, int] = {}
+            for name, param in zip(free, params[len(self.inputs) :]):
+                (size,) = param.shape
+                if isinstance(size, Expr) and size.symbol is not None and size.symbol.name == name:
+                    if size.symbol.lower != symbols[name].lower:
+                        lower[name] = size.symbol.lower or 0
+                        pinned[symbols[name]] = size
+                else:
+                    pinned[symbols[name]] = size
+            found["pinned"], found["lower"] = pinned, lower
+            return self._import(params, pinned)
+
+        try:
+            traced, _ = trace(run, types, names, "graph", sizes)
+        except SmeltError:
+            if not sizes:
+                raise
+            fixed: dict[Symbol, Dim] = {symbols[name]: sizes[name] for name in free}
+            known = [TensorType(item.dtype, tuple(substitute(dim, fixed) for dim in item.shape)) for item in types]
+            traced, _ = trace(run, known, names, "graph", sizes)
+        version = Version(traced, found["pinned"], found["lower"])
+        self.versions.append(version)
+        self.compile_seconds += time.perf_counter() - started
+        return version
+
+    def _used_symbols(self) -> dict[str, Symbol]:
+        found: dict[str, Symbol] = {}
+        for node in self.nodes:
+            for item in (*node.all_input_nodes, node):
+                for entry in _tensors(item.meta.get("val")):
+                    dims = (*entry.shape, *entry.stride()) if isinstance(entry, torch.Tensor) else (entry,)
+                    for dim in dims:
+                        for symbol in symbols_of(self.size(dim)):
+                            found.setdefault(symbol.name, symbol)
+        return found
+
+    def _import(self, params: Sequence[Value], pinned: dict[Symbol, Dim]) -> list[Value]:
+        importer = Importer(pinned, self.program.eager_random)
+
+        def known(dim: Dim) -> Dim:
+            return dim if isinstance(dim, int) or not pinned else substitute(dim, pinned)
+
+        values: dict[Node, Any] = {item.node: item.seen(param, known) for item, param in zip(self.inputs, params)}
+
+        def lookup(node: Node) -> Any:
+            if node not in values:
+                values[node] = importer.size(node.meta["val"])
+            return values[node]
+
+        for node in self.nodes:
+            values[node] = importer.call(node, lookup)
+        return [item.written(values[item.node]) for item in self.outputs]
+
+    # Running.
+
+    def __call__(self, slots: Slots) -> None:
+        key = self.sizes(slots)
+        call = self.calls.get(key) or self._call(key)
+        tensors: list[torch.Tensor] = []
+        for item, strides, shape in zip(self.inputs, call.strides, call.shapes):
+            tensor = slots[item.slot]
+            if item.may_be_lazy:
+                tensor = tensor.resolve_conj().resolve_neg()
+            if tensor.stride() != strides:
+                tensor = _laid_out(tensor, shape, strides)
+            tensors.append(tensor)
+        made = [torch.empty_strided(*item[:2], dtype=item[2]) for item in call.made]
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        addresses += [0] * self.free
+        addresses += call.hidden
+        if call.seeded:
+            seed = torch.empty(2, dtype=torch.int64).random_()
+            addresses.append(seed.data_ptr())
+        addresses += [made[at].data_ptr() for at in call.stored]
+        call.launch(*addresses)
+        for at, how, source in call.copies:
+            origin = tensors[source] if how == "parameter" else made[call.stored[source]]
+            made[at].copy_(_same_memory(origin, made[at]))
+        for at, shape, strides, gaps in call.spread:
+            made[at] = _laid_out(made[at], shape, strides) if gaps else made[at].as_strided(shape, strides)
+        for item, tensor in zip(self.outputs, made):
+            slots[item.slot] = tensor
+        for slot, base, shape, strides, offset in call.shown:
+            tensor = slots[base]
+            slots[slot] = tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
+
+    def _call(self, key: tuple[int, ...]) -> Call:
+        sizes = dict(zip(self.symbols, key))
+        version = next((item for item in self.versions if item.serves(sizes)), None) or self.compile(sizes)
+        call = self.calls[key] = Call(self, version, sizes)
+        return call
+
+    @property
+    def kernels(self) -> int:
+        return sum(len(version.executable.artifact.report["kernels"]) for version in self.versions)
+
+    @property
+    def free(self) -> int:
+        """Parameters that stand for sizes."""
+        executable = self.versions[-1].executable
+        traced = self.versions[-1].traced
+        return len(executable.graph.params) - len(self.inputs) - len(traced.arrays) - traced.seeded
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _laid_out(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+    """The tensor with these strides; itself where they say the same."""
+    if all(a == b or size == 1 for a, b, size in zip(tensor.stride(), strides, shape)) or 0 in shape:
+        return tensor
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+
+
+def _same_memory(origin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """The elements of one tensor, in the order of memory, in the shape and order of another."""
+    flat = origin.as_strided((origin.numel(),), (1,), origin.storage_offset())
+    return flat.as_strided(target.shape, target.stride(), origin.storage_offset())
+
+
+def _storage(node: Node) -> int:
+    """What tells one memory from another, while tracing."""
+    return node.meta["val"].untyped_storage()._cdata
+
+
+def _tensors(item: Any) -> list[Any]:
+    found = item if isinstance(item, (tuple, list)) else [item]
+    return [entry for entry in found if isinstance(entry, (torch.Tensor, torch.SymInt))]

@@ -1,0 +1,133 @@
+"""Which nodes smelt compiles and which PyTorch runs, and in which order.
+
+Each node is tried with smelt's ops, all sizes being numbers: what they refuse is PyTorch's. Nodes then get a level,
+the even ones smelt's and the odd ones PyTorch's, as early as their arguments allow; a level is one step of the program,
+so a graph without a refusal is one native call.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from ..ir.graph import Value
+from ..ir.symbolic import Dim, Symbol
+from ..ir.types import TensorType
+from .importer import Importer, Unsupported, op_name, result_tensors
+from .types import DTYPE, is_supported
+
+SOME_SIZE = 16  # in place of a size that only data decides, to try an op
+
+
+@dataclass
+class Level:
+    """Nodes that run in one step, in order."""
+
+    native: bool
+    nodes: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Partition:
+    levels: list[Level]
+    refused: dict[Node, str]  # why
+    writes: list[Node]  # copy_ of results into the caller's tensors, after all else
+    sizes: dict[Symbol, int]  # that the graph was traced with
+
+
+def is_size(node: Node) -> bool:
+    """A symbolic number, or what is computed from such."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
+
+
+def traced_sizes(graph: Graph) -> dict[Symbol, int]:
+    """The sizes that PyTorch had at hand, of all symbols in the graph."""
+    found: dict[Symbol, int] = {}
+
+    def note(size: Any) -> None:
+        if not isinstance(size, torch.SymInt):
+            return
+        environment = size.node.shape_env
+        for symbol in size.node.expr.free_symbols:
+            hint = environment.var_to_val.get(symbol)
+            found[Symbol(str(symbol))] = SOME_SIZE if hint is None else int(hint)
+
+    for node in graph.nodes:
+        for item in result_tensors(node) if "val" in node.meta else ():
+            if isinstance(item, torch.Tensor):
+                for size in (*item.shape, *item.stride()):
+                    note(size)
+            else:
+                note(item)
+    return found
+
+
+def partition(graph: Graph, eager_random: bool) -> Partition:
+    sizes = traced_sizes(graph)
+    pinned: dict[Symbol, Dim] = dict(sizes.items())
+    importer = Importer(pinned, eager_random)
+    values: dict[Node, Any] = {}
+    refused: dict[Node, str] = {}
+    eager: set[Node] = set()
+    level: dict[Node, int] = {}
+    levels: dict[int, Level] = {}
+    writes: list[Node] = []
+
+    def fresh(item: Any) -> Any:
+        """What a node of PyTorch's gives to smelt's ops."""
+        if isinstance(item, torch.Tensor):
+            if not is_supported(item):
+                return None
+            shape = tuple(importer.size(size) for size in item.shape)
+            return Value(TensorType(DTYPE[item.dtype], shape), name="trial")
+        return importer.size(item) if isinstance(item, torch.SymInt) else item
+
+    def lookup(node: Node) -> Any:
+        if values[node] is None:
+            raise Unsupported("an operand is not smelt's")
+        return values[node]
+
+    for node in graph.nodes:
+        if node.op == "output":
+            continue
+        if node.op in ("placeholder", "get_attr"):
+            found = [fresh(item) for item in result_tensors(node)]
+            values[node], level[node] = found[0] if len(found) == 1 else tuple(found), -1
+            continue
+        if node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder":  # type: ignore[union-attr]
+            writes.append(node)
+            values[node] = values[node.args[0]]  # type: ignore[index]
+            continue
+        before = [level[item] for item in node.all_input_nodes if item in level]
+        if is_size(node):
+            # Python computes with sizes wherever they are needed.
+            values[node] = fresh(node.meta["val"])
+            level[node] = max([at if at % 2 else at + 1 for at in before], default=-1)
+            if level[node] >= 0:
+                levels.setdefault(level[node], Level(False)).nodes.append(node)
+            continue
+        follows = node.target is operator.getitem and node.args[0] in eager
+        if not follows:
+            try:
+                values[node] = importer.call(node, lookup)
+                level[node] = max([at + at % 2 for at in before], default=0)
+                levels.setdefault(max(level[node], 0), Level(True)).nodes.append(node)
+                level[node] = max(level[node], 0)
+                continue
+            except Unsupported as error:
+                refused[node] = str(error)
+        eager.add(node)
+        items = [fresh(item) for item in result_tensors(node)]
+        values[node] = tuple(items) if isinstance(node.meta.get("val"), (tuple, list)) else items[0]
+        level[node] = max([at if at % 2 else at + 1 for at in before if at >= 0], default=1)
+        levels.setdefault(level[node], Level(False)).nodes.append(node)
+    return Partition([levels[at] for at in sorted(levels)], refused, writes, sizes)
+
+
+def refused_ops(found: Partition) -> dict[str, str]:
+    """The ops that PyTorch runs, and why."""
+    return {op_name(node): reason for node, reason in found.refused.items()}

@@ -1,0 +1,170 @@
+"""A partitioned graph as something to call: steps over a list of slots, one slot for each tensor or size that is
+handed from one step to another."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from .native import NativeStep
+from .partition import Partition, is_size
+
+Slots = list[Any]
+Step = Callable[[Slots], None]
+
+
+class Program:
+    """Called with the list of all inputs, which it empties: what nobody needs any more is freed while it runs."""
+
+    def __init__(self, module: GraphModule, found: Partition, eager_random: bool):
+        self._boxed_call = True  # as AOTAutograd asks; of the object, since wrappers copy only that
+        self.graph = module.graph
+        self.partition = found
+        self.eager_random = eager_random
+        self.slots: dict[Node, int] = {}
+        self.template: Slots = []
+        self.natives: list[NativeStep] = []
+        (self.output,) = (node for node in self.graph.nodes if node.op == "output")
+        self.inputs = [self.slot(node) for node in self.graph.nodes if node.op == "placeholder"]
+        for node in self.graph.nodes:
+            if node.op == "get_attr":
+                self.template[self.slot(node)] = operator.attrgetter(node.target)(module)
+        self.steps = self._steps()
+        self.results = map_arg(self.output.args[0], lambda node: _Slot(self.slot(node)))
+        self._release(found)
+
+    def slot(self, node: Node) -> int:
+        if node not in self.slots:
+            self.slots[node] = len(self.template)
+            self.template.append(None)
+        return self.slots[node]
+
+    def _steps(self) -> list[Step]:
+        found = self.partition
+        wanted = self._wanted_sizes()
+        placed = {node for level in found.levels for node in level.nodes}
+        steps: list[Step] = [self._eager(node) for node in self.graph.nodes if node in wanted and node not in placed]
+        self.uses: list[set[Node]] = [set() for _ in steps]
+        for level in found.levels:
+            if level.native:
+                step = NativeStep(self, level.nodes, self._needed_later(level.nodes))
+                if step.is_needed:
+                    self.natives.append(step)
+                    steps.append(step)
+                    self.uses.append(step.reads)
+                continue
+            for node in level.nodes:
+                if not is_size(node) or node in wanted or not _is_pure(node):
+                    steps.append(self._eager(node))
+                    self.uses.append(set(node.all_input_nodes))
+        for node in found.writes:
+            steps.append(self._write(node))
+            self.uses.append(set(node.all_input_nodes))
+        return steps
+
+    def _needed_later(self, nodes: Sequence[Node]) -> list[Node]:
+        """Tensors made in a level that others read."""
+        inside = set(nodes)
+        return [node for node in nodes if any(user not in inside for user in node.users) and not _is_tuple(node)]
+
+    def _wanted_sizes(self) -> set[Node]:
+        """Sizes that somebody reads at run time: PyTorch's nodes, the caller, or smelt for a symbol."""
+        wanted: set[Node] = set()
+        native = {node for level in self.partition.levels if level.native for node in level.nodes}
+        pending: list[Node] = []
+        for node in self.graph.nodes:
+            if not (node in native or is_size(node)):
+                pending.extend(item for item in node.all_input_nodes if is_size(item))
+            elif is_size(node) and isinstance(node.meta["val"], torch.SymInt) and node.meta["val"].node.expr.is_Symbol:
+                pending.append(node)
+        while pending:
+            node = pending.pop()
+            if node.op != "call_function" or node in wanted:
+                continue
+            wanted.add(node)
+            pending.extend(item for item in node.all_input_nodes if is_size(item))
+        return wanted
+
+    def _eager(self, node: Node) -> Step:
+        """Call what the node calls."""
+        target = node.target
+        place = self.slot(node)
+        given = map_arg((node.args, dict(node.kwargs)), lambda item: _Slot(self.slot(item)))
+        fill = _filler(given)
+
+        def run(slots: Slots) -> None:
+            args, kwargs = fill(slots)
+            slots[place] = target(*args, **kwargs)  # type: ignore[operator]
+
+        return run
+
+    def _write(self, node: Node) -> Step:
+        target, source = (self.slot(item) for item in node.args[:2])  # type: ignore[arg-type]
+        place = self.slot(node)
+
+        def run(slots: Slots) -> None:
+            # Gradients are not recorded inside of a compiled graph, but its inputs may want them.
+            with torch.no_grad():
+                slots[target].copy_(slots[source])
+            slots[place] = slots[target]
+
+        return run
+
+    def _release(self, found: Partition) -> None:
+        """After which step each slot is of no more use."""
+        kept = {self.slots[node] for node in self.output.all_input_nodes}
+        kept |= {self.slots[node] for node in self.graph.nodes if node.op == "get_attr" and node in self.slots}
+        last: dict[int, int] = {}
+        for number, nodes in enumerate(self.uses):
+            for node in nodes:
+                if node in self.slots:
+                    last[self.slots[node]] = number
+        self.dead: list[list[int]] = [[] for _ in self.steps]
+        for place, number in last.items():
+            if place not in kept:
+                self.dead[number].append(place)
+
+    def __call__(self, args: list[Any]) -> Any:
+        slots = self.template.copy()
+        for place, item in zip(self.inputs, args):
+            slots[place] = item
+        args.clear()
+        for step, dead in zip(self.steps, self.dead):
+            step(slots)
+            for place in dead:
+                slots[place] = None
+        return [slots[item.place] if type(item) is _Slot else item for item in self.results]
+
+
+class _Slot:
+    """Where an argument of a node is found."""
+
+    def __init__(self, place: int):
+        self.place = place
+
+
+def _filler(given: Any) -> Callable[[Slots], Any]:
+    """A function that puts what is in the slots in their places."""
+    if type(given) is _Slot:
+        return operator.itemgetter(given.place)
+    if isinstance(given, (list, tuple)):
+        parts = [_filler(item) for item in given]
+        kind = tuple if isinstance(given, tuple) else list
+        return lambda slots: kind(part(slots) for part in parts)
+    if isinstance(given, dict):
+        named = {name: _filler(item) for name, item in given.items()}
+        return lambda slots: {name: part(slots) for name, part in named.items()}
+    return lambda slots: given
+
+
+def _is_tuple(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), (tuple, list))
+
+
+def _is_pure(node: Node) -> bool:
+    return not node.is_impure()

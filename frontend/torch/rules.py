@@ -1,0 +1,109 @@
+"""Nodes whose arguments or results are not quite those of smelt's op of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx import Node
+
+from ..ops import create, indexing, pointwise
+from ..ops.define import REGISTRY
+from ..ops.view import as_strided, expand
+from ..ops.view import reshape as reshape_to
+from .types import DTYPE
+
+Rule = Callable[[Node, dict[str, Any]], Any]
+RULES: dict[str, Rule] = {}
+
+# Ops that draw random numbers.
+RANDOM = {
+    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "native_dropout", "normal",
+    "normal_functional", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
+    "rrelu_with_noise_functional", "uniform",
+}  # fmt: skip
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for ops of these names."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return register
+
+
+@rule("_to_copy")
+def to_copy(node: Node, a: dict[str, Any]) -> Any:
+    return a["self"].alias() if a.get("dtype") is None else pointwise.convert(a["self"], a["dtype"])
+
+
+@rule("alias", "clone", "detach", "lift_fresh", "lift_fresh_copy", "contiguous")
+def same(node: Node, a: dict[str, Any]) -> Any:
+    return a["self"].alias()
+
+
+@rule("view", "_unsafe_view", "reshape")
+def reshaped(node: Node, a: dict[str, Any]) -> Any:
+    if a.get("size") is None and a.get("shape") is None:
+        return NotImplemented  # a view as another element type
+    return reshape_to(a["self"], a["size"] if "size" in a else a["shape"])
+
+
+@rule("copy")
+def copied(node: Node, a: dict[str, Any]) -> Any:
+    return expand(pointwise.convert(a["src"], a["self"].dtype), a["self"].shape)
+
+
+@rule("as_strided")
+def strided(node: Node, a: dict[str, Any]) -> Any:
+    base = node.args[0].meta["val"]  # type: ignore[union-attr]
+    if not base.is_contiguous() or base.storage_offset() != 0:
+        return NotImplemented  # strides are of the memory that eager has
+    return as_strided(a["self"], a["size"], a["stride"], a.get("storage_offset"))
+
+
+@rule("empty", "new_empty", "empty_like", "new_empty_strided", "empty_strided", "empty_permuted")
+def anything(node: Node, a: dict[str, Any]) -> Any:
+    shape = a["self"].shape if "empty_like" in str(node.target) else a["size"]
+    return create.full(shape, 0, dtype=DTYPE[node.meta["val"].dtype])
+
+
+@rule("_unsafe_index")
+def indexed(node: Node, a: dict[str, Any]) -> Any:
+    return indexing.index(a["self"], a["indices"])
+
+
+@rule("_unsafe_index_put")
+def put(node: Node, a: dict[str, Any]) -> Any:
+    return indexing.index_put(**a)
+
+
+@rule("scalar_tensor")
+def scalar(node: Node, a: dict[str, Any]) -> Any:
+    dtype = DTYPE[node.meta["val"].dtype]
+    return create.full((), a["s"], dtype=dtype) if isinstance(a["s"], (bool, int, float)) else NotImplemented
+
+
+@rule("arange")
+def counted(node: Node, a: dict[str, Any]) -> Any:
+    # With one number aten calls it the end.
+    dtype = DTYPE[node.meta["val"].dtype]
+    return create.arange(a.get("start", 0), a["end"], a.get("step", 1), dtype=dtype)
+
+
+@rule("prims::fma")
+def multiply_add(node: Node, a: dict[str, Any]) -> Any:
+    return a["a"] * a["b"] + a["c"]
+
+
+@rule("max", "min")
+def extreme(node: Node, a: dict[str, Any]) -> Any:
+    name = str(node.target).split(".")[1]
+    if "dim" in a:
+        return REGISTRY[f"{name}_dim"](**a)
+    if "other" in a:
+        return REGISTRY[f"{name}imum"](a["self"], a["other"])
+    return REGISTRY[f"a{name}"](a["self"])

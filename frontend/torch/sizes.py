@@ -1,0 +1,67 @@
+"""Symbolic sizes: PyTorch's (a SymInt, with an expression of sympy behind it) as smelt's."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+import torch
+
+from ..ir.symbolic import Dim, Symbol, floor_divide, maximum, minimum, remainder
+from ..trace import SMALLEST
+
+
+class UnknownSize(Exception):
+    """A size that smelt's expressions cannot say."""
+
+
+def dim_of(size: Any) -> Dim:
+    """A size as smelt has it: a number, or an expression of the same symbols."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    if expression.is_Integer:
+        return int(expression)
+    return _convert(expression, size.node.shape_env)
+
+
+def symbol_name(size: Any) -> str | None:
+    """The name of the symbol that a SymInt is, if it is nothing else."""
+    if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+        return str(size.node.expr)
+    return None
+
+
+def _convert(expression: Any, environment: Any) -> Dim:
+    # By the names of sympy's classes and of PyTorch's own: neither need be imported for that.
+    kind = type(expression).__name__
+    if expression.is_Integer:
+        return int(expression)
+    if expression.is_Symbol:
+        return Symbol(str(expression), _smallest(expression, environment)).expr()
+    parts = [_convert(item, environment) for item in expression.args]
+    if kind == "Add":
+        return reduce(add, parts)
+    if kind == "Mul":
+        return reduce(mul, parts)
+    if kind == "Pow" and isinstance(parts[1], int) and parts[1] >= 0:
+        return reduce(mul, [parts[0]] * parts[1], 1)
+    if kind in ("FloorDiv", "CleanDiv"):
+        return floor_divide(*parts)
+    if kind in ("Mod", "PythonMod"):
+        return remainder(*parts)
+    if kind == "ModularIndexing":
+        return remainder(floor_divide(parts[0], parts[1]), parts[2])
+    if kind == "Max":
+        return reduce(maximum, parts)
+    if kind == "Min":
+        return reduce(minimum, parts)
+    raise UnknownSize(f"{expression} has {kind}")
+
+
+def _smallest(symbol: Any, environment: Any) -> int:
+    """What PyTorch knows of a size; 0 and 1 are never symbolic there either, but for sizes that data decides."""
+    found = environment.var_to_range.get(symbol)
+    lower = SMALLEST if found is None else found.lower
+    return int(lower) if getattr(lower, "is_Integer", True) and abs(int(lower)) < 1 << 62 else 0

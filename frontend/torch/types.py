@@ -1,0 +1,123 @@
+"""Types and layouts of PyTorch's tensors as smelt has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..ir.symbolic import Dim, contiguous_strides, product
+from ..ir.types import DTYPES, DType, TensorType
+from .sizes import dim_of
+
+DTYPE = {
+    torch.bool: DTYPES["bool"],
+    torch.uint8: DTYPES["u8"],
+    torch.int8: DTYPES["i8"],
+    torch.int16: DTYPES["i16"],
+    torch.int32: DTYPES["i32"],
+    torch.int64: DTYPES["i64"],
+    torch.float16: DTYPES["f16"],
+    torch.bfloat16: DTYPES["bf16"],
+    torch.float32: DTYPES["f32"],
+    torch.float64: DTYPES["f64"],
+    torch.complex64: DTYPES["c64"],
+    torch.complex128: DTYPES["c128"],
+}  # fmt: skip
+TORCH_DTYPE: dict[DType, torch.dtype] = {value: key for key, value in DTYPE.items()}
+
+
+def is_supported(tensor: Any) -> bool:
+    """Whether smelt can compute with tensors like this one: strided, on the CPU, of a type that it has."""
+    return (
+        isinstance(tensor, torch.Tensor)
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and tensor.dtype in DTYPE
+        and not tensor.is_quantized
+    )
+
+
+def type_of(tensor: torch.Tensor) -> TensorType:
+    return TensorType(DTYPE[tensor.dtype], tuple(map(dim_of, tensor.shape)))
+
+
+class Layout:
+    """How a tensor lies in memory: all of its elements side by side, in some order of its dims, or else spread.
+
+    `order` is that of the dims, the slowest first, if the tensor is dense. Dims that are repeated (stride 0) are in
+    memory once.
+    """
+
+    def __init__(self, shape: Sequence[Dim], strides: Sequence[Dim]):
+        self.shape = tuple(shape)
+        self.strides = tuple(strides)
+        self.repeated = [
+            dim for dim, (size, stride) in enumerate(zip(shape, strides)) if stride == 0 and size != 1 and size != 0
+        ]
+        self.held = tuple(1 if dim in self.repeated else size for dim, size in enumerate(shape))
+        self.order = self._dense_order()
+
+    def _dense_order(self) -> tuple[int, ...] | None:
+        moving = [dim for dim, size in enumerate(self.held) if size != 1]
+        if any(size == 0 for size in self.held):
+            return tuple(range(len(self.held)))
+        order = _by_stride(moving, self.strides)
+        if order is None:
+            return None
+        wanted = contiguous_strides([self.held[dim] for dim in order])
+        if any(self.strides[dim] != stride for dim, stride in zip(order, wanted)):
+            return None
+        # Dims of size 1 lie anywhere: where they are if nothing is moved, else in front.
+        if order == sorted(order):
+            return tuple(range(len(self.held)))
+        return (*(dim for dim in range(len(self.held)) if dim not in moving), *order)
+
+    @property
+    def is_plain(self) -> bool:
+        """In row-major order."""
+        return not self.repeated and self.order == tuple(range(len(self.shape)))
+
+    @property
+    def span(self) -> Dim:
+        """Elements from the first to the last, those between them included."""
+        if any(size == 0 for size in self.shape):
+            return 0
+        last: Dim = 0
+        for size, stride in zip(self.shape, self.strides):
+            last = last + (size - 1) * stride
+        return last + 1
+
+
+def _by_stride(dims: Sequence[int], strides: Sequence[Dim]) -> list[int] | None:
+    """Dims by falling stride; None if that cannot be told for symbolic ones."""
+    order: list[int] = []
+    for dim in dims:
+        at = len(order)
+        while at and _is_less(strides[order[at - 1]], strides[dim]):
+            at -= 1
+        order.insert(at, dim)
+    return order
+
+
+def _is_less(left: Dim, right: Dim) -> bool:
+    if isinstance(left, int) and isinstance(right, int):
+        return left < right
+    # A stride is a product of sizes: the longer product has the other as a factor.
+    return left != right and _factors(right) > _factors(left)
+
+
+def _factors(stride: Dim) -> tuple[int, int]:
+    if isinstance(stride, int):
+        return (0, stride)
+    degree = max(len(monomial) for monomial, _ in stride.terms)
+    return (degree, max(abs(coefficient) for _, coefficient in stride.terms))
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    return Layout([dim_of(size) for size in tensor.shape], [dim_of(stride) for stride in tensor.stride()])
+
+
+def element_count(shape: Sequence[Dim]) -> Dim:
+    return product(tuple(shape))
