@@ -31,16 +31,13 @@ def hit_seconds(workload: Workload, size: str, threads: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         request = {"workload": workload.name, "size": size, "threads": threads, "cache": os.path.join(folder, "code")}
         seconds = []
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        environment["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "bytecode")
+        # Bytecode is written, even where the machine's settings say otherwise.
+        start = (
+            f"import runpy, sys; sys.dont_write_bytecode = False; runpy.run_module({__spec__.name!r}, None, '__main__')"
+        )
+        command = [sys.executable, "-X", f"pycache_prefix={os.path.join(folder, 'bytecode')}", "-c", start]
         for number in range(1 + PROCESSES):
-            done = subprocess.run(
-                [sys.executable, "-m", __spec__.name],
-                input=json.dumps(request),
-                capture_output=True,
-                text=True,
-                env=environment,
-            )
+            done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True)
             if done.returncode:
                 return {"hit_error": (done.stderr.strip().splitlines() or ["nothing on standard error"])[-1]}
             found = json.loads(done.stdout.splitlines()[-1])
