@@ -12,6 +12,7 @@ from typing import Any
 from ..ir.graph import Graph, Location, Op
 from ..ir.symbolic import Compound, Dim, Expr, Symbol
 from ..ir.types import DType, dtype
+from ..passes.overwrite import Overwrites
 
 
 class Place:
@@ -45,6 +46,7 @@ class Artifact:
         arena: Dim,
         products: Sequence[str],
         vector_bits: int,
+        overwrites: Overwrites,
         places: Sequence[Place],
         report: dict[str, Any],
         code: bytes,
@@ -55,6 +57,7 @@ class Artifact:
         self.arena = arena
         self.products = products  # element types of matrix products
         self.vector_bits = vector_bits
+        self.overwrites = overwrites  # which of the stored arrays may be which parameters
         self.places = places  # by site number
         self.report = report  # as Report.lasting has it
         self.code = code
@@ -68,6 +71,7 @@ class Artifact:
             "arena": encode(self.arena),
             "products": self.products,
             "vector_bits": self.vector_bits,
+            "overwrites": [self.overwrites.reads, self.overwrites.writes, self.overwrites.same_place],
             "places": [[place.op, place.number, place.called] for place in self.places],
             "report": self.report,
         }
@@ -81,10 +85,15 @@ class Artifact:
             arena=decode(header["arena"]),
             products=header["products"],
             vector_bits=header["vector_bits"],
+            overwrites=read_overwrites(*header["overwrites"]),
             places=[Place(*place) for place in header["places"]],
             report=header["report"],
             code=code,
         )
+
+
+def read_overwrites(reads: list[int], writes: list[int], same_place: list[list[int]]) -> Overwrites:
+    return Overwrites(reads, writes, [(result, param) for result, param in same_place])
 
 
 def encode(value: Dim) -> Any:

@@ -13,6 +13,7 @@ from ...passes.fuse import Fused, fuse
 from ...passes.lower import lower
 from ...passes.manager import PASSES, Pipeline
 from ...passes.memory import plan_memory
+from ...passes.overwrite import find_overwrites
 from ...passes.pipelines import GRAPH, LOOPS
 from ..account import make_report
 from ..artifact import Artifact, Place, printed_ops
@@ -69,6 +70,9 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         arena=plan.size,
         products=sorted({item.output.buffer.dtype.name for item in products}),
         vector_bits=bits,
+        overwrites=find_overwrites(
+            kernels, [f"%{fused.names[param]}" for param in simple.params], [f"%{fused.names[item]}" for item in stored]
+        ),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
         report=make_report(simple, fused, kernels, plan.size).lasting(),
         code=code,

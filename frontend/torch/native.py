@@ -75,6 +75,14 @@ class Output:
         self.layout = layout_of(tensor)
         self.dtype: torch.dtype = tensor.dtype
         self.is_spread = self.layout.order is None
+        self.over: int | None = (
+            None  # the slot of an input that this is copied into, for which it may be computed in place
+        )
+
+    def write_over(self, node: Node, slot: int) -> None:
+        layout = layout_of(node.meta["val"])
+        if layout.order is not None and not layout.repeated and node.meta["val"].dtype is self.dtype:
+            self.layout, self.is_spread, self.over = layout, False, slot
 
     def written(self, value: Value) -> Value:
         """The value in the order in which it lies in memory."""
@@ -141,6 +149,7 @@ class Call:
             for at, item in enumerate(step.outputs)
             if item.is_spread or item.layout.repeated
         ]
+        self.over = self._over(step, version)
         self.shown = [
             (
                 item.slot,
@@ -151,6 +160,20 @@ class Call:
             )
             for item in step.shown
         ]
+
+    def _over(self, step: NativeStep, version: Version) -> dict[int, int]:
+        """The outputs that are computed in an input's memory, and its slot."""
+        params = {item.slot: number for number, item in enumerate(step.inputs)}
+        overwrites = version.executable.artifact.overwrites
+        copied = {source for _, how, source in self.copies if how == "parameter"}
+        found: dict[int, int] = {}
+        for number, at in enumerate(self.stored):
+            slot = step.outputs[at].over
+            if slot is None or params.get(slot) in copied:
+                continue
+            if slot not in params or overwrites.allow(number, params[slot]):
+                found[at] = slot
+        return found
 
 
 class NativeStep:
@@ -176,6 +199,7 @@ class NativeStep:
             else:
                 self.outputs.append(Output(node, slot))
         self.is_needed = bool(self.outputs or self.shown)
+        self._mark_writes(inside)
         read = self._read_nodes()
         self.inputs = [Input(node, program.slot(node)) for node in read]
         self.reads = {*read, *(node for node in program.slots if program.slots[node] in {s.base for s in self.shown})}
@@ -183,6 +207,18 @@ class NativeStep:
         self.versions: list[Version] = []
         self.calls: dict[tuple[int, ...], Call] = {}
         self.compile_seconds = 0.0
+
+    def _mark_writes(self, inside: set[Node]) -> None:
+        """Outputs that are only copied into an input which nobody else reads: they may be computed there."""
+        outputs = {item.node: item for item in self.outputs}
+        shown = {item.base for item in self.shown}
+        for write in self.program.partition.writes:
+            target, source = write.args[:2]
+            if source not in outputs or not isinstance(target, Node) or self.program.slot(target) in shown:
+                continue
+            assert isinstance(source, Node)
+            if all(user in inside or user is write for item in (target, source) for user in item.users):
+                outputs[source].write_over(target, self.program.slot(target))
 
     def _read_nodes(self) -> list[Node]:
         """What the outputs are computed from; nodes that only make views are done without."""
@@ -307,7 +343,10 @@ class NativeStep:
             if tensor.stride() != strides:
                 tensor = _laid_out(tensor, shape, strides)
             tensors.append(tensor)
-        made = [torch.empty_strided(*item[:2], dtype=item[2]) for item in call.made]
+        made = [
+            self._target(slots, call, at) if at in call.over else torch.empty_strided(*item[:2], dtype=item[2])
+            for at, item in enumerate(call.made)
+        ]
         addresses = [tensor.data_ptr() for tensor in tensors]
         addresses += [0] * self.free
         addresses += call.hidden
@@ -326,6 +365,15 @@ class NativeStep:
         for slot, base, shape, strides, offset in call.shown:
             tensor = slots[base]
             slots[slot] = tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
+
+    def _target(self, slots: Slots, call: Call, at: int) -> torch.Tensor:
+        """The input in whose memory a result is computed, if it lies as expected."""
+        tensor: torch.Tensor = slots[call.over[at]]
+        shape, strides, dtype = call.made[at]
+        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj():
+            return torch.empty_strided(shape, strides, dtype=dtype)
+        torch.autograd.graph.increment_version(tensor)
+        return tensor
 
     def _call(self, key: tuple[int, ...]) -> Call:
         sizes = dict(zip(self.symbols, key))

@@ -109,8 +109,9 @@ class Program:
 
         def run(slots: Slots) -> None:
             # Gradients are not recorded inside of a compiled graph, but its inputs may want them.
-            with torch.no_grad():
-                slots[target].copy_(slots[source])
+            if slots[source] is not slots[target]:
+                with torch.no_grad():
+                    slots[target].copy_(slots[source])
             slots[place] = slots[target]
 
         return run

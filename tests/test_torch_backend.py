@@ -1,0 +1,335 @@
+"""torch.compile(backend="smelt"): what programs do with tensors, against eager."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import smelt.torch
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    smelt.torch.reset_stats()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(function: Any, **options: Any) -> Callable[..., Any]:
+    return torch.compile(function, backend="smelt", fullgraph=True, **options)
+
+
+def same(got: Any, expected: Any) -> None:
+    """Equal numbers, types and strides."""
+    torch.testing.assert_close(got, expected)
+    if isinstance(expected, torch.Tensor):
+        assert got.stride() == expected.stride()
+
+
+def assert_native() -> None:
+    found = smelt.torch.stats()
+    assert found["native_ops"] > 0
+    assert found["fallback_names"] == {}
+
+
+def test_forward_and_backward():
+    def loss(x, w, b):
+        y = F.gelu(x @ w + b)
+        return torch.softmax(y, -1).square().sum(), y.t()
+
+    args = [torch.randn(8, 16), torch.randn(16, 32), torch.randn(32)]
+    args = [arg.requires_grad_() for arg in args]
+    got, expected = compiled(loss)(*args), loss(*args)
+    for one, other in zip(got, expected):
+        same(one, other)
+    total = [result[0] + result[1].sin().sum() for result in (got, expected)]
+    for one, other in zip(torch.autograd.grad(total[0], args), torch.autograd.grad(total[1], args)):
+        same(one, other)
+    assert_native()
+
+
+def test_sizes_vary_without_another_compile():
+    def f(x, w):
+        return torch.softmax(x @ w, -1).sum(0), x.reshape(-1), torch.arange(x.shape[0]) * 2
+
+    function, weight = compiled(f, dynamic=True), torch.randn(8, 6)
+    for rows in (3, 5, 9, 17, 4):
+        x = torch.randn(rows, 8)
+        for got, expected in zip(function(x, weight), f(x, weight)):
+            same(got, expected)
+    assert smelt.torch.stats()["graphs"] == 1
+
+
+def test_training_with_sizes_that_vary():
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
+    function = compiled(model, dynamic=True)
+    for rows in (3, 5, 9, 17):
+        x, labels = torch.randn(rows, 8), torch.arange(rows) % 4
+        grads = []
+        for call in (model, function):
+            model.zero_grad()
+            F.cross_entropy(call(x), labels).backward()
+            grads.append([param.grad.clone() for param in model.parameters()])
+        for got, expected in zip(*reversed(grads)):
+            same(got, expected)
+    assert smelt.torch.stats()["graphs"] == 2
+
+
+def test_inputs_are_changed_in_place():
+    def f(x, y, z):
+        x.add_(1)
+        y.mul_(x.sum())
+        z.copy_(z.flip(0))
+        return x * 2
+
+    args = [torch.randn(4, 5), torch.randn(3), torch.randn(9)]
+    others = [arg.clone() for arg in args]
+    same(compiled(f)(*args), f(*others))
+    for got, expected in zip(args, others):
+        same(got, expected)
+
+
+def test_an_input_that_is_read_elsewhere_is_not_overwritten_too_early():
+    """y reads x in other places than where it is written, and before it is."""
+
+    def f(x):
+        mean = x.mean(0, keepdim=True)
+        y = x.flip(0) + x
+        x.sub_(mean)
+        return y, (x * x).sum()
+
+    x = torch.randn(33, 70)
+    other = x.clone()
+    for got, expected in zip(compiled(f)(x), f(other)):
+        same(got, expected)
+    same(x, other)
+
+
+def test_results_are_computed_in_the_memory_of_inputs():
+    def f(x, grad):
+        x.sub_(0.1 * grad)
+
+    x, grad = torch.randn(1000), torch.randn(1000)
+    other, version = x.clone(), x._version
+    address = x.data_ptr()
+    compiled(f)(x, grad)
+    f(other, grad)
+    same(x, other)
+    assert x.data_ptr() == address
+    assert x._version > version
+
+
+def test_views_of_inputs_and_results():
+    def f(x):
+        y = x + 1
+        return y.t(), y[1:], x.view(-1), x[::2], y.expand(3, 4, 5), x
+
+    x = torch.randn(4, 5)
+    function = compiled(f)
+    for got, expected in zip(function(x), f(x)):
+        same(got, expected)
+    assert function(x)[2].data_ptr() == x.data_ptr()
+
+
+def test_inputs_with_strides():
+    def f(x, y, z, t):
+        return x @ y + z, t * 2
+
+    args = (torch.randn(8, 30)[:, 3:9], torch.randn(7, 6).t(), torch.randn(14)[::2], torch.randn(1, 3).expand(5, 3))
+    for got, expected in zip(compiled(f)(*args), f(*args)):
+        torch.testing.assert_close(got, expected)
+    assert_native()
+
+
+def test_channels_last():
+    def f(x):
+        return F.relu(x * 2 + 1)
+
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    same(compiled(f)(x), f(x))
+
+
+def test_batch_norm_updates_its_statistics():
+    model = nn.BatchNorm2d(6)
+    other = copy.deepcopy(model)
+    x = torch.randn(4, 6, 5, 5)
+    same(compiled(model)(x), other(x))
+    for got, expected in zip(model.buffers(), other.buffers()):
+        same(got, expected)
+    assert_native()
+
+
+def test_dropout_follows_the_seed():
+    model = nn.Dropout(0.3)
+    function = compiled(model)
+    x = torch.ones(1000, 50, requires_grad=True)
+    y = function(x)
+    assert abs((y == 0).float().mean().item() - 0.3) < 0.01
+    y.sum().backward()
+    same(x.grad, y.detach())
+    assert not torch.equal(function(x), function(x))
+    results = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        results.append(function(x))
+    assert torch.equal(*results)
+    assert_native()
+
+
+def test_random_numbers_of_eager():
+    model = nn.Dropout(0.3)
+    x = torch.ones(100, 50)
+    torch.manual_seed(1)
+    got = compiled(model, options={"rng": "eager"})(x)
+    torch.manual_seed(1)
+    assert torch.equal(got, model(x))
+
+
+def test_bfloat16_and_autocast():
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16))
+    x = torch.randn(4, 8)
+
+    def mixed(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(x)
+
+    torch.testing.assert_close(compiled(mixed)(x), mixed(x), rtol=2e-2, atol=2e-2)
+    half = copy.deepcopy(model).bfloat16()
+    torch.testing.assert_close(compiled(half)(x.bfloat16()), half(x.bfloat16()), rtol=2e-2, atol=2e-2)
+    assert_native()
+
+
+@pytest.mark.parametrize("foreach", (True, False))
+@pytest.mark.parametrize("kind", ("Adam", "AdamW", "SGD"))
+def test_optimizer_steps(kind: str, foreach: bool):
+    options: dict[str, Any] = {"lr": 1e-2, "weight_decay": 0.1, "foreach": foreach}
+    if kind == "SGD":
+        options["momentum"] = 0.9
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+    other = copy.deepcopy(model)
+    optimizers = [getattr(torch.optim, kind)(item.parameters(), **options) for item in (model, other)]
+    steps = [torch.compile(optimizers[0].step, backend="smelt"), optimizers[1].step]
+    x = torch.randn(5, 8)
+    for _ in range(3):
+        for item, step in zip((model, other), steps):
+            item.zero_grad()
+            item(x).square().sum().backward()
+            step()
+    for got, expected in zip(model.parameters(), other.parameters()):
+        same(got, expected)
+    assert_native()
+
+
+@pytest.mark.parametrize("dropout", (0.0, 0.5))
+def test_activations_are_computed_again(dropout: float):
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(dropout), nn.Linear(16, 8))
+
+    def f(x):
+        return checkpoint(model, x, use_reentrant=False).sum()
+
+    x = torch.randn(4, 8, requires_grad=True)
+    (got,) = torch.autograd.grad(compiled(f)(x), x)
+    (expected,) = torch.autograd.grad(f(x), x)
+    if dropout == 0:
+        same(got, expected)
+
+
+def test_sizes_that_data_decides():
+    def f(x):
+        places = torch.nonzero(x > 0)
+        return places * 2 + 1
+
+    x = torch.randn(8)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        # What eager's nonzero does to strides tracing does not know.
+        torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_results_that_are_no_tensors():
+    def f(x):
+        return x.argmax(-1), None, 3, x.sum(-1, dtype=torch.float64)
+
+    x = torch.randn(4, 5)
+    got, expected = compiled(f)(x), f(x)
+    assert got[1:3] == (None, 3)
+    same(got[0], expected[0])
+    same(got[3], expected[3])
+
+
+def test_equal_results_have_memory_of_their_own():
+    def f(x):
+        y = x + 1
+        return y, y.clone(), x.clone()
+
+    x = torch.randn(4, 5)
+    got = compiled(f)(x)
+    for one, other in zip(got, f(x)):
+        same(one, other)
+    assert len({item.data_ptr() for item in (*got, x)}) == 4
+
+
+def test_no_gradients():
+    model = nn.Linear(4, 4)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            x = torch.randn(2, 4)
+            same(compiled(model)(x), model(x))
+
+
+def test_ops_of_others_are_pytorchs_and_the_receipt_says_so():
+    def f(x):
+        return torch.sort(x + 1).values.relu()
+
+    x = torch.randn(7)
+    same(compiled(f)(x), f(x))
+    assert smelt.torch.stats()["fallback_names"] == {"aten.sort": 1}
+    assert "PyTorch runs aten.sort (1 times): smelt has no such op" in smelt.torch.report()
+
+
+def test_no_op_may_fall_back_if_told_so():
+    with pytest.raises(Exception, match=r"(?s)forbids.*aten\.linalg_inv_ex"):
+        compiled(torch.linalg.inv, options={"fallback": "error"})(torch.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    (({"fallbacks": "error"}, "did you mean .fallback"), ({"rng": "numpy"}, "expected one of 'smelt', 'eager'")),
+)
+def test_unknown_options(options: dict[str, str], message: str):
+    with pytest.raises(Exception, match=message):
+        compiled(torch.sin, options=options)(torch.ones(2))
+
+
+def test_custom_ops():
+    @torch.library.custom_op("smelt_test::double", mutates_args=())
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @double.register_fake
+    def double_fake(x):
+        return torch.empty_like(x)
+
+    def f(x):
+        return torch.ops.smelt_test.double(x + 1).relu()
+
+    x = torch.randn(4, 5)
+    same(compiled(f)(x), f(x))
+
+
+def test_conjugates():
+    def f(x):
+        return (x * x.conj()).real.sum(), torch.view_as_real(x) + x.conj().imag.unsqueeze(-1)
+
+    x = torch.randn(4, dtype=torch.complex64)
+    for got, expected in zip(compiled(f)(x), f(x)):
+        torch.testing.assert_close(got, expected)
