@@ -47,6 +47,7 @@ __all__ = [
     "f16",
     "f32",
     "f64",
+    "from_exported",
     "get_cache_dir",
     "get_num_threads",
     "grad",
@@ -83,5 +84,9 @@ def __getattr__(name: str) -> Any:
         from .backend.cpu.allocator import empty_cache
 
         return empty_cache
+    if name == "from_exported":
+        from .torch import from_exported
+
+        return from_exported
     hint = f"; did you mean smelt.ops.{name}?" if name in ops.define.REGISTRY else suggest(name, __all__)
     raise AttributeError(f"module 'smelt' has no attribute {name!r}{hint}")

@@ -101,6 +101,8 @@ def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False
     import smelt
 
     given = load_function(name)
+    if types is None and not hasattr(given, "example_args") and (made := _torch_module(given)) is not None:
+        return _exported_graph(name, *made, gradient), CompileOptions(addresses=True)
     function = getattr(given, "__wrapped__", given)
     arguments = _arguments(given, name, types)
     _check_count(function, arguments, name)
@@ -118,6 +120,32 @@ def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False
     except Exception as error:
         path = inspect.getsourcefile(inspect.unwrap(function)) or name
         raise UserError(f"{name} failed while it was traced\n{_user_traceback(error, path)}") from None
+
+
+def _torch_module(function: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]] | None:
+    """The PyTorch module and its inputs that a function without arguments makes, if that is what it does."""
+    torch = sys.modules.get("torch")
+    if torch is None or inspect.isclass(function) or inspect.signature(function).parameters:
+        return None
+    match function():
+        case (torch.nn.Module() as module, inputs):
+            return module, inputs if isinstance(inputs, tuple) else (inputs,)
+    return None
+
+
+def _exported_graph(name: str, module: Any, inputs: tuple[Any, ...], gradient: bool) -> Graph:
+    if gradient:
+        raise UsageError(f"{name} makes a PyTorch module: --grad is for functions of smelt's")
+    import torch
+
+    from ..torch import from_exported
+
+    graphs = from_exported(torch.export.export(module, inputs)).graphs
+    if len(graphs) != 1:
+        raise UserError(
+            f"{name}: {len(graphs)} native calls, since PyTorch has to run some ops; smelt.torch.report() says which"
+        )
+    return graphs[0]
 
 
 def _check_count(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> None:

@@ -53,7 +53,7 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
             return
         environment = size.node.shape_env
         for symbol in size.node.expr.free_symbols:
-            hint = environment.var_to_val.get(symbol)
+            hint = environment.backed_var_to_val.get(symbol)
             found[Symbol(str(symbol))] = SOME_SIZE if hint is None else int(hint)
 
     for node in graph.nodes:
