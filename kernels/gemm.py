@@ -19,6 +19,8 @@ FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from me
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 16  # enough to keep many threads busy
+ROW_TILE_BYTES = 1 << 18  # of a tile of whole rows: it stays in the second-level cache
+LARGE = 4096  # what symbolic columns count for there
 PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of a matrix that one thread packs
 
 
@@ -81,6 +83,19 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
             else:
                 break
     return height, width
+
+
+def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> int:
+    """Rows of a tile of whole rows of so many columns: as many as the cache holds, and as leaves enough tiles."""
+    row = (columns if isinstance(columns, int) else LARGE) * unit.bytes
+    most = min(ROWS, max(ROW_TILE_BYTES // row, LEAST_ROWS)) // unit.rows * unit.rows
+    height = _even(rows, most, unit.rows)
+    if isinstance(rows, int) and isinstance(batch, int):
+        work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else DEPTH)
+        wanted = min(TILES, work // TILE_WORK)
+        while batch * -(-rows // height) < wanted and height >= 2 * LEAST_ROWS:
+            height = _even(rows, height // 2, unit.rows)
+    return height
 
 
 def _even(size: Dim, most: int, unit: int) -> int:

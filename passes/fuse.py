@@ -9,8 +9,9 @@ is an opaque read: fine for values from outside, which are loaded at whatever pl
 forbids fusion with the op that makes the value. A gather that follows the rows and chooses within one is a row
 read: it may share a kernel with the op that makes the row.
 
-A matrix product takes the elementwise ops that follow its rows and columns: they run on each tile of it while that
-is still in the cache.
+A matrix product takes the ops that follow its rows and columns: they run on each tile of it while that is still in the
+cache. Reductions of its rows are among them if a tile of whole rows is small enough. In the end a product may take in
+the group that makes its left matrix (chain.py).
 
 Ops that cost nothing where they are read belong to no group (inline.py).
 """
@@ -19,12 +20,13 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..ir.graph import Graph, Op, Value
 from ..ops.kinds import Contract, Elementwise, Gather, Reduce, Scan, Scatter, View
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
+from .chain import chain, no_whole_rows
 from .inline import INLINE_COST, Inlining, elements, op_cost
 from .manager import graph_pass
 from .structure import Candidate, Reduction, Structure, loop_tree
@@ -64,6 +66,8 @@ class Group:
     basis: int = 0  # elements of the largest value that it depends on
     limit: float = math.inf  # the basis of a group that it must be complete for
     product: Value | None = None  # of a matrix product: the shape in which its result is read
+    left: Group | None = None  # of a matrix product: what makes its left matrix, a tile of rows at a time
+    tile: Value | None = None  # of such a group: that matrix
 
     @property
     def label(self) -> str:
@@ -248,13 +252,20 @@ class Fuser:
 
     def producers(self, group: Group) -> list[Group]:
         found: dict[int, Group] = {}
-        for value in (*group.touch, *group.opaque, *(value for value, _ in group.row_reads)):
-            producer = self.find(self._stored(value))
+        for value in self.reads(group):
+            producer = self.find(self.stored(value))
             if producer is not None and producer is not group:
                 found[producer.number] = producer
         return [found[number] for number in sorted(found, reverse=True)]
 
-    def _stored(self, value: Value) -> Value:
+    def reads(self, group: Group) -> Iterator[Value]:
+        """What a group reads, and some of what it makes."""
+        yield from (*group.touch, *group.opaque, *(value for value, _ in group.row_reads))
+        if group.left is not None:
+            yield from self.reads(group.left)
+
+    def stored(self, value: Value) -> Value:
+        """The value whose memory a value lives in."""
         while value in self.aliases:
             value = self.aliases[value]
         return value
@@ -268,12 +279,12 @@ class Fuser:
         reason = self._merged(left, right)
         if isinstance(reason, Group):
             return reason
-        if record:
+        if record and reason:
             self.refuse(left, right, reason)
         return None
 
     def _merged(self, left: Group, right: Group) -> Group | str:
-        """One group of both, or why there is none."""
+        """One group of both, or why there is none (nothing: that is to be seen later)."""
         obstacle = self._obstacle(left, right)
         if obstacle is not None:
             return obstacle
@@ -302,6 +313,8 @@ class Fuser:
             return structure
         if product is not None:
             rows = (left if product in left.touch else right).touch[product]
+            if reduces and (structure.secondary or structure.inner != {rename(axis) for axis in present(rows[-1:])}):
+                return "a matrix product shares its kernel with reductions of its rows only"
             for axes in (group.touch[op.results[0]] for group in (left, right) for op in group.ops if op in looped):
                 if rows[-1] is not None and len(present(axes)) == len(present(rows)):
                     if axes[-1] is None or rename(axes[-1]) != rename(rows[-1]):
@@ -342,10 +355,14 @@ class Fuser:
         """Why two groups cannot share a kernel, whatever their loops."""
         if left.kind != "loops" or right.kind != "loops":
             special, other = (left, right) if left.kind != "loops" else (right, left)
+            if special.product is not None and other.product is not None:
+                return ""
             if special.product is None or other.kind != "loops":
                 return f"{special.label} has a kernel of its own"
-            if other.reduces or other.row_reads:
-                return "a matrix product shares its kernel with elementwise ops only"
+            if other.row_reads:
+                return "a matrix product shares its kernel with no reads at places that data chooses"
+            if other.reduces and (reason := no_whole_rows(special)):
+                return reason
             made = {value for op in special.ops for value in op.results} | {special.product}
             if not any(value in other.touch for value in made):
                 return "it does not read the matrix product"
@@ -353,16 +370,16 @@ class Fuser:
             return f"the kernel would cost over {self.max_cost} additions an element"
         if max(left.basis, right.basis) >= min(left.limit, right.limit):
             return "a small reduction is done first, so that all of a large kernel can use it"
-        if self._between(left, right) or self._between(right, left):
+        if self.between(left, right) or self.between(right, left):
             return "an op between them is in another kernel"
         pairs = [(reader, maker) for reader, maker in ((right, left), (left, right)) if self._depends(reader, maker)]
         for reader, maker in pairs:
             for value, name in reader.opaque.items():
-                if self.find(self._stored(value)) is maker:
+                if self.find(self.stored(value)) is maker:
                     return f"{name} reads it at other places"
         for reader, maker in pairs:
             for value in (*reader.touch, *(value for value, _ in reader.row_reads)):
-                if value in self.aliases and value is not maker.product and self.find(self._stored(value)) is maker:
+                if value in self.aliases and value is not maker.product and self.find(self.stored(value)) is maker:
                     return "it is read in another shape"
         return None
 
@@ -421,7 +438,7 @@ class Fuser:
                     break
         return {there: here for there, here in mapping.items() if there != here}
 
-    def _between(self, first: Group, last: Group) -> bool:
+    def between(self, first: Group, last: Group) -> bool:
         """Whether a third group depends on `first` and is needed by `last`."""
         if not self._depends(last, first):
             return False
@@ -491,6 +508,7 @@ class Fuser:
                 if merged is not None:
                     group = self.adopt(merged, producer, group)
         self._siblings()
+        chain(self)
         return self._finish()
 
     def _single(self, group: Group) -> Structure:
@@ -529,23 +547,36 @@ class Fuser:
 
     def _finish(self) -> Fused:
         for group in self.groups.values():
-            inside = set(group.ops)
-            group.outputs = tuple(
-                value for op in group.ops for value in op.results if self._escapes(group, value, inside)
-            )
-            if group.structure is not None:
-                group.structure = Structure(
-                    self.axes.roots(group.structure.outer),
-                    self.axes.roots(group.structure.inner),
-                    group.structure.secondary,
-                    group.structure.post,
-                )
+            if group.left is not None:
+                self._complete(group.left)
+            self._complete(group)
         refusals = list(self.refusals.values())
         return Fused(self.graph, self._launches(), self.inlining.ops(), self.aliases, refusals, self.axes)
 
+    def _complete(self, group: Group) -> None:
+        """What a group stores, and its loops, now that all groups are known."""
+        inside = set(group.ops)
+        left = group.left
+        taken = set() if left is None else set(left.ops)
+        group.outputs = tuple(
+            value
+            for op in group.ops
+            if op not in taken
+            for value in op.results
+            if value is not group.tile and self._escapes(group, value, inside)
+        )
+        if left is not None:
+            group.outputs = (*left.outputs, *group.outputs)
+        if group.structure is not None:
+            group.structure = replace(
+                group.structure,
+                outer=self.axes.roots(group.structure.outer),
+                inner=self.axes.roots(group.structure.inner),
+            )
+
     def _escapes(self, group: Group, value: Value, inside: set[Op]) -> bool:
         """Whether a value that a group makes is needed outside of it."""
-        if group.product is not None and value is self._stored(group.product):
+        if group.product is not None and value is self.stored(group.product):
             value = group.product
         return self.inlining.escapes(value, inside)
 

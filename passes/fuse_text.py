@@ -34,8 +34,9 @@ def _located(op: Op, line: str) -> str:
 
 def _about(fused: Fused, group: Group) -> str:
     structure = group.structure
+    before = "" if group.left is None else f"{_about(fused, group.left)}; then "
     if structure is None:
-        return f"{group.label}: a kernel of its own kind"
+        return f"{before}{group.label}: a kernel of its own kind"
 
     def extents(axes: frozenset[int]) -> str:
         return " x ".join(str(fused.axes.extent[axis]) for axis in sorted(axes)) or "1"
@@ -46,4 +47,4 @@ def _about(fused: Fused, group: Group) -> str:
         text = f"pointwise over {extents(structure.outer)}"
     if structure.secondary:
         text += f"; across rows: {', '.join(sorted(op.name for op in structure.secondary))}"
-    return text
+    return before + text

@@ -44,7 +44,7 @@ from .fuse import Fused, Group
 from .product import Product
 from .scan import lower_scan
 from .scatter import lower_scatter
-from .tree import Tree, flatten_index
+from .tree import Saved, Tree, flatten_index
 
 VARIABLES = "ijklmnpqrstuvwabcdefgh"
 
@@ -77,7 +77,7 @@ class Lowering:
         self.depth: dict[str, int] = {}  # of registers and loop variables
         self.floor = 0  # no register is placed above this scope
         self.members: set[Op] = set()
-        self.saved: dict[Value, tuple[Buffer, tuple[int, ...]]] = {}  # the memory, and which dims index it
+        self.saved: dict[Value, Saved] = {}
         self.current: Op | None = None
         self.guards: dict[str, Operand | None] = {}  # of loaded registers
         self.guard: Operand | None = None  # where it is false, what is being computed is not used
@@ -223,8 +223,7 @@ class Lowering:
         op = value.op
         saved = self.saved.get(value)
         if saved is not None:
-            memory, dims = saved
-            return self.load_buffer(memory, tuple(index[dim] for dim in dims))
+            return self.load_buffer(saved.buffer, saved.place(index))
         if op is None or not self._is_own(op):
             return self.load(value, index)
         kind = op.defn.kind

@@ -2,7 +2,8 @@
 
     parallel over parts:  pack a matrix, if several tiles share it
     parallel over tiles:  gemm of one tile
-                          loops over the tile: what follows
+                          loops over the tile: what follows, reductions of its rows if it has whole ones
+                          gemm of that, if another product follows, and loops over its tile
 
 f16 and bf16 are copied to f32 first. So are complex matrices, to real ones of twice the depth: with (re, im) for each
 element of the left matrix and ((re, im), (-im, re)) for each of the right one, the product is (re, im) again. Integers,
@@ -16,11 +17,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
-from ..ir.symbolic import Dim, ceil_divide, floor_divide, minimum, remainder
-from ..kernels.gemm import BYTES, PACK_COLUMNS, PACK_DEPTH, RegisterTile, tile_shape
+from ..ir.symbolic import Dim, ceil_divide, floor_divide, maximum, minimum, remainder
+from ..kernels.gemm import BYTES, PACK_COLUMNS, PACK_DEPTH, RegisterTile, row_tile, tile_shape
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
-from ..ops.kinds import Contract
 from .axes import batched_matrix
+from .chain import product_op
+from .tree import Saved, Tree
 
 if TYPE_CHECKING:
     from .fuse import Group
@@ -48,25 +50,46 @@ class Source:
         return replace(self, row_stride=self.column_stride, column_stride=self.row_stride)
 
 
+@dataclass(frozen=True)
+class Tile:
+    """Part of a product: which matrix of the batch, where it begins, its size, and that of most others."""
+
+    at: Dim
+    row: Dim
+    column: Dim
+    many: Dim
+    wide: Dim
+    height: int
+    width: Dim
+
+    def of_columns(self, columns: Dim) -> Tile:
+        """All columns of the same rows of another product."""
+        return replace(self, column=0, wide=columns, width=columns)
+
+
 class Product:
     """Lowers the group of one batched matrix product."""
 
-    def __init__(self, lowering: Lowering, group: Group, bits: int):
+    def __init__(self, lowering: Lowering, group: Group, bits: int, name: str = ""):
         self.l = lowering
         self.group = group
-        (self.op,) = (op for op in group.ops if isinstance(op.defn.kind, Contract))
+        self.name = name  # of its scratch memory
+        self.op = product_op(group)
+        taken = set() if group.left is None else set(group.left.ops)
+        self.members = set(group.ops) - taken - {self.op}
         self.left: Value = self.op.arguments["self"]
         self.right: Value = self.op.arguments["mat2"]
         self.output = self.op.results[0]
         self.batch, self.rows, self.columns = self.output.shape
         self.depth = self.left.shape[2]
-        self.outputs = set(group.outputs)
+        self.outputs = {value: None for value in group.outputs if value.op in self.members or value.op is self.op}
+        self.is_whole = bool(group.reduces) or group.left is not None or group.tile is not None  # tiles have whole rows
         self.bits = bits
         self.dtype = self.output.dtype.compute.real  # that of the product in memory
         self.parts = 2 if self.output.dtype.is_complex else 1
 
     def build(self) -> None:
-        self.l.members = set(self.group.ops) - {self.op}
+        self.l.members = self.members
         empty = any(size == 0 for size in (*self.output.shape, self.depth))
         if self.dtype.name in BYTES and not empty and not self._is_dot():
             self._tiles()
@@ -100,29 +123,38 @@ class Product:
         if self.output in self.outputs:
             self.l.store(self.output, index, element)
 
-    def _follow(self, index: tuple[Dim, Dim, Dim], element: Operand) -> None:
-        """What follows an element of the product."""
+    def _follow(self, index: tuple[Dim, Dim, Dim], element: Operand) -> dict[int, Dim]:
+        """What follows an element of the product. Gives where it is on each axis."""
         shaped = self.group.product
         assert shaped is not None
-        axes = self.l.fused.axes
-        place: tuple[Dim, ...] = tuple(index)
-        if shaped.shape != self.output.shape:
-            # The same rows, counted in other dims.
-            row = index[0] * self.rows + index[1]
-            place = index[2:]
-            for size in reversed(shaped.shape[1:-1]):
-                place = (remainder(row, size), *place)
-                row = floor_divide(row, size)
-            if shaped.ndim > 1:
-                place = (row, *place)
-        coordinate = {
-            axis: at for axis, at in zip(axes.root(self.group.touch[shaped]), place, strict=True) if axis is not None
-        }
+        place = self._shaped(index)
+        axes = self.l.fused.axes.root(self.group.touch[shaped])
+        coordinate = {axis: at for axis, at in zip(axes, place, strict=True) if axis is not None}
         self.l.scopes[-1].memo[(shaped, self.l._place(shaped, place))] = element
-        for value in self.group.outputs:
+        for value in self.outputs:
             if value is not self.output:
-                at = tuple(0 if axis is None else coordinate[axis] for axis in axes.root(self.group.touch[value]))
+                at = self._at(value, coordinate)
                 self.l.store(value, at, self.l.element(value, at))
+        return coordinate
+
+    def _at(self, value: Value, coordinate: dict[int, Dim]) -> tuple[Dim, ...]:
+        """The place of a value of the group, by its axes."""
+        return tuple(
+            0 if axis is None else coordinate[axis] for axis in self.l.fused.axes.root(self.group.touch[value])
+        )
+
+    def _shaped(self, index: tuple[Dim, Dim, Dim]) -> tuple[Dim, ...]:
+        """An index of the product, in the shape in which it is read: the same rows, counted in other dims."""
+        shaped = self.group.product
+        assert shaped is not None
+        if shaped.shape == self.output.shape:
+            return index
+        row = index[0] * self.rows + index[1]
+        place: tuple[Dim, ...] = index[2:]
+        for size in reversed(shaped.shape[1:-1]):
+            place = (remainder(row, size), *place)
+            row = floor_divide(row, size)
+        return (row, *place) if shaped.ndim > 1 else place
 
     def _matrix(self, value: Value) -> Source:
         """A batched matrix where it lies."""
@@ -155,54 +187,139 @@ class Product:
         return self._matrix(value) if self.output.dtype is self.dtype else self._copied(value, self.parts)
 
     def _tiles(self) -> None:
+        """A loop over tiles: in each the product, then what follows it."""
         lowering = self.l
         unit = RegisterTile(self.dtype.name, self.bits)
         columns, depth = self.columns * self.parts, self.depth * self.parts
-        height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
+        first = None if self.group.left is None else Product(lowering, self.group.left, self.bits, "left")
+        if first is None and not self.group.reduces:
+            height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
+        else:
+            longest = columns if first is None else maximum(columns, first.columns)
+            height, width = row_tile(self.batch, self.rows, longest, depth, unit), columns
         down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
-        left, right = self._operand(self.left), self._operand(self.right)
-        if across != 1:
-            left = self._packed(left.transposed(), depth, self.rows, unit.rows)
-        if down != 1:
-            right = self._packed(right, depth, columns, unit.width)
+        if first is not None:
+            first.prepare(unit, down, 1)
+        self.prepare(unit, down, across)
         at, row, column = self._loops((self.batch, down, across), (1, height, width))
         inside = len(lowering.scopes) - 1
         lowering.floor = inside
         many, wide = minimum(height, self.rows - row), minimum(width, columns - column)
+        tile = Tile(at, row, column, many, wide, height, width)
+        left = None if first is None else first.multiply(tile.of_columns(first.columns))
+        self.multiply(tile, left)
+        self._close()
+
+    def prepare(self, unit: RegisterTile, down: Dim, across: Dim) -> None:
+        """The operands, packed where several tiles share them."""
+        self.l.members = self.members
+        columns, depth = self.columns * self.parts, self.depth * self.parts
+        self.factors: list[Source] = []
+        if self.group.left is None:
+            left = self._operand(self.left)
+            if across != 1:
+                left = self._packed(left.transposed(), depth, self.rows, unit.rows)
+            self.factors.append(left)
+        right = self._operand(self.right)
+        # Packed for all, a matrix of each of a batch would need as much memory as it has: few tiles share it.
+        if down != 1 and (right.is_one or not self.is_whole):
+            right = self._packed(right, depth, columns, unit.width)
+        self.factors.append(right)
+
+    def multiply(self, tile: Tile, made: Matrix | None = None) -> Matrix:
+        """One tile of the product, from a left matrix that was made for it or is in memory, and what follows it.
+        Gives the tile of what the next product multiplies, if there is one."""
+        lowering = self.l
+        lowering.members = self.members
+        inside = len(lowering.scopes) - 1
+        depth = self.depth * self.parts
+        *left, right = self.factors
         direct = self.output in self.outputs and self.output.dtype is self.dtype
         if direct:
-            place = (at * self.rows + row) * columns + column
-            target = Matrix(lowering.buffer(self.output), place, columns, 1)
+            width = self.columns * self.parts
+            place = (tile.at * self.rows + tile.row) * width + tile.column
+            target = Matrix(lowering.buffer(self.output), place, width, 1)
         else:
-            tile = Buffer(f"%{lowering.name}.tile", self.dtype, (height, width), "scratch")
-            lowering.add(inside, Alloc(tile))
-            target = Matrix(tile, 0, width, 1)
+            target = self._scratch("tile", tile)
+        if made is None:
+            (source,) = left
+            made = source.at(tile.at, 0, tile.row) if source.panel else source.at(tile.at, tile.row, 0)
         lowering.add(
             inside,
-            Gemm(
-                target,
-                left.at(at, 0, row) if left.panel else left.at(at, row, 0),
-                right.at(at, 0, column),
-                many,
-                wide,
-                depth,
-                self.op.loc,
-            ),
+            Gemm(target, made, right.at(tile.at, 0, tile.column), tile.many, tile.wide, depth, self.op.loc),
         )
-        if len(self.group.ops) > 1 or not direct:
-            i, j = lowering.new_variable(many), lowering.new_variable(wide // self.parts)
-            lowering.open(i, 0, many)
-            lowering.open(j, 0, wide // self.parts)
-            index = (at, row + i.expr(), column // self.parts + j.expr())
-            if direct:
-                element = lowering.load_buffer(target.buffer, index)
-            else:
-                places = [(i.expr(), j.expr() * self.parts + part) for part in range(self.parts)]
-                loaded = [lowering.load_buffer(target.buffer, place) for place in places]
-                element = lowering.let("complex", self.output.dtype, loaded) if self.parts == 2 else loaded[0]
-                self._store(index, element)
-            self._follow(index, element)
-        self._close()
+        if self.group.reduces:
+            return self._rows(tile, target, direct)
+        if len(self.members) or not direct:
+            return self._elements(tile, target, direct)
+        return target
+
+    def _scratch(self, name: str, tile: Tile) -> Matrix:
+        buffer = Buffer(f"%{self.l.name}.{self.name}{name}", self.dtype, (tile.height, tile.width), "scratch")
+        self.l.add(len(self.l.scopes) - 1, Alloc(buffer))
+        return Matrix(buffer, 0, tile.width, 1)
+
+    def _kept(self, tile: Tile, target: Matrix, fits: bool) -> Matrix | None:
+        """Where the left matrix of the next product goes: into the tile itself if that fits; None if it is in it."""
+        if self.group.tile is None or self.group.tile is self.output:
+            return None
+        return target if fits else self._scratch("kept", tile)
+
+    def _elements(self, tile: Tile, target: Matrix, direct: bool) -> Matrix:
+        """The elementwise ops that follow a tile."""
+        lowering = self.l
+        kept = self._kept(tile, target, not direct)
+        i, j = lowering.new_variable(tile.many), lowering.new_variable(tile.wide // self.parts)
+        lowering.open(i, 0, tile.many)
+        lowering.open(j, 0, tile.wide // self.parts)
+        index = (tile.at, tile.row + i.expr(), tile.column // self.parts + j.expr())
+        if direct:
+            element = lowering.load_buffer(target.buffer, index)
+        else:
+            places = [(i.expr(), j.expr() * self.parts + part) for part in range(self.parts)]
+            loaded = [lowering.load_buffer(target.buffer, place) for place in places]
+            element = lowering.let("complex", self.output.dtype, loaded) if self.parts == 2 else loaded[0]
+            self._store(index, element)
+        coordinate = self._follow(index, element)
+        if kept is not None:
+            value = self.group.tile
+            assert value is not None
+            at = self._at(value, coordinate)
+            lowering.add(
+                len(lowering.scopes) - 1, Store(kept.buffer, (i.expr(), j.expr()), lowering.element(value, at))
+            )
+        lowering.close()
+        lowering.close()
+        return kept or target
+
+    def _rows(self, tile: Tile, target: Matrix, direct: bool) -> Matrix:
+        """The reductions of rows that follow a tile, and what needs them."""
+        lowering, shaped = self.l, self.group.product
+        assert shaped is not None
+        i = lowering.new_variable(tile.many)
+        rows = lowering.fused.axes.root(self.group.touch[shaped][:-1])
+        row = tile.row + i.expr()
+        places = self._shaped((tile.at, row, 0))
+        group = replace(
+            self.group,
+            ops=[op for op in self.group.ops if op in self.members],
+            outputs=tuple(value for value in self.outputs if value is not self.output),
+        )
+        tree = Tree(lowering, group, {axis: at for axis, at in zip(rows, places, strict=False) if axis is not None})
+        last = (shaped.ndim - 1,)
+        value = group.tile
+        kept = self._kept(tile, target, not direct and value is not None and tree.is_last(value))
+        if kept is not None and value is not None:
+            tree.tile = value, Saved(kept.buffer, (value.ndim - 1,), (i.expr(),))
+        lowering.open(i, 0, tile.many)
+        lead = (tile.at, row) if direct else (i.expr(),)
+        lowering.saved = {shaped: Saved(target.buffer, last, lead)}
+        if self.output is not shaped:
+            lowering.saved[self.output] = Saved(target.buffer, (2,), lead)
+        tree.row()
+        lowering.close()
+        lowering.saved = {}
+        return kept or target
 
     def _loops(self, counts: Sequence[Dim], lengths: Sequence[int]) -> tuple[Dim, Dim, Dim]:
         """Open a loop for each count that is not 1; gives where an iteration begins, with so much in each."""

@@ -13,6 +13,8 @@ rows; a second loop combines the partials in order. Nothing depends on the numbe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Op, Value
@@ -57,10 +59,22 @@ def flatten_index(buffer: Buffer, index: tuple[Dim, ...]) -> tuple[Buffer, tuple
     return Buffer(buffer.name, buffer.dtype, (product(buffer.shape),), buffer.role), (place,)
 
 
-class Tree:
-    """The loop tree of one group of loops."""
+@dataclass(frozen=True)
+class Saved:
+    """Where elements wait until they are needed again: the dims of a value that index the memory, after `lead`."""
 
-    def __init__(self, lowering: Lowering, group: Group):
+    buffer: Buffer
+    dims: tuple[int, ...]
+    lead: tuple[Dim, ...] = ()
+
+    def place(self, index: Sequence[Dim]) -> tuple[Dim, ...]:
+        return (*self.lead, *(index[dim] for dim in self.dims))
+
+
+class Tree:
+    """The loop tree of one group of loops. With `rows`, the places of its outer axes, it is that of a row alone."""
+
+    def __init__(self, lowering: Lowering, group: Group, rows: dict[int, Dim] | None = None):
         assert group.structure is not None
         self.l = lowering
         self.group = group
@@ -68,15 +82,23 @@ class Tree:
         self.axes = lowering.fused.axes
         self.touch = {value: self.axes.root(axes) for value, axes in group.touch.items()}
         self.outputs = set(group.outputs)
-        self.coordinate: dict[int, Dim] = {}
+        self.outer = self.structure.outer if rows is None else frozenset()
+        self.coordinate: dict[int, Dim] = dict(rows or {})
+        self.tile: tuple[Value, Saved] | None = None  # a value that is kept beyond the row, and where
         self.loops: list[tuple[Symbol, Dim, bool]] = []  # variable, extent, is inner
         self.scratch_count = 0
         self._choose_loops()
+        self.primary = {
+            op
+            for op in self.group.ops
+            if isinstance(op.defn.kind, Reduce) and op not in self.structure.secondary and self._reduces(op)
+        }
+        self._levels()
 
     # Which loops, in which order.
 
     def _choose_loops(self) -> None:
-        outer, inner = self.structure.outer, self.structure.inner
+        outer, inner = self.outer, self.structure.inner
         columns = any(self._result_axes(op) for op in self.structure.secondary)
         vector = self._vector_axis(inner if columns and inner else outer | inner)
         order = self._axis_order()
@@ -97,6 +119,7 @@ class Tree:
                 self.coordinate[axis] = remainder(rest, size)
                 rest = floor_divide(rest, size)
             self.coordinate[run[0]] = rest
+        self.inner = [(variable, extent) for variable, extent, is_inner in self.loops if is_inner]
 
     def _result_axes(self, op: Op) -> frozenset[int]:
         return frozenset(axis for axis in self.touch[op.results[0]] if axis is not None)
@@ -188,17 +211,9 @@ class Tree:
     # The tree.
 
     def build(self) -> None:
-        primary = {
-            op
-            for op in self.group.ops
-            if isinstance(op.defn.kind, Reduce) and op not in self.structure.secondary and self._reduces(op)
-        }
-        self.primary = primary
-        self._levels()
         chunked = bool(self.structure.secondary)
         outer = [(variable, extent) for variable, extent, is_inner in self.loops if not is_inner]
-        inner = [(variable, extent) for variable, extent, is_inner in self.loops if is_inner]
-        self.inner = inner
+        inner = self.inner
         self.partials: dict[Op, tuple[Buffer, ...]] = {}
         self.chunk: Dim = 0
         opened = 0
@@ -212,19 +227,27 @@ class Tree:
         for variable, extent in outer:
             self.l.open(variable, 0, extent)
             opened += 1
-        self.row_depth = len(self.l.scopes) - 1
-        sums: dict[Op, tuple[Operand, ...]] = {}
-        self._plan_saves()
-        stages = range(self.last_level + 1)
-        for stage in stages:
-            sums.update(self._stage(stage))
-        for value in self.group.outputs:
-            if self._is_row(value):
-                self.l.store(value, self.place(value), self.l.element(value, self.place(value)))
+        sums = self.row()
         self._close_rows(opened, sums, chunked)
         self.l.floor = 0
         if chunked:
             self._combine_partials()
+
+    def row(self) -> dict[Op, tuple[Operand, ...]]:
+        """What is done for each row, in the loop that is open. Gives what secondary reductions got from it."""
+        self.row_depth = len(self.l.scopes) - 1
+        sums: dict[Op, tuple[Operand, ...]] = {}
+        self._plan_saves()
+        for stage in range(self.last_level + 1):
+            sums.update(self._stage(stage))
+        for value in self.group.outputs:
+            if self._is_row(value):
+                self.l.store(value, self.place(value), self.l.element(value, self.place(value)))
+        return sums
+
+    def is_last(self, value: Value) -> bool:
+        """Whether no inner loop follows that in which a value is made."""
+        return value.op is not None and self.level.get(value.op) == self.last_level
 
     def _reduces(self, op: Op) -> bool:
         return any(op.arguments["self"].shape[dim] != 1 for dim in op.arguments["dim"])
@@ -329,9 +352,13 @@ class Tree:
         if static(size) > SCRATCH_ELEMENTS:
             return
         decided: dict[Value, bool] = {}
+        if self.tile is not None:
+            decided[self.tile[0]] = True
         for stage in range(1, self.last_level + 1):
             outputs, primary, secondary = self._roots(stage)
             pending = [*outputs] + [op.arguments["self"] for op in (*primary, *secondary)]
+            if self.tile is not None and self.level[self.tile[0].op] == stage:  # type: ignore[index]
+                pending.extend(self.tile[0].op.operands)  # type: ignore[union-attr]
             seen: set[Value] = set()
             while pending:
                 value, _ = self._peel(pending.pop())
@@ -347,15 +374,16 @@ class Tree:
                     if decided[value]:
                         continue
                 pending.extend(value.op.operands)
+        if self.tile is not None:
+            # Last: it may take the place of what it is made of.
+            self.keep.setdefault(self.level[self.tile[0].op], []).append(self.tile[0])  # type: ignore[index]
 
     def _vector_is_outer(self) -> bool:
         """Column reductions: lanes run along an outer axis, and a row's scratch would be strided."""
         columns = any(self._result_axes(op) for op in self.structure.secondary)
-        among = (
-            self.structure.inner if columns and self.structure.inner else self.structure.outer | self.structure.inner
-        )
+        among = self.structure.inner if columns and self.structure.inner else self.outer | self.structure.inner
         vector = self._vector_axis(among)
-        return vector is not None and vector in self.structure.outer
+        return vector is not None and vector in self.outer
 
     def _worth_keeping(self, value: Value, decided: dict[Value, bool]) -> bool:
         """Whether computing a value again, from what is kept and what must be loaded, costs more than keeping it."""
@@ -386,11 +414,6 @@ class Tree:
             for value in outputs:
                 self.l.store(value, self.place(value), self.l.element(value, self.place(value)))
             flat = tuple(variable.expr() for variable, _ in self.inner)
-            for value, (row, dims) in memory.items():
-                if row.role == "scratch":
-                    item = self.l.element(value, self.place(value))
-                    buffer, place = flatten_index(row, tuple(self.place(value)[dim] for dim in dims))
-                    self.l.add(inside, Store(buffer, place, item))
             reductions: list[tuple[Op, tuple[Operand, ...]]] = []
             for op in (*primary, *secondary):
                 values = self._yielded(op)
@@ -399,6 +422,11 @@ class Tree:
                     self.l.add(inside, Store(self.partials[op][0], place, values[0], None, self._combiner(op)))
                 else:
                     reductions.append((op, values))
+            for value, saved in memory.items():
+                if saved.buffer.role == "scratch":
+                    item = self.l.element(value, self.place(value))
+                    buffer, place = flatten_index(saved.buffer, saved.place(self.place(value)))
+                    self.l.add(inside, Store(buffer, place, item))
             for _ in self.inner:
                 results = self.l.close([(self._combiner(op), values) for op, values in reductions])
                 reductions = [(op, result) for (op, _), result in zip(reductions, results, strict=True)]
@@ -413,10 +441,12 @@ class Tree:
                 sums[op] = self._yielded(op)
         return sums
 
-    def _row_memory(self, value: Value) -> tuple[Buffer, tuple[int, ...]]:
+    def _row_memory(self, value: Value) -> Saved:
         """Where a value waits for a later inner loop: its output buffer, if it has an exact one, else scratch."""
+        if self.tile is not None and self.tile[0] is value:
+            return self.tile[1]
         if value in self.outputs and value.dtype.compute is value.dtype:
-            return self.l.buffer(value), tuple(range(value.ndim))
+            return Saved(self.l.buffer(value), tuple(range(value.ndim)))
         dims = tuple(
             dim for dim, axis in enumerate(self.touch[value]) if axis is not None and axis in self.structure.inner
         )
@@ -424,7 +454,7 @@ class Tree:
         self.scratch_count += 1
         buffer = Buffer(f"%row{self.group.number}.{self.scratch_count}", value.dtype.compute, shape, "scratch")
         self.l.add(self.row_depth, Alloc(buffer))
-        return buffer, dims
+        return Saved(buffer, dims)
 
     def _yielded(self, op: Op) -> tuple[Operand, ...]:
         """What one element adds to a reduction."""
