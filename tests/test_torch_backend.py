@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import smelt
 import smelt.torch
 import torch
 from torch import nn
@@ -333,3 +334,27 @@ def test_conjugates():
     x = torch.randn(4, dtype=torch.complex64)
     for got, expected in zip(compiled(f)(x), f(x)):
         torch.testing.assert_close(got, expected)
+
+
+def test_threads_are_as_many_as_pytorchs():
+    function, x, before = compiled(torch.sin), torch.randn(100), torch.get_num_threads()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            function(x)
+            assert smelt.get_num_threads() == count
+    finally:
+        torch.set_num_threads(before)
+        function(x)
+
+
+def test_exported_programs():
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU()).eval()
+    rows = torch.export.Dim("rows", min=2, max=100)
+    function = smelt.from_exported(torch.export.export(model, (torch.randn(4, 8),), dynamic_shapes=({0: rows},)))
+    for count in (4, 7, 20):
+        x = torch.randn(count, 8)
+        same(function(x), model(x))
+    assert len(function.graphs) == 1
+    with pytest.raises(smelt.SmeltError, match="was exported for arguments"):
+        function(x, x)

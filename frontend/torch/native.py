@@ -128,6 +128,8 @@ class Call:
         self.launch = launcher.launch
         self.hidden = [array.__array_interface__["data"][0] for array in version.traced.arrays]
         self.seeded = version.traced.seeded
+        # Parameters that only stand for sizes.
+        self.free = len(version.traced.graph.params) - len(step.inputs) - len(self.hidden) - self.seeded
 
         def number(dim: Dim) -> int:
             return dim if isinstance(dim, int) else evaluate(dim, sizes)
@@ -333,6 +335,7 @@ class NativeStep:
     # Running.
 
     def __call__(self, slots: Slots) -> None:
+        follow_threads()
         key = self.sizes(slots)
         call = self.calls.get(key) or self._call(key)
         tensors: list[torch.Tensor] = []
@@ -348,7 +351,7 @@ class NativeStep:
             for at, item in enumerate(call.made)
         ]
         addresses = [tensor.data_ptr() for tensor in tensors]
-        addresses += [0] * self.free
+        addresses += [0] * call.free
         addresses += call.hidden
         if call.seeded:
             seed = torch.empty(2, dtype=torch.int64).random_()
@@ -385,12 +388,19 @@ class NativeStep:
     def kernels(self) -> int:
         return sum(len(version.executable.artifact.report["kernels"]) for version in self.versions)
 
-    @property
-    def free(self) -> int:
-        """Parameters that stand for sizes."""
-        executable = self.versions[-1].executable
-        traced = self.versions[-1].traced
-        return len(executable.graph.params) - len(self.inputs) - len(traced.arrays) - traced.seeded
+
+_threads = 0  # that PyTorch used when this was last looked at
+
+
+def follow_threads() -> None:
+    """As many threads as PyTorch uses; what the user tells smelt later holds until PyTorch's number changes again."""
+    global _threads
+    found = torch.get_num_threads()
+    if found != _threads:
+        from ..backend.cpu.threads import set_num_threads
+
+        _threads = found
+        set_num_threads(found)
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
