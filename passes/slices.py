@@ -60,11 +60,14 @@ def slices(graph: Graph) -> Graph:
         return new
 
     def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
-        values = list(zip(op.operands, operands_of(arguments), strict=True))
-        for region in wanted.get(op, ()):
-            operands = [read(old, new, part) for (old, new), part in zip(values, behind(op, region), strict=True)]
-            made[op.results[0], region] = taken(op, operands, region)
-        return made.get((op.results[0], whole(op.results[0]))) if op.name == "slice" else None
+        result = op.results[0]
+        for region, parts in wanted.get(op, {}).items():
+            if op.name == "slice" and region == whole(result):
+                return made.get((op.operands[0], parts[0]))
+            pairs = zip(op.operands, operands_of(arguments), strict=True)
+            operands = [read(old, new, part) for (old, new), part in zip(pairs, parts, strict=True)]
+            made[result, region] = taken(op, operands, region)
+        return None
 
     return rebuild(graph, visit)
 
@@ -81,50 +84,55 @@ def taken(op: Op, operands: list[Value], region: Region) -> Value:
     return remake(op, inner)[0]
 
 
-def regions(graph: Graph) -> dict[Op, list[Region]]:
-    """The regions in which to compute the results of elementwise ops, and those of the views of them."""
+def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
+    """The regions in which to compute results of elementwise ops and their views, with those of the operands. The
+    whole of a slice comes last: it is a region of what is sliced."""
     kept = in_memory(graph)
     costs = chain_costs(graph, kept)
     budget = len(graph.ops) + GROWTH
     demands: dict[Value, dict[Region, None]] = {}
-    wanted: dict[Op, list[Region]] = {}
-    computed: set[Op] = set()
+    wanted: dict[Op, dict[Region, tuple[Region, ...]]] = {}
+    computed = False
     for value in graph.results:
         demands.setdefault(value, {})[whole(value)] = None
     for op in reversed(graph.ops):
         result = op.results[0]
-        found = list(demands.get(result, ()))
-        if not found or not through(op):
+        everything = whole(result)
+        found = demands.get(result, {})
+        parts = [region for region in found if region != everything]
+        if isinstance(op.defn.kind, Elementwise) and parts:
+            again = sum(share(result, region) for region in found) - 1
+            cheap = costs[result] < math.inf and again * costs[result] <= AGAIN
+            if cheap and result not in kept and len(parts) <= budget:
+                budget -= len(parts)
+                computed = True
+            else:
+                parts = []
+        if not (parts or op.name == "slice") or not through(op):
             for value in op.operands:
                 demands.setdefault(value, {})[whole(value)] = None
             continue
-        if isinstance(op.defn.kind, Elementwise):
-            parts = [region for region in found if region != whole(result)]
-            again = sum(share(result, region) for region in found) - 1
-            if not parts or len(parts) > budget or not again * costs[result] <= AGAIN or math.isinf(costs[result]):
-                found = [whole(result)]
-            else:
-                budget -= len(parts)
-                wanted[op] = parts
-                computed.add(op)
-        else:
-            wanted[op] = found
-        for region in found:
-            for value, part in zip(op.operands, behind(op, region), strict=True):
-                demands.setdefault(value, {})[part] = None
+        if everything in found or not parts:
+            parts.append(everything)
+        wanted[op] = {region: tuple(behind(op, region)) for region in parts}
+        for places in wanted[op].values():
+            for value, place in zip(op.operands, places, strict=True):
+                demands.setdefault(value, {})[place] = None
+        if op.name != "slice":
+            wanted[op].pop(everything, None)
     return wanted if computed else {}
 
 
 def in_memory(graph: Graph) -> set[Value]:
     """Values that are stored whatever happens: results, and what is read by ops that are no loops over elements."""
-    found = set(graph.results)
+    found: set[Value] = set()
     for op in reversed(graph.ops):
-        views = isinstance(op.defn.kind, View)
-        if isinstance(op.defn.kind, (Contract, Gather, Scan, Scatter)) or (views and op.results[0] in found):
+        kind = op.defn.kind
+        regrouped = op.name == "reshape" and rigid_map(op) is None
+        seen = isinstance(kind, View) and op.results[0] in found
+        if seen or regrouped or isinstance(kind, (Contract, Gather, Scan, Scatter)):
             found.update(op.operands)
-        elif op.name == "reshape" and rigid_map(op) is None:
-            found.update(op.operands)
-    return found
+    return found.union(graph.results)
 
 
 def chain_costs(graph: Graph, kept: set[Value]) -> dict[Value, float]:
