@@ -6,6 +6,7 @@ MODULES = (
     "cleanup",
     "decompose",
     "simplify",
+    "slices",
     "split",
     "fuse",
     "loop.part",

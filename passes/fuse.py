@@ -13,6 +13,8 @@ A matrix product takes the ops that follow its rows and columns: they run on eac
 cache. Reductions of its rows are among them if a tile of whole rows is small enough. In the end a product may take in
 the group that makes its left matrix (chain.py).
 
+A join of values that nothing else reads has no kernel: those that make its parts store them in its memory (joined.py).
+
 Ops that cost nothing where they are read belong to no group (inline.py).
 """
 
@@ -24,10 +26,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir.graph import Graph, Op, Value
-from ..ops.kinds import Contract, Elementwise, Gather, Reduce, Scan, Scatter, View
+from ..ops.kinds import Contract, Elementwise, Gather, Join, Reduce, Scan, Scatter, View
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
 from .chain import chain, no_whole_rows
 from .inline import INLINE_COST, Inlining, elements, op_cost
+from .joined import Part, part_of
 from .manager import graph_pass
 from .structure import Candidate, Reduction, Structure, loop_tree
 
@@ -123,6 +126,7 @@ class Fused:
     aliases: dict[Value, Value]
     refusals: list[Refusal]
     axes: AxisUnion
+    parts: dict[Value, Part]  # values that live in a joined one
     names: dict[Value, str] = field(default_factory=dict)
 
     def stored(self, value: Value) -> Value:
@@ -151,6 +155,7 @@ class Fuser:
         self.ancestors: dict[int, int] = {}
         self.refusals: dict[tuple[str, str, str], Refusal] = {}
         self.aliases: dict[Value, Value] = {}
+        self.parts: dict[Value, Part] = {}
         self.started = 0
 
     # One op as a group.
@@ -217,6 +222,20 @@ class Fuser:
             if self.inlining.alias(user) is result and user.results[0].shape[-1:] == result.shape[-1:]:
                 return user.results[0]
         return result
+
+    def _parts(self, op: Op) -> dict[Value, Part]:
+        """The values that a join is made of, if the kernels that make them can store them in its memory."""
+        found: dict[Value, Part] = {}
+        for part in part_of(op, self.inlining):
+            maker = self.find(part.value)
+            if maker is None or maker.kind != "loops" or part.value in self.parts or part.value in found:
+                return {}
+            for reader in self.inlining.readers(part.value):
+                # One that comes later might be in another kernel.
+                if reader is not op and self.owner.get(reader.results[0]) != maker.number:
+                    return {}
+            found[part.value] = part
+        return found
 
     def _row_read(self, group: Group, value: Value, axes: Axes, op: Op) -> None:
         """A read at a place that follows the result's axes but for the dims in which data chooses."""
@@ -357,6 +376,8 @@ class Fuser:
             special, other = (left, right) if left.kind != "loops" else (right, left)
             if special.product is not None and other.product is not None:
                 return ""
+            if special.kind == "join":
+                return "it is joined by the kernels that make its parts"
             if special.product is None or other.kind != "loops":
                 return f"{special.label} has a kernel of its own"
             if other.row_reads:
@@ -366,6 +387,8 @@ class Fuser:
             made = {value for op in special.ops for value in op.results} | {special.product}
             if not any(value in other.touch for value in made):
                 return "it does not read the matrix product"
+            if any(value in self.parts for op in other.ops for value in op.results):
+                return "it stores parts of a joined value"
         if left.cost + right.cost > self.max_cost:
             return f"the kernel would cost over {self.max_cost} additions an element"
         if max(left.basis, right.basis) >= min(left.limit, right.limit):
@@ -489,6 +512,9 @@ class Fuser:
                 self.aliases[op.results[0]] = source
                 continue
             group = self.start(op)
+            if isinstance(op.defn.kind, Join) and (parts := self._parts(op)):
+                self.parts.update(parts)
+                group.kind = "join"
             if group.kind == "loops":
                 group.structure = self._single(group)
             # Numbers are given in order and never reused, so that they work as bits of a mask.
@@ -502,7 +528,7 @@ class Fuser:
             for value in op.results:
                 self.owner[value] = group.number
             for producer in self.producers(group):
-                if producer.number not in self.groups or producer is group:
+                if producer.number not in self.groups or producer is group or group.kind == "join":
                     continue
                 merged = self.merge(producer, group)
                 if merged is not None:
@@ -551,7 +577,7 @@ class Fuser:
                 self._complete(group.left)
             self._complete(group)
         refusals = list(self.refusals.values())
-        return Fused(self.graph, self._launches(), self.inlining.ops(), self.aliases, refusals, self.axes)
+        return Fused(self.graph, self._launches(), self.inlining.ops(), self.aliases, refusals, self.axes, self.parts)
 
     def _complete(self, group: Group) -> None:
         """What a group stores, and its loops, now that all groups are known."""
@@ -586,11 +612,14 @@ class Fuser:
         # A group has all the ancestors of its producers and these, too: fewer ancestors come first.
         for number in sorted(self.groups, key=lambda number: self.ancestors[number].bit_count()):
             producers = self.producers(self.groups[number])
-            depth[number] = max((depth[producer.number] for producer in producers), default=-1) + 1
+            last = max((depth[producer.number] for producer in producers), default=-1)
+            depth[number] = last + (self.groups[number].kind != "join")
         launches: list[list[Group]] = []
         open_launch: dict[int, list[Group]] = {}
         for number in sorted(self.groups, key=lambda item: (depth[item], item)):
             group = self.groups[number]
+            if group.kind == "join":
+                continue
             if group.kind != "loops" or group.structure is None or group.structure.secondary:
                 launches.append([group])
                 continue

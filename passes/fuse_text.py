@@ -11,10 +11,14 @@ def print_fused(fused: Fused) -> str:
     printer = Printer(fused.graph)
     lines = [printer.header().replace("graph @", "fused @", 1)]
     shown = {op for groups in fused.launches for group in groups for op in group.ops}
-    free = [op for op in fused.graph.ops if op not in shown and op.name != "constant"]
+    joins = {part.whole: None for part in fused.parts.values()}
+    free = [op for op in fused.graph.ops if op not in shown and op.name != "constant" and op.results[0] not in joins]
     if free:
         lines.append("  // views and index arithmetic: worked out where they are read")
         lines.extend(_located(op, printer.op_line(op)) for op in free)
+    if joins:
+        lines.append("  // joins: the kernels that make the parts store them there")
+        lines.extend(_located(value.op, printer.op_line(value.op)) for value in joins if value.op is not None)
     for number, groups in enumerate(fused.launches):
         together = "" if len(groups) == 1 else f" // {len(groups)} independent loop nests in one parallel region"
         lines.append(f"  kernel {number} {{{together}")

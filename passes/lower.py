@@ -311,6 +311,9 @@ class Lowering:
 
     def store(self, value: Value, place: tuple[Dim, ...], item: Operand) -> None:
         """Store an element of an output in the innermost loop."""
+        part = self.fused.parts.get(value)
+        if part is not None:
+            value, place = part.whole, part.place(place)
         buffer, index = flatten_index(self.buffer(value), place)
         origin = value.op.loc if value.op is not None else None
         self.add(len(self.scopes) - 1, Store(buffer, index, item, origin=origin))
@@ -431,7 +434,7 @@ class Lowering:
         self.variables = 0
         self.scopes = [Scope(None)]
         for value in group.outputs:
-            self.buffer(value, "out")
+            self.buffer(self.fused.parts[value].whole if value in self.fused.parts else value, "out")
         kind = group.ops[0].defn.kind
         if group.product is not None:
             Product(self, group, self.bits).build()

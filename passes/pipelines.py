@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Primitives only, nothing done twice: what every target starts from.
-GRAPH = ("decompose", "split", "simplify", "cse", "dce")
+GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce")
 
 # Loops of one kernel: from serial to what the machine runs.
 LOOPS = ("part", "transpose", "vectorize", "block", "parallelize", "stream")

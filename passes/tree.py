@@ -445,7 +445,7 @@ class Tree:
         """Where a value waits for a later inner loop: its output buffer, if it has an exact one, else scratch."""
         if self.tile is not None and self.tile[0] is value:
             return self.tile[1]
-        if value in self.outputs and value.dtype.compute is value.dtype:
+        if value in self.outputs and value not in self.l.fused.parts and value.dtype.compute is value.dtype:
             return Saved(self.l.buffer(value), tuple(range(value.ndim)))
         dims = tuple(
             dim for dim, axis in enumerate(self.touch[value]) if axis is not None and axis in self.structure.inner
