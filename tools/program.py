@@ -136,11 +136,9 @@ def _torch_module(function: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]] |
 def _exported_graph(name: str, module: Any, inputs: tuple[Any, ...], gradient: bool) -> Graph:
     if gradient:
         raise UsageError(f"{name} makes a PyTorch module: --grad is for functions of smelt's")
-    import torch
+    from ..torch.exported import from_module
 
-    from ..torch import from_exported
-
-    graphs = from_exported(torch.export.export(module, inputs)).graphs
+    graphs = from_module(module, inputs).graphs
     if len(graphs) != 1:
         raise UserError(
             f"{name}: {len(graphs)} native calls, since PyTorch has to run some ops; smelt.torch.report() says which"

@@ -74,3 +74,8 @@ class Exported:
 def from_exported(exported: ExportedProgram, options: dict[str, Any] | None = None) -> Exported:
     """A function that runs an exported program; the options are those of torch.compile's back end."""
     return Exported(exported, read_options(options))
+
+
+def from_module(module: torch.nn.Module, inputs: tuple[Any, ...]) -> Exported:
+    """A module, exported for inputs like these."""
+    return from_exported(torch.export.export(module, inputs))

@@ -126,16 +126,24 @@ class Call:
 
         launcher = Launcher(version.executable, {name: sizes[name] for name in version.executable.sizes})
         self.launch = launcher.launch
-        self.hidden = [array.__array_interface__["data"][0] for array in version.traced.arrays]
         self.seeded = version.traced.seeded
-        # Parameters that only stand for sizes.
-        self.free = len(version.traced.graph.params) - len(step.inputs) - len(self.hidden) - self.seeded
+        arrays = [array.__array_interface__["data"][0] for array in version.traced.arrays]
+        # Parameters that only stand for sizes have no memory.
+        sizes_only = len(version.traced.graph.params) - len(step.inputs) - len(arrays) - self.seeded
+        self.hidden = [0] * sizes_only + arrays
 
         def number(dim: Dim) -> int:
             return dim if isinstance(dim, int) else evaluate(dim, sizes)
 
-        self.strides = [tuple(map(number, item.layout.strides)) for item in step.inputs]
-        self.shapes = [tuple(map(number, item.layout.shape)) for item in step.inputs]
+        self.read = [
+            (
+                item.slot,
+                item.may_be_lazy,
+                tuple(map(number, item.layout.shape)),
+                tuple(map(number, item.layout.strides)),
+            )
+            for item in step.inputs
+        ]
         sources = version.executable.artifact.sources
         self.copies = [(at, how, source) for at, (how, source) in enumerate(sources) if how != "own"]
         owners = {source: at for at, (how, source) in enumerate(sources) if how == "own"}
@@ -335,28 +343,33 @@ class NativeStep:
     # Running.
 
     def __call__(self, slots: Slots) -> None:
-        follow_threads()
-        key = self.sizes(slots)
+        if torch.get_num_threads() != _threads:
+            follow_threads()
+        key = self.sizes(slots) if self.symbols else ()
         call = self.calls.get(key) or self._call(key)
         tensors: list[torch.Tensor] = []
-        for item, strides, shape in zip(self.inputs, call.strides, call.shapes):
-            tensor = slots[item.slot]
-            if item.may_be_lazy:
+        addresses: list[int] = []
+        for slot, is_lazy, shape, strides in call.read:
+            tensor = slots[slot]
+            if is_lazy:
                 tensor = tensor.resolve_conj().resolve_neg()
             if tensor.stride() != strides:
                 tensor = _laid_out(tensor, shape, strides)
             tensors.append(tensor)
-        made = [
-            self._target(slots, call, at) if at in call.over else torch.empty_strided(*item[:2], dtype=item[2])
-            for at, item in enumerate(call.made)
-        ]
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        addresses += [0] * call.free
+            addresses.append(tensor.data_ptr())
+        if call.over:
+            made = [
+                self._target(slots, call, at) if at in call.over else _EMPTY(*item[:2], dtype=item[2])
+                for at, item in enumerate(call.made)
+            ]
+        else:
+            made = [_EMPTY(shape, strides, dtype=dtype) for shape, strides, dtype in call.made]
         addresses += call.hidden
         if call.seeded:
             seed = torch.empty(2, dtype=torch.int64).random_()
             addresses.append(seed.data_ptr())
-        addresses += [made[at].data_ptr() for at in call.stored]
+        for at in call.stored:
+            addresses.append(made[at].data_ptr())
         call.launch(*addresses)
         for at, how, source in call.copies:
             origin = tensors[source] if how == "parameter" else made[call.stored[source]]
@@ -389,18 +402,17 @@ class NativeStep:
         return sum(len(version.executable.artifact.report["kernels"]) for version in self.versions)
 
 
+_EMPTY = torch.empty_strided
 _threads = 0  # that PyTorch used when this was last looked at
 
 
 def follow_threads() -> None:
     """As many threads as PyTorch uses; what the user tells smelt later holds until PyTorch's number changes again."""
     global _threads
-    found = torch.get_num_threads()
-    if found != _threads:
-        from ..backend.cpu.threads import set_num_threads
+    from ..backend.cpu.threads import set_num_threads
 
-        _threads = found
-        set_num_threads(found)
+    _threads = torch.get_num_threads()
+    set_num_threads(_threads)
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:

@@ -30,7 +30,9 @@ class Program:
         self.template: Slots = []
         self.natives: list[NativeStep] = []
         (self.output,) = (node for node in self.graph.nodes if node.op == "output")
-        self.inputs = [self.slot(node) for node in self.graph.nodes if node.op == "placeholder"]
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                self.slot(node)  # the first ones, in order
         for node in self.graph.nodes:
             if node.op == "get_attr":
                 self.template[self.slot(node)] = operator.attrgetter(node.target)(module)
@@ -135,8 +137,7 @@ class Program:
 
     def __call__(self, args: list[Any]) -> Any:
         slots = self.template.copy()
-        for place, item in zip(self.inputs, args):
-            slots[place] = item
+        slots[: len(args)] = args
         args.clear()
         for step, dead in zip(self.steps, self.dead):
             step(slots)
