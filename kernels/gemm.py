@@ -21,6 +21,7 @@ TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 16  # enough to keep many threads busy
 ROW_TILE_BYTES = 1 << 18  # of a tile of whole rows: it stays in the second-level cache
 LARGE = 4096  # what symbolic columns count for there
+FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of the right matrix
 PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of a matrix that one thread packs
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
 from ..ir.symbolic import Dim, ceil_divide, floor_divide, maximum, minimum, remainder
-from ..kernels.gemm import BYTES, PACK_COLUMNS, PACK_DEPTH, RegisterTile, row_tile, tile_shape
+from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTile, row_tile, tile_shape
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
 from .axes import batched_matrix
 from .chain import product_op
@@ -221,8 +221,11 @@ class Product:
                 left = self._packed(left.transposed(), depth, self.rows, unit.rows)
             self.factors.append(left)
         right = self._operand(self.right)
-        # Packed for all, a matrix of each of a batch would need as much memory as it has: few tiles share it.
-        if down != 1 and (right.is_one or not self.is_whole):
+        # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
+        few = self.is_whole and not right.is_one
+        if isinstance(down, int) and right.column_stride == 1:
+            few = few or down <= FEW_PACK
+        if down != 1 and not few:
             right = self._packed(right, depth, columns, unit.width)
         self.factors.append(right)
 
