@@ -222,9 +222,10 @@ class Product:
             self.factors.append(left)
         right = self._operand(self.right)
         # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
+        shared = down * self.batch if right.is_one else down  # by so many tiles
         few = self.is_whole and not right.is_one
-        if isinstance(down, int) and right.column_stride == 1:
-            few = few or down <= FEW_PACK
+        if isinstance(shared, int) and right.column_stride == 1:
+            few = few or shared <= FEW_PACK
         if down != 1 and not few:
             right = self._packed(right, depth, columns, unit.width)
         self.factors.append(right)
