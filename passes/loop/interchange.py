@@ -25,13 +25,14 @@ from .analysis import stride
 from .substitute import substitute_statement
 
 PAGE = 4096  # bytes: processors fetch ahead of accesses up to the end of a page
+LENGTH = 4 * PAGE  # of what one step reads, at most
 FEWEST = 4  # rows that are worth a loop of their own
 RUNS = 16  # of rows, to be shared out evenly
 
 
 @loop_pass("interchange")
 def interchange(kernel: Kernel) -> Kernel:
-    """Where each step of a reduction reads a short piece of another page, do the step for all rows of that page.
+    """Where each step of a reduction reads a short piece of another page, do the step for many rows at a time.
 
         serial %i in 0..1024 {                              serial %r0 in 0..64 {
           serial %j in 0..64 reduce %2: f32 = add {           alloc %r0.0: f32[16]
@@ -110,5 +111,5 @@ def _rows(loop: Loop) -> int | None:
             if far * item.buffer.dtype.bytes < PAGE:
                 return None
             longest = max(longest, near * item.buffer.dtype.bytes)
-    most = min(PAGE // longest, loop.extent // RUNS) if longest else 0
+    most = min(LENGTH // longest, loop.extent // RUNS) if longest else 0
     return next((rows for rows in range(most, FEWEST - 1, -1) if loop.extent % rows == 0), None)

@@ -118,10 +118,9 @@ def lanes(loop: Loop, bits: int) -> int:
         width = max(bits // 8 // max(item.result.dtype.real.bytes for item in along), 2)
     elif not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
-    elif not inner and not loop.accumulators and work >= LONG and depth(loop.body) >= WAITING * work:
-        width *= 2
-    elif not inner and not loop.accumulators and bits == 512 and alive(loop.body) <= ALIVE:
-        width *= 2
+    elif not inner and not loop.accumulators:
+        waits = work >= LONG and depth(loop.body) >= WAITING * work
+        width *= 2 if waits or (bits == 512 and alive(loop.body) <= ALIVE) else 1
     elif inner and all(item.accumulators and cost(item.body) <= TRIVIAL for item in inner):
         width *= fitting(loop.extent, width, 16)  # sums of columns are as fast as the runs of each row are long
     elif inner and all(cost(item.body) <= CHEAP for item in inner):
