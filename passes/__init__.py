@@ -13,6 +13,7 @@ MODULES = (
     "loop.transpose",
     "loop.vectorize",
     "loop.block",
+    "loop.interchange",
     "loop.parallelize",
     "loop.stream",
 )

@@ -6,4 +6,4 @@ from __future__ import annotations
 GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce")
 
 # Loops of one kernel: from serial to what the machine runs.
-LOOPS = ("part", "transpose", "vectorize", "block", "parallelize", "stream")
+LOOPS = ("part", "transpose", "vectorize", "block", "interchange", "parallelize", "stream")

@@ -16,8 +16,7 @@ LONG = 1 << 16  # elements of a row
 FEW = 16  # rows too few to share out evenly
 LARGE = 1 << 18  # elements of columns that are worth two steps
 TALL = 256  # elements of one column
-PARTS = (16, 12, 20, 10, 24, 8, 32)  # how many parts a row is cut into: the first that divides it
-PIECES = (64, 48, 80, 40, 56, 32, 50, 30, 60, 20, 25, 16)  # the same for columns
+PARTS = (16, 12, 20, 10, 24, 8, 32)  # how many parts a row or a column is cut into: the first that divides it
 MUCH = 16  # times as many elements
 
 
@@ -89,5 +88,4 @@ def pieces(shape: tuple[Dim, ...], dims: tuple[int, ...]) -> int | None:
         return None
     rows = behind == 1 and 1 < before < FEW and length >= LONG
     columns = behind > 1 and before < FEW and length >= TALL and before * length * behind >= LARGE
-    choice = PARTS if rows else PIECES if columns else ()
-    return next((parts for parts in choice if length % parts == 0), None)
+    return next((parts for parts in PARTS if length % parts == 0), None) if rows or columns else None

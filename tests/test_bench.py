@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import itertools
 import json
 import math
 import subprocess
 import sys
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ import pytest
 import smelt
 from smelt.tools import bench, bench_report
 from smelt.tools.workloads import measure
-from smelt.tools.workloads.contenders import CONTENDERS, arrays_of, installed, prepare, takes
+from smelt.tools.workloads.contenders import CONTENDERS, Prepared, arrays_of, installed, prepare, takes
 from smelt.tools.workloads.define import SIZES
 from smelt.tools.workloads.suite import MODULES, all_workloads
 
@@ -113,6 +118,34 @@ def test_turns() -> None:
     changes = sum(left != right for left, right in zip(calls, calls[1:]))
     assert changes >= 4, "one after the other, not taking turns"
     assert len(measure.take_turns(ready, repeat=100, seconds=0)["a"]) == measure.FEWEST_ROUNDS
+
+
+def test_turns_come_after_all_others() -> None:
+    """Nobody always runs with the caches as the same one has left them."""
+    calls: list[str] = []
+    ready = [Prepared(name, functools.partial(calls.append, name), lambda: None) for name in "abcd"]
+    measure.take_turns(ready, repeat=60, seconds=10)
+    pairs = Counter(first + second for first, second in itertools.pairwise(calls) if first != second)
+    assert len(pairs) == 12 and max(pairs.values()) < 3 * min(pairs.values())
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks Linux for the states of threads")
+def test_a_turn_waits_for_threads_that_spin() -> None:
+    """Also on the first look: the time that a thread has used is known some milliseconds late."""
+    begun = threading.Event()
+
+    def spin() -> None:
+        begun.set()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)  # native code: about 5 ms without the interpreter's lock
+
+    for _ in range(5):
+        begun.clear()
+        spinning = threading.Thread(target=spin)
+        spinning.start()
+        begun.wait()
+        measure.settle()
+        assert not spinning.is_alive()
+        spinning.join()
 
 
 def test_ratios() -> None:

@@ -149,6 +149,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
         lambda x: (ops.arange(9, dtype=f32), ops.cast(ops.arange(9, dtype=f32) * 2, f16), x * 2),
         [X],
     ),
+    "sums over the outer and the inner axis": (
+        lambda x, y: (ops.sqrt(ops.amax(x * y, (0, 2))), ops.mean(x, (0, 2))),
+        [numbers(3, 68, 30), numbers(3, 68, 30)],
+    ),
     "scalars": (lambda x: ops.exp(x) + 1, [numbers()]),
     "a result twice and a parameter": (lambda x: (x, ops.exp(x), ops.reshape(ops.exp(x), (13, 9))), [X]),
 }

@@ -105,6 +105,21 @@ def depth(statements: Sequence[Statement]) -> int:
     return max(depths.values(), default=0)
 
 
+def alive(statements: Sequence[Statement]) -> int:
+    """How many registers straight-line code has to keep at a time, without what single operations need inside."""
+    needed: set[str] = set()
+    most = 0
+    for statement in reversed(statements):
+        if isinstance(statement, (Let, Load, Index)):
+            needed.discard(statement.result.name)
+        if isinstance(statement, Let):
+            needed |= {item.name for item in statement.operands if isinstance(item, Register)}
+        elif isinstance(statement, Store) and isinstance(statement.value, Register):
+            needed.add(statement.value.name)
+        most = max(most, len(needed))
+    return most
+
+
 def independent(loop: Loop) -> bool:
     """Whether no two iterations store to one place or read what another stores. Accumulators are not asked about."""
     if prefixes(loop):

@@ -25,7 +25,7 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ..manager import loop_pass
-from .analysis import cost, depth, independent, stride
+from .analysis import alive, cost, depth, independent, stride
 
 CHEAP = 24  # a body below this is unrolled
 TRIVIAL = 4  # a load, and not much more
@@ -33,6 +33,9 @@ TRIVIAL = 4  # a load, and not much more
 # instructions, not as far as the next iteration, and two vectors at a time keep it busy.
 LONG = 50
 WAITING = 0.5  # of the work lies on the longest chain
+# With 512 bits there are 32 registers. Where two vectors at a time need at most half of them, leaving the others to the
+# insides of operations, they pay in all bodies.
+ALIVE = 8
 
 
 @loop_pass("vectorize")
@@ -115,8 +118,9 @@ def lanes(loop: Loop, bits: int) -> int:
         width = max(bits // 8 // max(item.result.dtype.real.bytes for item in along), 2)
     elif not inner and work <= CHEAP:
         width *= 4 if loop.accumulators else 2
-    elif not inner and not loop.accumulators and work >= LONG and depth(loop.body) >= WAITING * work:
-        width *= 2
+    elif not inner and not loop.accumulators:
+        waits = work >= LONG and depth(loop.body) >= WAITING * work
+        width *= 2 if waits or (bits == 512 and alive(loop.body) <= ALIVE) else 1
     elif inner and all(item.accumulators and cost(item.body) <= TRIVIAL for item in inner):
         width *= fitting(loop.extent, width, 16)  # sums of columns are as fast as the runs of each row are long
     elif inner and all(cost(item.body) <= CHEAP for item in inner):

@@ -6,7 +6,8 @@ little is lost when a contender takes the process down. What libraries print goe
 How a number comes about (docs/benchmarks.md explains the choices):
 
 - All contenders get the same inputs; results are compared before anything is timed.
-- They take turns, sample by sample, each time in another order: a busy moment of the machine hits all of them.
+- They take turns, sample by sample, each time in another order: a busy moment of the machine hits all of them, and so
+  do the caches as each of them leaves them.
 - Before a turn the process is left alone until its threads are idle. OpenMP's threads spin for some milliseconds
   after a loop; without the pause they would take a core from whoever is next.
 - A sample of a short call is many calls, after one that is not counted.
@@ -19,8 +20,10 @@ import gc
 import json
 import math
 import os
+import random
 import statistics
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -197,16 +200,17 @@ def take_turns(prepared: Sequence[Prepared], repeat: int, seconds: float) -> dic
         warm[ready.name] = estimate < WARM_SECONDS
     times: dict[str, list[float]] = {ready.name: [] for ready in prepared}
     order = list(prepared)
+    shuffle = random.Random(0).shuffle
     end = time.perf_counter() + seconds
     for number in range(repeat):
         if number >= FEWEST_ROUNDS and time.perf_counter() > end:
             break
+        shuffle(order)  # merely rotated, each would always come after the same one
         for ready in order:
             settle()
             if warm[ready.name]:
                 ready.call()
             times[ready.name].append(sample(ready.call, counts[ready.name]))
-        order = order[1:] + order[:1]
     return times
 
 
@@ -219,12 +223,32 @@ def sample(call: Callable[[], Any], count: int) -> float:
 
 
 def settle() -> None:
-    """Wait until the threads of this process are idle."""
+    """Wait until the other threads of this process are idle, and some time more."""
     for _ in range(50):
+        busy = others_run()
+        time.sleep(5e-4)
+        if not busy:
+            return
+
+
+def others_run() -> bool:
+    """Whether another thread of this process is running, or wants to.
+
+    Linux counts the time of a thread that runs on another processor at ticks only, some milliseconds apart, so there
+    the states of the threads have to tell."""
+    own = str(threading.get_native_id())
+    try:
+        for number in os.listdir("/proc/self/task"):
+            if number == own:
+                continue
+            with open(f"/proc/self/task/{number}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "R":
+                    return True
+        return False
+    except OSError:  # no such files, or a thread that has just ended
         before = time.process_time()
         time.sleep(5e-4)
-        if time.process_time() - before < 2e-4:
-            return
+        return time.process_time() - before > 2e-4
 
 
 def spread(times: Sequence[float]) -> float:

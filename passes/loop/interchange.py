@@ -1,0 +1,115 @@
+"""Reductions that jump through memory: their loops in the order in which it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count as counter
+
+from ...ir.symbolic import Dim, Symbol
+from ...kernels.loop_ir import (
+    Alloc,
+    Buffer,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    walk,
+)
+from ...kernels.scalar import COMBINERS
+from ..manager import loop_pass
+from .analysis import stride
+from .substitute import substitute_statement
+
+PAGE = 4096  # bytes: processors fetch ahead of accesses up to the end of a page
+LENGTH = 4 * PAGE  # of what one step reads, at most
+FEWEST = 4  # rows that are worth a loop of their own
+RUNS = 16  # of rows, to be shared out evenly
+
+
+@loop_pass("interchange")
+def interchange(kernel: Kernel) -> Kernel:
+    """Where each step of a reduction reads a short piece of another page, do the step for many rows at a time.
+
+        serial %i in 0..1024 {                              serial %r0 in 0..64 {
+          serial %j in 0..64 reduce %2: f32 = add {           alloc %r0.0: f32[16]
+            vector<64> %k in 0..64 reduce %1: f32 = add {     serial %s0 in 0..16 { store %r0.0[%s0], 0.0:f32 }
+              %0 = load %x[%j, %i, %k]                        serial %j in 0..64 {
+              yield %0                                          serial %s0 in 0..16 {
+            }                                            ->       vector<64> %k in 0..64 reduce %1: f32 = add {
+            yield %1                                                %0 = load %x[%j, 16 * %r0 + %s0, %k]
+          }                                                         yield %0
+          store %y[%i], %2                                        }
+        }                                                         store add %r0.0[%s0], %1
+                                                                }
+                                                              }
+                                                              serial %s0 in 0..16 {
+                                                                %2 = load %r0.0[%s0]
+                                                                store %y[16 * %r0 + %s0], %2
+
+    The values of a row are still combined in the same order.
+    """
+    taken = {buffer.name for buffer in kernel.buffers}
+    taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
+    fresh = (number for number in counter() if not taken & {f"%r{number}", f"%s{number}"})
+    return replace(kernel, body=tuple(_loop(item, fresh) if isinstance(item, Loop) else item for item in kernel.body))
+
+
+def _loop(loop: Loop, fresh: Iterator[int]) -> Loop:
+    rows = _rows(loop)
+    if rows is None:
+        return loop
+    steps, *rest = loop.body
+    assert isinstance(steps, Loop) and isinstance(loop.extent, int)
+    number = next(fresh)
+    run = Symbol(f"%r{number}", 0, loop.extent // rows - 1)
+    row = Symbol(f"%s{number}", 0, rows - 1)
+    place: dict[Symbol, Dim] = {loop.variable: loop.start + run.expr() * rows + row.expr()}
+    here: tuple[Dim, ...] = (row.expr(),)
+    allocs: list[Statement] = []
+    starts: list[Statement] = []
+    adds: list[Statement] = []
+    totals: list[Statement] = []
+    for position, item in enumerate(steps.accumulators):
+        (result,), (value,) = item.results, item.values
+        buffer = Buffer(f"%r{number}.{position}", result.dtype, (rows,), "scratch")
+        allocs.append(Alloc(buffer))
+        starts.append(Store(buffer, here, Literal(COMBINERS[item.combiner].identity(result.dtype)[0], result.dtype)))
+        adds.append(Store(buffer, here, value, combine=item.combiner))
+        totals.append(Load(result, buffer, here))
+
+    def each(statements: list[Statement]) -> Loop:
+        return Loop("serial", row, 0, rows, tuple(substitute_statement(item, place) for item in statements))
+
+    step = replace(steps, body=(each([*steps.body, *adds]),), accumulators=())
+    return Loop("serial", run, 0, loop.extent // rows, (*allocs, each(starts), step, each([*totals, *rest])))
+
+
+def _rows(loop: Loop) -> int | None:
+    """How many rows to do at a time; None if the loop is not of this kind, or fine as it is."""
+    steps = loop.body[0]
+    if loop.kind != "serial" or loop.accumulators or not isinstance(loop.extent, int) or not isinstance(steps, Loop):
+        return None
+    single = steps.accumulators and all(len(item.results) == 1 for item in steps.accumulators)
+    inside = [item for item in steps.body if isinstance(item, Loop)]
+    plain = all(isinstance(item, (Let, Load, Store)) for item in loop.body[1:])
+    if steps.kind != "serial" or not single or not plain or not any(item.kind == "vector" for item in inside):
+        return None
+    longest = 0
+    for item in walk(steps.body):
+        if not isinstance(item, (Let, Load, Loop)):
+            return None
+        if isinstance(item, Load):
+            far, near = stride(item, steps.variable), stride(item, loop.variable)
+            if far == 0:
+                continue
+            if not isinstance(far, int) or not isinstance(near, int) or near <= 0:
+                return None
+            if far * item.buffer.dtype.bytes < PAGE:
+                return None
+            longest = max(longest, near * item.buffer.dtype.bytes)
+    most = min(LENGTH // longest, loop.extent // RUNS) if longest else 0
+    return next((rows for rows in range(most, FEWEST - 1, -1) if loop.extent % rows == 0), None)
