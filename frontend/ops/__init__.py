@@ -27,6 +27,8 @@ FAMILIES = (
     "norm",
     "attention",
     "loss",
+    "pool",
+    "adaptive_pool",
 )
 
 for _family in FAMILIES:
