@@ -21,7 +21,7 @@ from ..ir.symbolic import minimum as smaller
 from ..ir.types import DType, i32, i64
 from . import extremes, pointwise, reduce
 from .create import iota, number_of
-from .define import Tensor
+from .define import Scalar, Tensor
 from .indexing import index_select, neutral, take
 from .join import constant_pad_nd
 from .view import expand, flatten, reshape, select, slice, unfold
@@ -109,7 +109,7 @@ def half_padded(windows: Sequence[Window]) -> None:
             raise ArgumentError(f"padding {window.padding} is more than half of a window of {window.kernel}")
 
 
-def padded(value: Tensor, windows: Sequence[Window], fill: bool | float) -> Tensor:
+def padded(value: Tensor, windows: Sequence[Window], fill: Scalar) -> Tensor:
     """value with fill where windows reach beyond it."""
     pad = [amount for window in reversed(windows) for amount in (window.padding, window.after)]
     return constant_pad_nd(value, pad, fill) if any(amount != 0 for amount in pad) else value
@@ -138,8 +138,10 @@ def taps(values: Sequence[Tensor], windows: Sequence[Window]) -> Iterator[Tap]:
         yield tuple(found), None
 
 
-def adaptive_bounds(size: int, count: int) -> tuple[Tensor, Tensor, int]:
+def adaptive_bounds(size: Dim, count: Dim) -> tuple[Tensor, Tensor, int]:
     """Where `count` windows that share `size` elements start and end, and the length of the longest."""
+    if not isinstance(size, int) or not isinstance(count, int):
+        raise ShapeError(f"how a dimension of size {size} is cut in {count} windows is not known while tracing")
     place = iota((count,), dim=0, dtype=i64)
     start = pointwise.floor_divide(place * size, count)
     end = pointwise.floor_divide(place * size + (size + count - 1), count)
@@ -147,16 +149,14 @@ def adaptive_bounds(size: int, count: int) -> tuple[Tensor, Tensor, int]:
     return start, end, longest
 
 
-def adaptive_taps(values: Sequence[Tensor], dim: int, count: int) -> Iterator[Tap]:
+def adaptive_taps(values: Sequence[Tensor], dim: int, count: Dim) -> Iterator[Tap]:
     """The places of windows of different lengths along one dim."""
     size = values[0].shape[dim]
-    if not isinstance(size, int):
-        raise ShapeError(f"how a dimension of size {size} is cut in {count} windows is not known while tracing")
     start, end, longest = adaptive_bounds(size, count)
     trailing = (1,) * (values[0].ndim - 1 - dim)
     for offset in range(longest):
         place = start + offset
-        chosen = extremes.clamp_max(place, size - 1)
+        chosen = extremes.clamp_max(place, size - 1)  # type: ignore[arg-type]
         valid = reshape(place < end, (count, *trailing))
         yield tuple(index_select(value, dim, chosen) for value in values), None if offset == 0 else valid
 
