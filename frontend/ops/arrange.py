@@ -84,12 +84,7 @@ def _column_windows(
         lengths(padding, 2, "padding", 0),
         lengths(stride, 2, "stride", 1),
     ):
-        count = floor_divide(size + 2 * pad - (kernel - 1) * spread - 1, step) + 1
-        if isinstance(count, int) and count < 1:
-            raise ShapeError(
-                f"a window of {(kernel - 1) * spread + 1} does not fit a dimension of {size}, padded {pad}"
-            )
-        found.append(Window(size, kernel, step, pad, spread, count))
+        found.append(Window.over(size, kernel, step, pad, spread))
     return tuple(found)
 
 

@@ -15,6 +15,7 @@ from .view import alias, expand, reshape, split, split_with_sizes
 # NAME_copy is the op NAME.
 VIEWS = (
     "alias",
+    "as_strided",
     "detach",
     "diagonal",
     "narrow",

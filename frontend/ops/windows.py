@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, ceil_divide, floor_divide, product
+from ..ir.symbolic import Dim, ceil_divide, contiguous_strides, floor_divide, product
 from ..ir.symbolic import maximum as larger
 from ..ir.symbolic import minimum as smaller
 from ..ir.types import DType, i32, i64
 from . import extremes, pointwise, reduce
 from .create import iota, number_of
-from .define import Scalar, Tensor
+from .define import Scalar, Tensor, constant
 from .indexing import index_select, neutral, take
 from .join import constant_pad_nd
 from .view import expand, flatten, reshape, select, slice, unfold
@@ -52,17 +52,27 @@ class Window:
     padding: int
     dilation: int
     count: Dim
+    after: Dim = 0  # how much has to be added at the end for the last window to fit
 
     @property
     def span(self) -> int:
         return (self.kernel - 1) * self.dilation + 1
 
-    @property
-    def after(self) -> Dim:
-        """How much has to be added at the end for the last window to fit."""
-        needed = (self.count - 1) * self.stride + self.span - self.size - self.padding
-        # With an open size the padding as asked for; unfold leaves out what makes no whole window.
-        return max(needed, 0) if isinstance(needed, int) else larger(needed, self.padding)
+    @staticmethod
+    def over(size: Dim, kernel: int, stride: int, padding: int, dilation: int = 1, ceil_mode: bool = False) -> Window:
+        """As many as fit a padded size; with ceil_mode the last one may hang over the end."""
+        span = (kernel - 1) * dilation + 1
+        room = size + 2 * padding - span
+        count = (ceil_divide if ceil_mode else floor_divide)(room, stride) + 1
+        if ceil_mode:
+            # No window starts in the padding at the end.
+            count = smaller(count, floor_divide(size + padding - 1, stride) + 1)
+        if isinstance(count, int) and count < 1:
+            raise ShapeError(f"a window of {span} does not fit a dimension of {size}, padded {padding}")
+        needed = (count - 1) * stride + span - size - padding
+        # Of an open size it is not known what is not needed; unfold leaves out what makes no whole window.
+        after = max(needed, 0) if isinstance(needed, int) else larger(needed, padding) if ceil_mode else padding
+        return Window(size, kernel, stride, padding, dilation, count, after)
 
     def starts(self, dtype: DType) -> Tensor:
         return iota((self.count,), dim=0, dtype=dtype) * self.stride - self.padding
@@ -89,16 +99,7 @@ def windows_over(
         lengths(padding, rank, "padding", 0),
         lengths(dilation, rank, "dilation", 1),
     ):
-        room = size + 2 * pad - (kernel - 1) * spread - 1
-        count = (ceil_divide if ceil_mode else floor_divide)(room, step) + 1
-        if ceil_mode:
-            # No window starts in the padding at the end.
-            count = smaller(count, floor_divide(size + pad - 1, step) + 1)
-        if isinstance(count, int) and count < 1:
-            raise ShapeError(
-                f"a window of {(kernel - 1) * spread + 1} does not fit a dimension of {size}, padded {pad}"
-            )
-        found.append(Window(size, kernel, step, pad, spread, count))
+        found.append(Window.over(size, kernel, step, pad, spread, ceil_mode))
     return tuple(found)
 
 
@@ -217,10 +218,15 @@ def along(windows: Sequence[Window], at: int) -> list[Window]:
     return [windows[at], *(Window(window.count, 1, 1, 0, 1, window.count) for window in windows[at + 1 :])]
 
 
+def place_dtype(shape: Sequence[Dim]) -> DType:
+    """The type to number the places of a shape with."""
+    total = product(shape)
+    return i32 if isinstance(total, int) and total < 2**31 else i64
+
+
 def places(shape: Sequence[Dim], windows: Sequence[Window] | None = None) -> Tensor:
     """For each place of the (padded) last dims its row-major number among those of shape."""
-    small = all(isinstance(size, int) for size in shape) and product(shape) < 2**31  # type: ignore[operator]
-    dtype = i32 if small else i64
+    dtype = place_dtype(shape)
     extent = tuple(shape)
     if windows is not None:
         extent = tuple(window.padding + window.size + window.after for window in windows)
@@ -246,11 +252,33 @@ def window_max(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor
         if part.shape != value.shape:
             number = take(flatten(_whole(places(value.shape[-rank:]), windows)), number)
         return reshape(reduce.amax(flat, -1), shape), reshape(number, shape)
-    plane = places(tuple(window.size for window in windows), windows)
     value = padded(value, windows, neutral("amax", value.dtype))
-    number = expand(plane, value.shape)
     if prod(window.kernel for window in windows) <= CHAIN:
-        return largest(taps((value, number), windows))
+        return _largest_directly(value, windows)
+    number = expand(places(tuple(window.size for window in windows), windows), value.shape)
     for at in reversed(range(rank)):
         value, number = largest(taps((value, number), along(windows, at)))
     return value, number
+
+
+def _largest_directly(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor]:
+    """window_max in one chain. Within it a place is its distance from the start of the window: a constant."""
+    dtype = place_dtype([window.size for window in windows])
+    counts = tuple(window.count for window in windows)
+    strides = [number_of(stride, dtype) for stride in contiguous_strides(window.size for window in windows)]
+    start: Tensor = constant(0, dtype)
+    first: Tensor = constant(0, dtype)
+    for dim, (window, stride) in enumerate(zip(windows, strides)):
+        from_edge = iota(counts, dim=dim, dtype=dtype) * window.stride - window.padding
+        start = start + from_edge * stride
+        if window.padding:
+            # The first place inside is the one chosen if there is nothing but -inf.
+            outside = pointwise.floor_divide(extremes.clamp_max(from_edge, 0), window.dilation) * -window.dilation
+            first = first + outside * stride
+    offsets = itertools.product(*(range(0, window.span, window.dilation) for window in windows))
+    found: list[Tap] = []
+    for offset, ((item,), _) in zip(offsets, taps((value,), windows)):
+        distance = sum((step * stride for step, stride in zip(offset, strides)), constant(0, dtype))
+        found.append(((item, distance if found else first), None))
+    best, at = largest(iter(found))
+    return best, start + at

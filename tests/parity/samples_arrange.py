@@ -58,6 +58,7 @@ ENTRIES = {
     "_conj_physical": entry(S(t(3, 4)), S(t()), dtypes=(*COMPLEX, *FULL), special=False),
     "block_diag": moves(S([t(2, 3), t(4), t(), t(1, 2)]), S([t(3)]), S([t(0, 2), t(2, 2)])),
     "alias_copy": moves(S(t(3, 4))),
+    "as_strided_copy": moves(S(t(12), (3, 2), (2, 3), 1)),
     "copy": moves(S(t(3, 4), t(4)), S(t(3), t(3, dtype="i32", differentiate=False)), dtypes=FULL),
     "detach_copy": moves(S(t(3, 4)), derivative=False),
     "diagonal_copy": moves(S(t(3, 4)), S(t(2, 3, 4), -1, 2, 0)),
