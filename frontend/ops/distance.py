@@ -75,9 +75,7 @@ def _pairs(self: Tensor) -> tuple[Tensor, Tensor]:
     """The rows of each pair, the first less than the second, in row-major order."""
     if self.ndim != 2:
         raise ShapeError(f"self has {self.ndim} dimensions, expected 2")
-    rows = self.shape[0]
-    if not isinstance(rows, int):
-        raise ShapeError(f"how many pairs {rows} rows make is not known while tracing")
+    rows = int(self.shape[0])
     count = rows * (rows - 1) // 2
     number = iota((count,), dim=0, dtype=i64)
 

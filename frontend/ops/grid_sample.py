@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim
 from ..ir.types import i64
 from . import pointwise, reduce, rounding
 from .create import full
@@ -80,10 +79,8 @@ def _cubic(distance: Tensor, near: bool) -> tuple[Tensor, Tensor]:
     return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a
 
 
-def _taps(point: Tensor, size: Dim, mode: int, padding_mode: int, align_corners: bool) -> list[Tap]:
+def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners: bool) -> list[Tap]:
     """The taps along one axis for points from -1 to 1."""
-    if not isinstance(size, int):
-        raise ShapeError(f"a size of the image is {size}, which is not known while tracing")
     scale = (size - 1) / 2 if align_corners else size / 2
     x = (point + 1) * scale if align_corners else ((point + 1) * size - 1) / 2
     if mode == BICUBIC:
@@ -128,7 +125,7 @@ class Sampling:
         if mode not in (BILINEAR, NEAREST, BICUBIC) or padding_mode not in (ZEROS, BORDER, REFLECTION):
             raise ArgumentError(f"interpolation_mode is {mode} and padding_mode {padding_mode}, expected 0, 1 or 2")
         self.batch, self.channels = input.shape[:2]
-        self.sizes = input.shape[2:]
+        self.sizes = tuple(int(size) for size in input.shape[2:])
         self.points = (self.batch, 1, *grid.shape[1:3])
         wide = pointwise.convert(grid, grid.dtype.compute)
         self.rows, self.columns = (

@@ -141,8 +141,7 @@ def taps(values: Sequence[Tensor], windows: Sequence[Window]) -> Iterator[Tap]:
 
 def adaptive_bounds(size: Dim, count: Dim) -> tuple[Tensor, Tensor, int]:
     """Where `count` windows that share `size` elements start and end, and the length of the longest."""
-    if not isinstance(size, int) or not isinstance(count, int):
-        raise ShapeError(f"how a dimension of size {size} is cut in {count} windows is not known while tracing")
+    size, count = int(size), int(count)  # the number of taps depends on them
     place = iota((count,), dim=0, dtype=i64)
     start = pointwise.floor_divide(place * size, count)
     end = pointwise.floor_divide(place * size + (size + count - 1), count)
@@ -278,7 +277,9 @@ def _largest_directly(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor,
     offsets = itertools.product(*(range(0, window.span, window.dilation) for window in windows))
     found: list[Tap] = []
     for offset, ((item,), _) in zip(offsets, taps((value,), windows)):
-        distance = sum((step * stride for step, stride in zip(offset, strides)), constant(0, dtype))
+        distance = constant(0, dtype)
+        for step, stride in zip(offset, strides):
+            distance = distance + step * stride
         found.append(((item, distance if found else first), None))
     best, at = largest(iter(found))
     return best, start + at
