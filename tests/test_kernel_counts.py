@@ -48,6 +48,11 @@ FORWARD: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     ),
     "batch_norm in training": (batch_norm, (IMAGES, CHANNEL, CHANNEL)),
     "eight elementwise ops": (chain, (X, R)),
+    "maxima of windows and their places": (lambda x: ops.max_pool2d_with_indices(x, 2), (IMAGES,)),
+    "means of windows": (lambda x: ops.relu(ops.avg_pool2d(x, 3, 1)), (IMAGES,)),
+    "mean of a plane": (lambda x: ops._adaptive_avg_pool2d(x, (1, 1)), (IMAGES,)),
+    "mirrored edges": (lambda x: ops.reflection_pad1d(x, (1, 1)) * 2.0, (X,)),
+    "distances": (lambda x, r: ops._cdist_forward(x, r, 2.0, None), (X, R)),
     "variance and mean": (lambda x: ops.var_mean(x, 1), (X,)),
 }
 

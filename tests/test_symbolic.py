@@ -249,6 +249,10 @@ def in_torch(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arrays: function(*map(torch.from_numpy, arrays)).numpy()
 
 
+def torch_pools(x: torch.Tensor) -> torch.Tensor:
+    return functional.max_pool2d(x, 3, 2, 1) + functional.avg_pool2d(x, 3, 2, 1, False, False)
+
+
 def torch_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     def gradient(first: np.ndarray, *rest: np.ndarray) -> np.ndarray:
         leaf = torch.from_numpy(first).requires_grad_()
@@ -329,6 +333,26 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[int,
     "gradient of cross_entropy": (
         smelt.grad(lambda x, y: ops.cross_entropy(x, y)), torch_gradient(functional.cross_entropy),
         lambda a, b: [floats(a, b), labels(a, b)],
+    ),
+    "padded windows": (
+        lambda x: ops.max_pool2d(x, 3, 2, 1) + ops.avg_pool2d(x, 3, 2, 1, False, False),
+        lambda x: torch_pools(torch.from_numpy(x)).numpy(),
+        lambda a, b: [floats(2, a, b)],
+    ),
+    "windows that are the whole": (
+        lambda x: ops._adaptive_avg_pool2d(x, (1, 1)),
+        lambda x: functional.adaptive_avg_pool2d(torch.from_numpy(x), (1, 1)).numpy(),
+        lambda a, b: [floats(2, a, b)],
+    ),
+    "gradient of windows": (
+        smelt.grad(lambda x: (ops.max_pool2d(x, 3, 2, 1) + ops.avg_pool2d(x, 3, 2, 1, False, False)).sum()),
+        torch_gradient(lambda x: torch_pools(x).sum()),
+        lambda a, b: [floats(2, a, b)],
+    ),
+    "gradient of repeated edges": (
+        smelt.grad(lambda x: (ops.replication_pad2d(x, (1, 2, 3, 0)) ** 2).sum()),
+        torch_gradient(lambda x: (functional.pad(x[None], (1, 2, 3, 0), mode="replicate") ** 2).sum()),
+        lambda a, b: [floats(2, a, b)],
     ),
     "gradient of layer_norm": (
         smelt.grad(lambda x, w: (ops.layer_norm(x, (8,), w) ** 3).sum()),

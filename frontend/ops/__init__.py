@@ -25,8 +25,17 @@ FAMILIES = (
     "random",
     "softmax",
     "norm",
+    "batch_norm_update",
     "attention",
     "loss",
+    "pool",
+    "adaptive_pool",
+    "pad",
+    "arrange",
+    "copies",
+    "search",
+    "distance",
+    "grid_sample",
 )
 
 for _family in FAMILIES:

@@ -481,7 +481,7 @@ def scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 REDUCTIONS = {"sum": "add", "prod": "mul", "mean": "add", "amax": "max", "amin": "min"}
 
 
-def _neutral(reduce: str, dtype: DType) -> Scalar:
+def neutral(reduce: str, dtype: DType) -> Scalar:
     """What self counts as where it is left out."""
     if reduce in ("amax", "amin"):
         if dtype.is_float:
@@ -503,7 +503,7 @@ def scatter_reduce(
         raise ArgumentError(f"reduce is {reduce!r}, accepted are {', '.join(map(repr, REDUCTIONS))}")
     base = self
     if not include_self:
-        base = _scattered(self, dim, index, constant(_neutral(reduce, self.dtype), self.dtype), "write")
+        base = _scattered(self, dim, index, constant(neutral(reduce, self.dtype), self.dtype), "write")
     total = _scattered(base, dim, index, src, REDUCTIONS[reduce])
     if reduce != "mean":
         return total

@@ -23,7 +23,6 @@ from .view import (
     axis_of,
     diagonal,
     expand,
-    flip,
     movedim,
     place_of,
     ravel,
@@ -160,7 +159,7 @@ def constant_pad_nd_jvp(self_tangent, pad):
 # Parts put back
 
 
-def _padding(rank: int, dim: int, before: Dim, after: Dim) -> tuple[Dim, ...]:
+def padding_of(rank: int, dim: int, before: Dim, after: Dim) -> tuple[Dim, ...]:
     """The pad argument that pads just one dimension."""
     return (*(0 for _ in range(2 * (rank - 1 - dim))), before, after)
 
@@ -180,11 +179,11 @@ def slice_backward(
     size = input_sizes[dim]
     low, high = clamp_slice(size, start, end)
     if step == 1:
-        return constant_pad_nd(grad_output, _padding(rank, dim, low, size - high))
+        return constant_pad_nd(grad_output, padding_of(rank, dim, low, size - high))
     count = grad_output.shape[dim]
-    spread = constant_pad_nd(unsqueeze(grad_output, dim + 1), _padding(rank + 1, dim + 1, 0, step - 1))
+    spread = constant_pad_nd(unsqueeze(grad_output, dim + 1), padding_of(rank + 1, dim + 1, 0, step - 1))
     joined = reshape(spread, replaced(grad_output.shape, dim, count * step))
-    return constant_pad_nd(joined, _padding(rank, dim, low, size - low - count * step))
+    return constant_pad_nd(joined, padding_of(rank, dim, low, size - low - count * step))
 
 
 @composite
@@ -237,9 +236,9 @@ def unfold_backward(grad_in: Tensor, input_sizes: Sequence[Dim], dim: int, size:
     shape = tuple(input_sizes)
     if step >= size:
         # No two windows meet: spread them and close the gaps.
-        spread = constant_pad_nd(windows, _padding(rank + 1, dim + 1, 0, step - size))
+        spread = constant_pad_nd(windows, padding_of(rank + 1, dim + 1, 0, step - size))
         joined = reshape(spread, replaced(shape, dim, count * step))
-        return constant_pad_nd(joined, _padding(rank, dim, 0, shape[dim] - count * step))
+        return constant_pad_nd(joined, padding_of(rank, dim, 0, shape[dim] - count * step))
     places = iota((count, size), dim=0, dtype=i64) * step + iota((count, size), dim=1, dtype=i64)
     zeros = full(shape, 0, dtype=grad_in.dtype)
     return zeros.index_add(dim, ravel(places), reshape(windows, replaced(shape, dim, count * size)))
@@ -364,53 +363,3 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, .
         expand(reshape(value, [shape[axis] if place == axis else 1 for place in range(len(axes))]), shape)
         for value, axis in zip(tensors, axes)
     )
-
-
-def _edges(value: Tensor, dim: int, before: Dim, after: Dim, mode: str) -> Tensor:
-    """One dimension padded by its own elements."""
-    size = value.shape[dim]
-    parts: list[Tensor] = []
-    if mode == "replicate":
-        grown = [list(value.shape), list(value.shape)]
-        grown[0][dim], grown[1][dim] = before, after
-        if before != 0:
-            parts.append(expand(slice(value, dim, 0, 1), grown[0]))
-        parts.append(value)
-        if after != 0:
-            parts.append(expand(slice(value, dim, size - 1, size), grown[1]))
-        return cat(parts, dim)
-    gap = 1 if mode == "reflect" else 0
-    for amount in (before, after):
-        if isinstance(size, int) and isinstance(amount, int) and amount > size - gap:
-            raise ShapeError(f"{mode} padding by {amount} needs {amount + gap} elements, dimension {dim} has {size}")
-    if mode == "reflect":
-        if before != 0:
-            parts.append(flip(slice(value, dim, 1, before + 1), (dim,)))
-        parts.append(value)
-        if after != 0:
-            parts.append(flip(slice(value, dim, size - 1 - after, size - 1), (dim,)))
-    else:
-        if before != 0:
-            parts.append(slice(value, dim, size - before, size))
-        parts.append(value)
-        if after != 0:
-            parts.append(slice(value, dim, 0, after))
-    return cat(parts, dim)
-
-
-@composite
-def pad(self: Tensor, pad: Sequence[Dim], mode: str = "constant", value: Scalar | None = None) -> Tensor:
-    """self padded at its last dimensions (the last first): by a value, or by its own elements, by mode."""
-    if mode not in ("constant", "reflect", "replicate", "circular"):
-        raise ArgumentError(f"mode is {mode!r}, accepted are 'constant', 'reflect', 'replicate' and 'circular'")
-    if mode == "constant":
-        return constant_pad_nd(self, pad, 0 if value is None else value)
-    if len(pad) % 2 or len(pad) > 2 * self.ndim:
-        raise ArgumentError(f"pad {list(pad)} must be pairs for at most {self.ndim} dimensions")
-    cropped = tuple(size if isinstance(size, int) and size < 0 else 0 for size in pad)
-    result = self
-    for position in range(0, len(pad), 2):
-        before, after = (0 if crop else size for size, crop in zip(pad[position:], cropped[position : position + 2]))
-        if before != 0 or after != 0:
-            result = _edges(result, self.ndim - 1 - position // 2, before, after, mode)
-    return constant_pad_nd(result, cropped) if any(size != 0 for size in cropped) else alias(result)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ir.errors import ArgumentError
 from ..ir.types import DType, TensorType, bool_, f32, f64, i64
-from . import elementary, pointwise
+from . import activation, elementary, pointwise
 from .create import full
 from .define import Scalar, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, ElementBuilder, Generate, Index
@@ -207,3 +207,44 @@ def dropout(
     if not train:
         return input.alias()
     return native_dropout(input, p, True, seed=seed, stream=stream)[0]
+
+
+@composite
+def rrelu_with_noise_functional(
+    self: Tensor,
+    noise: Tensor,
+    lower: Scalar = 0.125,
+    upper: Scalar = 1 / 3,
+    training: bool = False,
+    generator: None = None,
+    *,
+    seed: Tensor | None = None,
+    stream: int = STREAMS,
+) -> tuple[Tensor, Tensor]:
+    """self where positive, else times a random slope from lower to upper (their mean if not training); the slopes."""
+    if not training:
+        return activation.leaky_relu(self, (lower + upper) / 2), noise.alias()  # type: ignore[operator]
+    slopes = uniform(self, lower, upper, seed=seed, stream=stream)
+    slopes = pointwise.where(self <= 0, slopes, 1.0)
+    return self * slopes, pointwise.convert(slopes, noise.dtype)
+
+
+@rrelu_with_noise_functional.vjp
+def rrelu_with_noise_functional_vjp(grads, results, self, lower, upper, training):
+    return {"self": rrelu_with_noise_backward(grads[0], self, results[1], lower, upper, training, False)}
+
+
+@composite
+def rrelu_with_noise_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    noise: Tensor,
+    lower: Scalar,
+    upper: Scalar,
+    training: bool,
+    self_is_result: bool,
+) -> Tensor:
+    """grad_output times the slopes of rrelu_with_noise_functional."""
+    if training and upper - lower > 1e-6:  # type: ignore[operator]
+        return grad_output * noise
+    return activation.leaky_relu_backward(grad_output, self, (lower + upper) / 2, self_is_result)  # type: ignore[operator]

@@ -154,3 +154,15 @@ def polygamma(n: int, self: Tensor) -> Tensor:
     if n not in range(len(orders)):
         raise ArgumentError(f"n must be 0, 1 or 2, got {n}")
     return orders[n](self)
+
+
+@composite
+@rounded_once
+def mvlgamma(self: Tensor, p: int) -> Tensor:
+    """The logarithm of the gamma function of p dimensions: lgamma(self - j/2) over j < p, and p(p-1)/4 log(pi)."""
+    if p < 1:
+        raise ArgumentError(f"p is {p}, expected at least 1")
+    result = lgamma(self)
+    for step in range(1, p):
+        result = result + lgamma(self - step / 2)
+    return result + p * (p - 1) / 4 * math.log(math.pi)

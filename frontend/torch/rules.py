@@ -7,9 +7,9 @@ from typing import Any
 
 from torch.fx import Node
 
-from ..ops import create, indexing, pointwise
+from ..ops import create, pointwise
 from ..ops.define import REGISTRY
-from ..ops.view import as_strided, expand
+from ..ops.view import as_strided
 from ..ops.view import reshape as reshape_to
 from .types import DTYPE
 
@@ -40,24 +40,19 @@ def to_copy(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias() if a.get("dtype") is None else pointwise.convert(a["self"], a["dtype"])
 
 
-@rule("alias", "clone", "detach", "lift_fresh", "lift_fresh_copy", "contiguous")
+@rule("alias", "clone", "detach", "lift_fresh", "contiguous")
 def same(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias()
 
 
-@rule("view", "_unsafe_view", "reshape")
+@rule("view", "view_copy", "_unsafe_view", "reshape")
 def reshaped(node: Node, a: dict[str, Any]) -> Any:
     if a.get("size") is None and a.get("shape") is None:
         return NotImplemented  # a view as another element type
     return reshape_to(a["self"], a["size"] if "size" in a else a["shape"])
 
 
-@rule("copy")
-def copied(node: Node, a: dict[str, Any]) -> Any:
-    return expand(pointwise.convert(a["src"], a["self"].dtype), a["self"].shape)
-
-
-@rule("as_strided")
+@rule("as_strided", "as_strided_copy")
 def strided(node: Node, a: dict[str, Any]) -> Any:
     base = node.args[0].meta["val"]  # type: ignore[union-attr]
     if not base.is_contiguous() or base.storage_offset() != 0:
@@ -69,16 +64,6 @@ def strided(node: Node, a: dict[str, Any]) -> Any:
 def anything(node: Node, a: dict[str, Any]) -> Any:
     shape = a["self"].shape if "empty_like" in str(node.target) else a["size"]
     return create.full(shape, 0, dtype=DTYPE[node.meta["val"].dtype])
-
-
-@rule("_unsafe_index")
-def indexed(node: Node, a: dict[str, Any]) -> Any:
-    return indexing.index(a["self"], a["indices"])
-
-
-@rule("_unsafe_index_put")
-def put(node: Node, a: dict[str, Any]) -> Any:
-    return indexing.index_put(**a)
 
 
 @rule("scalar_tensor")

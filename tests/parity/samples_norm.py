@@ -194,4 +194,33 @@ ENTRIES = {
     "_weight_norm_interface_backward": entry(
         S(t(4, 5), t(4, 5), t(4, 1), fixed(4, 1, low=0.5), 0), dtypes=FULL, derivative=False
     ),
+    "_batch_norm_with_update_functional": entry(
+        S(t(4, 3), t(3), t(3), fixed(3), fixed(3, low=0.5), 0.1, 1e-5),
+        S(t(2, 3, 4, 2), t(3), t(3), fixed(3), fixed(3, low=0.5), 0.3, 1e-3),
+        dtypes=FULL,
+        outputs=1,
+    ),
+    "_batch_norm_no_update": entry(
+        S(t(4, 3), t(3), t(3), fixed(3), fixed(3, low=0.5), 0.1, 1e-5), dtypes=FULL, outputs=1
+    ),
+    "batch_norm_backward": entry(
+        *(
+            S(
+                t(4, 3, 5),
+                t(4, 3, 5),
+                t(3),
+                fixed(3),
+                fixed(3, low=0.5),
+                fixed(3),
+                fixed(3, low=0.5),
+                update,
+                1e-5,
+                MASK3,
+                t(0, dtype="u8"),
+            )
+            for update in (True, False)
+        ),
+        dtypes=FULL,
+        derivative=False,
+    ),
 }

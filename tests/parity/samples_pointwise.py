@@ -138,6 +138,9 @@ ENTRIES = {
     "lgamma": unary(S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL),
     "digamma": unary(S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL),
     "polygamma": entry(*(S(n, t(9, low=0.2, high=9.0)) for n in (0, 1)), S(2, t(5, low=0.5)).forward_only()),
+    "mvlgamma": entry(
+        S(t(9, low=2.0, high=9.0), 1), S(t(9, low=2.0, high=9.0), 3), S(t(), 1).only("i64").forward_only()
+    ),
     "xlogy": binary(
         S(t(4), 2.5),
         S(0.0, t(4, low=0.1)),

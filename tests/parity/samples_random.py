@@ -5,7 +5,7 @@ That the numbers are distributed as they should be is tested in test_random_ops.
 
 from __future__ import annotations
 
-from .table import FLOAT, FULL, Entry, S, Sample, entry, mask, t, values
+from .table import FLOAT, FULL, Entry, S, Sample, entry, mask, nonzero, t, values
 
 SEED = values(1234, 5, dtype="i64", differentiate=False)
 
@@ -30,4 +30,16 @@ ENTRIES = {
     "native_dropout": seeded(S(t(37), 0.3), S(t(2, 3), 0.5, False), S(t(5), 0.0), S(t(5), 1.0, True)),
     "native_dropout_backward": entry(S(t(37), mask(37), 1.5), S(t(2, 3), mask(2, 3), 2.0), special=False),
     "dropout": seeded(S(t(37)), S(t(37), 0.2), S(t(2, 3), 0.5, False)),
+    "rrelu_with_noise_functional": seeded(
+        S(nonzero(37), t(37, differentiate=False), 0.1, 0.3, True),
+        S(nonzero(2, 3), t(2, 3, differentiate=False)),
+        outputs=1,
+        dtypes=FULL,
+    ),
+    "rrelu_with_noise_backward": entry(
+        S(t(37), nonzero(37), t(37, differentiate=False), 0.1, 0.3, True, False),
+        S(t(37), nonzero(37), t(37, differentiate=False), 0.1, 0.3, False, False),
+        special=False,
+        dtypes=FULL,
+    ),
 }

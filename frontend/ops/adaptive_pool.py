@@ -1,0 +1,229 @@
+"""Pooling to a given number of windows. Window i of o over n elements is floor(i*n/o) to ceil((i+1)*n/o).
+
+Seen from the elements, element j of n lies in the windows floor(j*o/n) to ceil((j+1)*o/n): the same rule with n
+and o exchanged. So adding up over windows is its own transpose, and the backward of a mean is a sum again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.symbolic import Dim, floor_divide, remainder
+from ..ir.types import DType, i64
+from . import pointwise, reduce
+from .create import number_of
+from .define import Tensor, composite
+from .pool import added_at, found_at
+from .view import expand, repeat_interleave, replaced, reshape, squeeze, unsqueeze
+from .windows import (
+    Window,
+    adaptive_bounds,
+    adaptive_taps,
+    largest,
+    places,
+    total,
+    window_max,
+    window_sum,
+)
+
+OutputSize = int | Sequence[Dim | None] | None
+
+
+def _counts_of(self: Tensor, output_size: OutputSize, rank: int) -> tuple[Dim, ...]:
+    """The number of windows along each of the last dims; None keeps a size."""
+    if self.ndim not in (rank + 1, rank + 2):
+        raise ShapeError(f"self has {self.ndim} dimensions, expected {rank + 1} or {rank + 2}")
+    given = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * rank
+    if len(given) != rank:
+        raise ArgumentError(f"output_size is {output_size}, expected {rank} numbers")
+    return tuple(size if count is None else count for count, size in zip(given, self.shape[-rank:]))
+
+
+def _equal_windows(sizes: Sequence[Dim], counts: Sequence[Dim]) -> tuple[Window, ...] | None:
+    """The windows if along every dim all are of one length and none meets another."""
+    found = []
+    for size, count in zip(sizes, counts):
+        if not isinstance(count, int) or count == 0 or remainder(size, count) != 0:
+            return None
+        length = floor_divide(size, count)
+        if not isinstance(length, int) or length == 0:
+            return None
+        found.append(Window(size, length, length, 0, 1, count))
+    return tuple(found)
+
+
+def _total(value: Tensor, counts: Sequence[Dim]) -> Tensor:
+    """The sum over each of counts windows."""
+    rank = len(counts)
+    if all(count == 1 for count in counts):
+        return reduce.sum(value, tuple(range(-rank, 0)), True)
+    windows = _equal_windows(value.shape[-rank:], counts)
+    if windows is not None:
+        return window_sum(value, windows)
+    for dim, count in enumerate(counts, value.ndim - rank):
+        size = value.shape[dim]
+        if size == count:
+            continue
+        if size == 1:
+            value = expand(value, replaced(value.shape, dim, count))
+        elif isinstance(size, int) and isinstance(count, int) and count > 0 and count % size == 0:
+            value = repeat_interleave(value, count // size, dim)
+        else:
+            value = total(adaptive_taps((value,), dim, count))
+    return value
+
+
+def _divisor(sizes: Sequence[Dim], counts: Sequence[Dim], dtype: DType) -> Tensor | int:
+    """How many elements each window has."""
+    result: Tensor | int = 1
+    for position, (size, count) in enumerate(zip(sizes, counts)):
+        if count == 1:
+            result = result * number_of(size, dtype)
+        elif remainder(size, count) == 0:
+            result = result * number_of(floor_divide(size, count), dtype)
+        else:
+            start, end, _ = adaptive_bounds(size, count)
+            result = result * reshape(pointwise.cast(end - start, dtype), (count, *(1 for _ in counts[position + 1 :])))
+    return result
+
+
+def _adaptive_avg(self: Tensor, output_size: OutputSize, rank: int) -> Tensor:
+    counts = _counts_of(self, output_size, rank)
+    value = pointwise.convert(self, self.dtype.compute)
+    return pointwise.convert(_total(value, counts) / _divisor(self.shape[-rank:], counts, value.dtype), self.dtype)
+
+
+def _adaptive_avg_backward(grad_output: Tensor, self: Tensor, rank: int) -> Tensor:
+    value = pointwise.convert(grad_output, grad_output.dtype.compute)
+    sizes = self.shape[-rank:]
+    shares = value / _divisor(sizes, grad_output.shape[-rank:], value.dtype)
+    return pointwise.convert(_total(shares, sizes), grad_output.dtype)
+
+
+@composite
+def _adaptive_avg_pool2d(self: Tensor, output_size: OutputSize) -> Tensor:
+    """The mean of each of output_size windows of the last two dims."""
+    return _adaptive_avg(self, output_size, 2)
+
+
+@_adaptive_avg_pool2d.vjp
+def _adaptive_avg_pool2d_vjp(grad, self):
+    return _adaptive_avg_pool2d_backward(grad, self)
+
+
+@composite
+def _adaptive_avg_pool2d_backward(grad_output: Tensor, self: Tensor) -> Tensor:
+    """grad_output divided by the number of elements of each window, added to all of them."""
+    return _adaptive_avg_backward(grad_output, self, 2)
+
+
+@_adaptive_avg_pool2d_backward.vjp
+def _adaptive_avg_pool2d_backward_vjp(grad, grad_output):
+    return {"grad_output": _adaptive_avg_pool2d(grad, grad_output.shape[-2:])}
+
+
+@composite
+def _adaptive_avg_pool3d(self: Tensor, output_size: OutputSize) -> Tensor:
+    """The mean of each of output_size windows of the last three dims."""
+    return _adaptive_avg(self, output_size, 3)
+
+
+@_adaptive_avg_pool3d.vjp
+def _adaptive_avg_pool3d_vjp(grad, self):
+    return _adaptive_avg_pool3d_backward(grad, self)
+
+
+@composite
+def _adaptive_avg_pool3d_backward(grad_output: Tensor, self: Tensor) -> Tensor:
+    """grad_output divided by the number of elements of each window, added to all of them."""
+    return _adaptive_avg_backward(grad_output, self, 3)
+
+
+@_adaptive_avg_pool3d_backward.vjp
+def _adaptive_avg_pool3d_backward_vjp(grad, grad_output):
+    return {"grad_output": _adaptive_avg_pool3d(grad, grad_output.shape[-3:])}
+
+
+@composite
+def adaptive_avg_pool1d(self: Tensor, output_size: OutputSize) -> Tensor:
+    """The mean of each of output_size windows of the last dim."""
+    (count,) = _counts_of(self, output_size, 1)
+    return squeeze(_adaptive_avg_pool2d(unsqueeze(self, -2), (1, count)), -2)
+
+
+@composite
+def adaptive_avg_pool2d(self: Tensor, output_size: OutputSize) -> Tensor:
+    """The mean of each of output_size windows of the last two dims."""
+    return _adaptive_avg_pool2d(self, output_size)
+
+
+@composite
+def adaptive_avg_pool3d(self: Tensor, output_size: OutputSize) -> Tensor:
+    """The mean of each of output_size windows of the last three dims."""
+    return _adaptive_avg_pool3d(self, output_size)
+
+
+def _adaptive_max(self: Tensor, output_size: OutputSize, rank: int) -> tuple[Tensor, Tensor]:
+    counts = _counts_of(self, output_size, rank)
+    sizes = self.shape[-rank:]
+    windows = _equal_windows(sizes, counts)
+    if windows is not None:
+        value, number = window_max(self, windows)
+        return value, pointwise.convert(number, i64)
+    value, number = self, expand(places(sizes), self.shape)
+    for dim, count in enumerate(counts, self.ndim - rank):
+        value, number = largest(adaptive_taps((value, number), dim, count))
+    return value, pointwise.convert(number, i64)
+
+
+@composite
+def adaptive_max_pool2d(self: Tensor, output_size: OutputSize) -> tuple[Tensor, Tensor]:
+    """The largest element of each of output_size windows of the last two dims, and its place there."""
+    return _adaptive_max(self, output_size, 2)
+
+
+@adaptive_max_pool2d.vjp
+def adaptive_max_pool2d_vjp(grads, results, self):
+    return adaptive_max_pool2d_backward(grads[0], self, results[1])
+
+
+@adaptive_max_pool2d.jvp
+def adaptive_max_pool2d_jvp(self_tangent, results):
+    return found_at(self_tangent, results[1], 2), None
+
+
+@composite
+def adaptive_max_pool2d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+    """grad_output added up at the places of the largest elements."""
+    return added_at(grad_output, self, indices, 2)
+
+
+@composite
+def adaptive_max_pool3d(self: Tensor, output_size: OutputSize) -> tuple[Tensor, Tensor]:
+    """The largest element of each of output_size windows of the last three dims, and its place there."""
+    return _adaptive_max(self, output_size, 3)
+
+
+@adaptive_max_pool3d.vjp
+def adaptive_max_pool3d_vjp(grads, results, self):
+    return adaptive_max_pool3d_backward(grads[0], self, results[1])
+
+
+@adaptive_max_pool3d.jvp
+def adaptive_max_pool3d_jvp(self_tangent, results):
+    return found_at(self_tangent, results[1], 3), None
+
+
+@composite
+def adaptive_max_pool3d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+    """grad_output added up at the places of the largest elements."""
+    return added_at(grad_output, self, indices, 3)
+
+
+@composite
+def adaptive_max_pool1d(self: Tensor, output_size: OutputSize) -> tuple[Tensor, Tensor]:
+    """The largest element of each of output_size windows of the last dim, and its place there."""
+    (count,) = _counts_of(self, output_size, 1)
+    values, indices = adaptive_max_pool2d(unsqueeze(self, -2), (1, count))
+    return squeeze(values, -2), squeeze(indices, -2)

@@ -1,0 +1,208 @@
+"""Images read at points between their pixels.
+
+An interpolation is a product of two, one along each axis: taps, each with a place, a weight, and the slope of the
+weight. The value is the sum over pairs of taps, and so are its derivatives, by the image and by the points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..ir.errors import ArgumentError, ShapeError
+from ..ir.types import i64
+from . import pointwise, reduce, rounding
+from .create import full
+from .define import Tensor, composite
+from .indexing import gather, scatter_add
+from .join import cat
+from .shapes import equal
+from .view import expand, flatten, reshape, select, unsqueeze
+
+BILINEAR, NEAREST, BICUBIC = 0, 1, 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+SHARPNESS = -0.75  # the free parameter of cubic convolution
+
+
+class Tap(NamedTuple):
+    """A pixel's place along one axis, where it is in the image, its weight, and how that grows with the point."""
+
+    place: Tensor
+    inside: Tensor | None
+    weight: Tensor | None
+    slope: Tensor | None
+
+
+def _clipped(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """x within the image, and whether it was strictly there: at the edge the derivative is zero."""
+    above, below = x > 0, x < size - 1
+    return pointwise.where(above, pointwise.where(below, x, size - 1.0), 0.0), above & below
+
+
+def _mirrored(x: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
+    """x reflected at low and high as often as it takes, and the sign of its derivative."""
+    if low == high:
+        return x * 0, x * 0
+    span = high - low
+    distance = pointwise.abs(x - low)
+    turns = rounding.floor(distance / span)
+    rest = pointwise.fmod(distance, span)
+    even = pointwise.remainder(turns, 2) == 0
+    sign = pointwise.where(x < low, -1.0, 1.0)
+    return pointwise.where(even, rest + low, high - rest), pointwise.where(even, sign, -sign)
+
+
+def _brought_inside(x: Tensor, size: int, padding_mode: int, align_corners: bool) -> tuple[Tensor, Tensor | None]:
+    """A point moved into the image as padding_mode says, and the derivative of that."""
+    if padding_mode == ZEROS:
+        return x, None
+    if padding_mode == BORDER:
+        clipped, free = _clipped(x, size)
+        return clipped, pointwise.cast(free, x.dtype)
+    low, high = (0.0, size - 1.0) if align_corners else (-0.5, size - 0.5)
+    mirrored, sign = _mirrored(x, low, high)
+    clipped, free = _clipped(mirrored, size)
+    return clipped, pointwise.where(free, sign, 0.0)
+
+
+def _tap(at: Tensor, size: int, weight: Tensor | None, slope: Tensor | None) -> Tap:
+    """A tap at a whole number; outside of the image its place is 0 and it counts as nothing."""
+    inside = (at >= 0) & (at <= size - 1)
+    return Tap(pointwise.cast(pointwise.where(inside, at, 0.0), i64), inside, weight, slope)
+
+
+def _cubic(distance: Tensor, near: bool) -> tuple[Tensor, Tensor]:
+    """The weight of a pixel at a distance below 1 (near) or from 1 to 2, and its derivative by the distance."""
+    a, x = SHARPNESS, distance
+    if near:
+        return ((a + 2) * x - (a + 3)) * x * x + 1, (3 * (a + 2) * x - 2 * (a + 3)) * x
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a
+
+
+def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners: bool) -> list[Tap]:
+    """The taps along one axis for points from -1 to 1."""
+    scale = (size - 1) / 2 if align_corners else size / 2
+    x = (point + 1) * scale if align_corners else ((point + 1) * size - 1) / 2
+    if mode == BICUBIC:
+        first = rounding.floor(x)
+        part = x - first
+        found = []
+        for offset in (-1, 0, 1, 2):
+            distance = part - offset if offset < 1 else offset - part
+            weight, slope = _cubic(distance, offset in (0, 1))
+            at, _ = _brought_inside(first + offset, size, padding_mode, align_corners)
+            at = at if padding_mode == ZEROS else rounding.floor(at)
+            found.append(_tap(at, size, weight, slope * (scale if offset < 1 else -scale)))
+        return found
+    x, factor = _brought_inside(x, size, padding_mode, align_corners)
+    if mode == NEAREST:
+        return [_tap(rounding.round(x), size, None, None)]
+    first = rounding.floor(x)
+    part = x - first
+    growth = full((), scale, dtype=x.dtype) if factor is None else factor * scale
+    return [_tap(first, size, 1 - part, -growth), _tap(first + 1, size, part, growth)]
+
+
+def _product(*factors: Tensor | None) -> Tensor | None:
+    """The product, where None is 1."""
+    result: Tensor | None = None
+    for factor in factors:
+        result = factor if result is None else result if factor is None else result * factor
+    return result
+
+
+class Sampling:
+    """One grid over one image: all its pairs of taps."""
+
+    def __init__(self, input: Tensor, grid: Tensor, mode: int, padding_mode: int, align_corners: bool):
+        if input.ndim != 4 or grid.ndim != 4 or not equal(grid.shape[-1], 2):
+            raise ShapeError(
+                f"input is {list(input.shape)} and grid {list(grid.shape)}, "
+                "expected [batch, channels, rows, columns] and [batch, rows, columns, 2]"
+            )
+        if not equal(input.shape[0], grid.shape[0]):
+            raise ShapeError(f"grid has batch size {grid.shape[0]}, expected {input.shape[0]} (that of input)")
+        if mode not in (BILINEAR, NEAREST, BICUBIC) or padding_mode not in (ZEROS, BORDER, REFLECTION):
+            raise ArgumentError(f"interpolation_mode is {mode} and padding_mode {padding_mode}, expected 0, 1 or 2")
+        self.batch, self.channels = input.shape[:2]
+        self.sizes = tuple(int(size) for size in input.shape[2:])
+        self.points = (self.batch, 1, *grid.shape[1:3])
+        wide = pointwise.convert(grid, grid.dtype.compute)
+        self.rows, self.columns = (
+            _taps(reshape(select(wide, -1, axis), self.points), size, mode, padding_mode, align_corners)
+            for axis, size in ((1, self.sizes[0]), (0, self.sizes[1]))
+        )
+        self.shape = (self.batch, self.channels, *grid.shape[1:3])
+
+    def places(self, row: Tap, column: Tap) -> Tensor:
+        """Which pixel of its plane each element of the result reads."""
+        return flatten(expand(row.place * self.sizes[1] + column.place, self.shape), 2)
+
+    def inside(self, row: Tap, column: Tap) -> Tensor:
+        return row.inside & column.inside  # type: ignore[operator]
+
+    def read(self, input: Tensor, row: Tap, column: Tap) -> Tensor:
+        """The pixels at a pair of taps, zero outside of the image."""
+        found = gather(flatten(input, 2), 2, self.places(row, column))
+        return pointwise.where(self.inside(row, column), reshape(found, self.shape), 0)
+
+
+@composite
+def grid_sampler_2d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """input at the points of grid, whose x and y go from -1 to 1 across the image."""
+    sampling = Sampling(input, grid, interpolation_mode, padding_mode, align_corners)
+    value = pointwise.convert(input, input.dtype.compute)
+    total: Tensor | None = None
+    for row in sampling.rows:
+        for column in sampling.columns:
+            pixel = sampling.read(value, row, column)
+            weight = _product(row.weight, column.weight)
+            part = pixel if weight is None else pixel * weight
+            total = part if total is None else total + part
+    assert total is not None
+    return pointwise.convert(total, input.dtype)
+
+
+@grid_sampler_2d.vjp
+def grid_sampler_2d_vjp(grad, input, grid, interpolation_mode, padding_mode, align_corners):
+    return grid_sampler_2d_backward(grad, input, grid, interpolation_mode, padding_mode, align_corners, (True, True))
+
+
+@composite
+def grid_sampler_2d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor]:
+    """The gradients of grid_sampler_2d by input, zeros if output_mask says so, and by grid."""
+    sampling = Sampling(input, grid, interpolation_mode, padding_mode, align_corners)
+    gradient = pointwise.convert(grad_output, grad_output.dtype.compute)
+    value = pointwise.convert(input, input.dtype.compute)
+    by_input = full(flatten(input, 2).shape, 0, dtype=value.dtype)
+    by_point: list[Tensor | None] = [None, None]
+    for row in sampling.rows:
+        for column in sampling.columns:
+            if output_mask[0]:
+                weight = _product(row.weight, column.weight)
+                part = gradient if weight is None else gradient * weight
+                part = pointwise.where(sampling.inside(row, column), part, 0)
+                by_input = scatter_add(by_input, 2, sampling.places(row, column), flatten(part, 2))
+            if interpolation_mode != NEAREST:
+                along = reduce.sum(gradient * sampling.read(value, row, column), 1, True)
+                for axis, slope in enumerate(((column.slope, row.weight), (row.slope, column.weight))):
+                    part = along * _product(*slope)
+                    by_point[axis] = part if by_point[axis] is None else by_point[axis] + part
+    found = [
+        unsqueeze(select(full(sampling.points, 0, dtype=grid.dtype) if part is None else part, 1, 0), -1)
+        for part in by_point
+    ]
+    return (
+        reshape(pointwise.convert(by_input, input.dtype), input.shape),
+        pointwise.convert(cat(found, -1), grid.dtype),
+    )
