@@ -252,9 +252,19 @@ def _weight_gradient(grad: Tensor, input: Tensor, weight: Tensor, windows: Windo
     if windows.are_patches:
         rows = _merged(value, (1,), (0, *seen), (2, *inside))
         return reshape(bmm(_merged(slopes, (1,), (2,), (0, *seen)), rows), weight.shape)
+    if prod(windows.kernel) == 1 and _is_less(weight.shape[0] * weight.shape[1], input.shape, grad.shape):
+        # Both lie well for a product for each of the batch.
+        each = bmm(_merged(slopes, (0, 1), (2,), seen), _merged(value, (0, 1), seen, (2, *inside)))
+        return reshape(total(reshape(each, (grad.shape[0], groups, *each.shape[1:])), 0), weight.shape)
     columns = _merged(value, (1,), (2, *inside), (0, *seen))
     found = bmm(columns, _merged(slopes, (1,), (0, *seen), (2,)))
     return reshape(permute(found, (0, 2, 1)), weight.shape)
+
+
+def _is_less(elements: Dim, *shapes: Shape) -> bool:
+    """Whether it is fewer elements than one of the batch has in tensors of these shapes; sizes that vary are large."""
+    known = [prod(size for size in shape[1:] if isinstance(size, int)) for shape in shapes]
+    return not isinstance(elements, int) or elements < sum(known)
 
 
 def _described(
