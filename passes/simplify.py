@@ -18,6 +18,7 @@ from ..ir.symbolic import Dim, Expr
 from ..ir.types import DType
 from ..ops.define import REGISTRY, constant, scalar_value
 from ..ops.kinds import Contract, Elementwise, Reduce, View
+from ..ops.view import dim_groups, unit_reshape
 from .cleanup import folded, splat
 from .manager import graph_pass
 from .rewrite import rebuild, remake, splat_number
@@ -269,6 +270,29 @@ def same_shape(x, shape):
 @rules.rule("reshape(reshape(%x)) {shape = %shape}")
 def reshape_twice(x, shape):
     return REGISTRY["reshape"](x, shape)
+
+
+@rules.rule("reshape(permute(%x) {dims = %dims}) {shape = %shape}")
+def reshape_before_permute(x, dims, shape):
+    """A reshape of dims that are neighbours before the permute, too, is memory in another shape; behind it, a copy."""
+    moved = tuple(x.shape[dim] for dim in dims)
+    if unit_reshape(moved, shape) is not None or any(size == 0 for size in moved):
+        return None
+    wide = [dim for dim, size in enumerate(x.shape) if size != 1]
+    groups = []  # where the dims of a group begin in x, and the sizes that they become
+    for olds, news in dim_groups(moved, shape):
+        places = [wide.index(dims[position]) for position in olds]
+        if places != list(range(places[0], places[0] + len(places))):
+            return None
+        groups.append((places[0], tuple(shape[position] for position in news)))
+    order = sorted(range(len(groups)), key=lambda number: groups[number][0])
+    inner = REGISTRY["reshape"](x, tuple(size for number in order for size in groups[number][1]))
+    starts, start = {}, 0
+    for number in order:
+        starts[number] = start
+        start += len(groups[number][1])
+    outer = tuple(starts[number] + at for number, (_, sizes) in enumerate(groups) for at in range(len(sizes)))
+    return REGISTRY["reshape"](REGISTRY["permute"](inner, outer), shape)
 
 
 @rules.rule("expand(expand(%x)) {size = %size}")

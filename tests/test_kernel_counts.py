@@ -118,3 +118,36 @@ def test_adam_of_five_parameters_is_one_parallel_region() -> None:
     program(parameters, parameters, zeros, zeros)
     report = program.report()
     assert len(report.kernels) == 1 and report.kernels[0].regions == 1, str(report)
+
+
+IMAGE = floats(4, 16, 12, 12)
+
+
+def convolve(kernel: int, stride: int, padding: int, groups: int) -> Callable[..., Any]:
+    def apply(x: Any, weight: Any, bias: Any) -> Any:
+        return ops.conv2d(x, weight, bias, [stride], [padding], [1], groups)
+
+    return apply
+
+
+def test_a_kernel_of_one_is_a_product_without_copies() -> None:
+    apply = convolve(1, 1, 0, 1)
+    assert_kernels(lambda *given: ops.relu(apply(*given)), 1, IMAGE, floats(32, 16, 1, 1), floats(32))
+
+
+def test_patches_are_copied_and_multiplied() -> None:
+    def embed(*given: Any) -> Any:
+        return ops.transpose(ops.flatten(convolve(4, 4, 0, 1)(*given), 2), 1, 2) * 2.0
+
+    assert_kernels(embed, 2, IMAGE, floats(32, 16, 4, 4), floats(32))
+    assert_kernels(embed, 2, IMAGE[:1], floats(32, 16, 4, 4), floats(32))
+
+
+def test_one_channel_a_group_needs_no_product() -> None:
+    apply = convolve(3, 1, 1, 16)
+    assert_kernels(lambda *given: ops.relu(apply(*given)), 2, IMAGE, floats(16, 1, 3, 3), floats(16))  # and padding
+
+
+def test_windows_are_copied_once() -> None:
+    apply = convolve(3, 2, 0, 1)
+    assert_kernels(lambda *given: ops.relu(apply(*given)), 2, IMAGE, floats(32, 16, 3, 3), floats(32))

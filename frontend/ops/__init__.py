@@ -20,6 +20,7 @@ FAMILIES = (
     "join",
     "reduce",
     "linalg",
+    "conv",
     "indexing",
     "scan",
     "random",

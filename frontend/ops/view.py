@@ -127,7 +127,7 @@ def slice(self: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None 
     return {"dim": dim, "start": low, "end": high}
 
 
-def _groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+def dim_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
     """Which dimensions of old make up which of new, in runs as short as possible. Sizes of 1 are left out."""
     left = [position for position, size in enumerate(old) if size != 1]
     right = [position for position, size in enumerate(new) if size != 1]
@@ -168,7 +168,7 @@ def _reshape_index(index: Index, arguments: Arguments) -> Index:
     source: list[Dim] = [0] * len(old)
     if any(size == 0 for size in old):
         return source
-    for olds, news in _groups(old, new):
+    for olds, news in dim_groups(old, new):
         linear: Dim = 0
         for position, stride in zip(news, contiguous_strides(new[position] for position in news)):
             linear = linear + index[position] * stride

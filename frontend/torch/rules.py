@@ -92,3 +92,6 @@ def extreme(node: Node, a: dict[str, Any]) -> Any:
     if "other" in a:
         return REGISTRY[f"{name}imum"](a["self"], a["other"])
     return REGISTRY[f"a{name}"](a["self"])
+
+
+from . import convolution  # noqa: E402, F401  (rules of its own, which need `rule`)
