@@ -66,6 +66,8 @@ class Importer:
             raise Unsupported(f"{op_name(node)} is no op of aten")
         if target.namespace not in ("aten", "prims"):
             raise Unsupported(f"smelt has no ops of {target.namespace}")
+        if node.meta.get("unbacked_bindings"):
+            raise Unsupported("data decides the sizes of its results")
         for tensor in result_tensors(node):
             if isinstance(tensor, torch.Tensor) and not is_supported(tensor):
                 raise Unsupported(f"{tensor.dtype} on {tensor.device} is not smelt's")

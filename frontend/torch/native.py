@@ -90,7 +90,7 @@ class Shown:
     """A tensor that is a view of another's memory."""
 
     def __init__(self, node: Node, slot: int, base: Node, base_slot: int):
-        self.slot, self.base = slot, base_slot
+        self.node, self.slot, self.base = node, slot, base_slot
         self.layout = layout_of(node.meta["val"])
         self.offset = node.meta["val"].storage_offset() - base.meta["val"].storage_offset()
 
@@ -219,8 +219,9 @@ class NativeStep:
             for dim, size in enumerate(item.layout.shape):
                 if isinstance(size, Expr) and size.symbol is not None:
                     found[size.symbol.name] = (item.slot, dim)
-        used = self._used_symbols()
-        return {name: place for name, place in found.items() if name in used}
+        # A size that only later steps use may not be known yet.
+        wanted = self._used_symbols()
+        return {name: place for name, place in found.items() if name in wanted}
 
     def sizes(self, slots: Slots) -> tuple[int, ...]:
         return tuple(int(slots[slot]) if dim is None else slots[slot].shape[dim] for slot, dim in self.symbols.values())
@@ -268,7 +269,7 @@ class NativeStep:
 
     def _used_symbols(self) -> dict[str, Symbol]:
         found: dict[str, Symbol] = {}
-        for node in self.nodes:
+        for node in (*self.nodes, *(item.node for item in self.shown)):
             for item in (*node.all_input_nodes, node):
                 for entry in _tensors(item.meta.get("val")):
                     dims = (*entry.shape, *entry.stride()) if isinstance(entry, torch.Tensor) else (entry,)
