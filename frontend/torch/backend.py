@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 
 from ..ir.errors import ArgumentError, CompileError, suggest
 from . import foreach as _foreach  # noqa: F401  (adds its rules)
+from .decompositions import decompositions
 from .importer import op_name
 from .partition import partition
 from .program import Program
@@ -78,6 +79,7 @@ def smelt(
         fw_compiler=partial(compile_fx, "forward", chosen),
         bw_compiler=partial(compile_fx, "backward", chosen),
         inference_compiler=partial(compile_fx, "inference", chosen),
+        decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

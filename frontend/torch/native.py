@@ -161,7 +161,7 @@ class NativeStep:
         self.nodes = nodes
         inside = set(nodes)
         bases = {
-            _storage(item): item
+            _memory(item): item
             for node in nodes
             for item in node.all_input_nodes
             if item not in inside and isinstance(item.meta.get("val"), torch.Tensor)
@@ -169,7 +169,7 @@ class NativeStep:
         self.outputs: list[Output] = []
         self.shown: list[Shown] = []
         for node in wanted:
-            base = bases.get(_storage(node))
+            base = bases.get(_memory(node))
             slot = program.slot(node)
             if base is not None:
                 self.shown.append(Shown(node, slot, base, program.slot(base)))
@@ -368,9 +368,10 @@ def _same_memory(origin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return flat.as_strided(target.shape, target.stride(), origin.storage_offset())
 
 
-def _storage(node: Node) -> int:
-    """What tells one memory from another, while tracing."""
-    return node.meta["val"].untyped_storage()._cdata
+def _memory(node: Node) -> tuple[Any, ...]:
+    """What tells one memory from another, and from the same one read in another way, while tracing."""
+    tensor = node.meta["val"]
+    return (tensor.untyped_storage()._cdata, tensor.dtype, tensor.is_conj(), tensor.is_neg())
 
 
 def _tensors(item: Any) -> list[Any]:
