@@ -16,14 +16,14 @@ from ..ops.define import REGISTRY
 from .rules import RULES, SAME
 
 NAMES = {
-    "_addmm_activation", "_chunk_cat", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate",
-    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_weight_norm",
-    "affine_grid_generator", "block_diag", "channel_shuffle", "grid_sampler_2d", "im2col", "isin", "linalg_cross",
-    "max_unpool2d", "max_unpool3d", "multi_margin_loss", "multilabel_margin_loss_forward", "mvlgamma",
-    "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "renorm", "rrelu_with_noise_backward",
-    "special_log_ndtr", "special_ndtr", "tril_indices", "triu_indices", "upsample_bicubic2d",
-    "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d",
-    "upsample_trilinear3d",
+    "_addmm_activation", "_batch_norm_with_update_functional", "_chunk_cat", "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d", "_weight_norm", "affine_grid_generator", "batch_norm_backward", "block_diag",
+    "channel_shuffle", "grid_sampler_2d", "im2col", "isin", "linalg_cross", "max_unpool2d", "max_unpool3d",
+    "multi_margin_loss", "multilabel_margin_loss_forward", "mvlgamma", "native_channel_shuffle", "pixel_shuffle",
+    "pixel_unshuffle", "renorm", "rrelu_with_noise_backward", "special_log_ndtr", "special_ndtr", "tril_indices",
+    "triu_indices", "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest1d",
+    "upsample_nearest2d", "upsample_nearest3d", "upsample_trilinear3d",
 }  # fmt: skip
 
 

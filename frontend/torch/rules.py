@@ -81,6 +81,11 @@ def anything(node: Node, a: dict[str, Any]) -> Any:
     return create.full(shape, 0, dtype=DTYPE[node.meta["val"].dtype])
 
 
+@rule("zero")
+def zeros(node: Node, a: dict[str, Any]) -> Any:
+    return create.zeros_like(a["self"])
+
+
 @rule("_unsafe_index")
 def indexed(node: Node, a: dict[str, Any]) -> Any:
     return indexing.index(a["self"], a["indices"])

@@ -20,6 +20,7 @@ from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
 SEED = 1234
+torch._dynamo.config.allow_rnn = True
 # Their results are whatever was in memory.
 UNDEFINED = re.compile(r"(new_)?empty(_like|_strided|_permuted)?|resize_|resize_as_")
 # By the class of their entry, then by the start of their name.
