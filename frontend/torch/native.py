@@ -322,8 +322,8 @@ class NativeStep:
             made[at].copy_(_same_memory(origin, made[at]))
         for at, shape, strides, gaps in call.spread:
             made[at] = _laid_out(made[at], shape, strides) if gaps else made[at].as_strided(shape, strides)
-        for item, tensor in zip(self.outputs, made):
-            slots[item.slot] = tensor
+        for output, tensor in zip(self.outputs, made):
+            slots[output.slot] = tensor
         for slot, base, shape, strides, offset in call.shown:
             tensor = slots[base]
             slots[slot] = tensor.as_strided(shape, strides, tensor.storage_offset() + offset)

@@ -35,7 +35,7 @@ class Program:
             if node.op == "get_attr":
                 self.template[self.slot(node)] = operator.attrgetter(node.target)(module)
         self.steps = self._steps()
-        self.results = map_arg(self.output.args[0], lambda node: _Slot(self.slot(node)))
+        self.results = map_arg(self.output.args[0], self._place)
         self._release(found)
 
     def slot(self, node: Node) -> int:
@@ -43,6 +43,9 @@ class Program:
             self.slots[node] = len(self.template)
             self.template.append(None)
         return self.slots[node]
+
+    def _place(self, node: Node) -> Any:
+        return _Slot(self.slot(node))
 
     def _steps(self) -> list[Step]:
         found = self.partition
@@ -94,7 +97,7 @@ class Program:
         """Call what the node calls."""
         target = node.target
         place = self.slot(node)
-        given = map_arg((node.args, dict(node.kwargs)), lambda item: _Slot(self.slot(item)))
+        given = map_arg((node.args, dict(node.kwargs)), self._place)
         fill = _filler(given)
 
         def run(slots: Slots) -> None:
