@@ -8,13 +8,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo test check test-long ulp clean
+.PHONY: help demo test check test-long parity-torch ulp clean
 
 help:
 	@echo "make demo       train and inspect a small model"
 	@echo "make test       all tests"
 	@echo "make check      lint and types"
 	@echo "make test-long  thousands of random programs"
+	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
 	@echo "make ulp        the error of one f32 function over all operands: make ulp FUNCTION=exp"
 	@echo "make clean      remove the virtual environment and all caches"
 
@@ -26,6 +27,9 @@ test: $(VENV)/installed-test
 
 test-long: $(VENV)/installed-test
 	$(PYTEST) tests/test_random_programs.py --long $(ARGS)
+
+parity-torch: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python -m parity_torch $(ARGS)
 
 ulp: $(VENV)/installed-test
 	$(BIN)/python -m smelt.tools.ulp $(FUNCTION) $(ARGS)

@@ -11,7 +11,7 @@ from .rules import RULES
 
 NAMED = {"alpha", "value", "dtype"}  # what comes behind the operands
 SAME_NAME = (
-    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh", "div",
+    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "copy", "cos", "cosh", "div",
     "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
     "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub",
     "tan", "tanh", "trunc",
@@ -48,11 +48,3 @@ for _name in SAME_NAME:
     _register(_name, _name)
 for _name, _op in OTHER_NAME.items():
     _register(_name, _op)
-
-
-def copied(node: Node, arguments: dict[str, Any]) -> Any:
-    pairs = zip(arguments["self"], arguments["src"], strict=True)
-    return tuple(RULES["copy"](node, {"self": target, "src": source}) for target, source in pairs)
-
-
-RULES["_foreach_copy"] = copied

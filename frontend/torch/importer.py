@@ -20,7 +20,7 @@ from ..ir.symbolic import Dim, SizeNeeded, Symbol, substitute
 from ..ops.define import REGISTRY
 from ..ops.pointwise import convert
 from ..ops.shapes import UndecidedSize
-from .rules import RANDOM, RULES
+from .rules import RANDOM, RULES, SAME
 from .sizes import UnknownSize, dim_of
 from .types import DTYPE, is_supported
 
@@ -66,10 +66,13 @@ class Importer:
             raise Unsupported(f"{op_name(node)} is no op of aten")
         if target.namespace not in ("aten", "prims"):
             raise Unsupported(f"smelt has no ops of {target.namespace}")
+        if node.meta.get("unbacked_bindings"):
+            raise Unsupported("data decides the sizes of its results")
         for tensor in result_tensors(node):
             if isinstance(tensor, torch.Tensor) and not is_supported(tensor):
                 raise Unsupported(f"{tensor.dtype} on {tensor.device} is not smelt's")
         name = target._schema.name.removeprefix("aten::")
+        name = SAME.get(name, name)
         if self.eager_random and name in RANDOM:
             raise Unsupported("random numbers are to be PyTorch's own")
         with located(location_of(node)):

@@ -98,7 +98,7 @@ class Shown:
     """A tensor that is a view of another's memory."""
 
     def __init__(self, node: Node, slot: int, base: Node, base_slot: int):
-        self.slot, self.base = slot, base_slot
+        self.node, self.slot, self.base = node, slot, base_slot
         self.layout = layout_of(node.meta["val"])
         self.offset = node.meta["val"].storage_offset() - base.meta["val"].storage_offset()
 
@@ -194,7 +194,7 @@ class NativeStep:
         self.nodes = nodes
         inside = set(nodes)
         bases = {
-            _storage(item): item
+            _memory(item): item
             for node in nodes
             for item in node.all_input_nodes
             if item not in inside and isinstance(item.meta.get("val"), torch.Tensor)
@@ -202,7 +202,7 @@ class NativeStep:
         self.outputs: list[Output] = []
         self.shown: list[Shown] = []
         for node in wanted:
-            base = bases.get(_storage(node))
+            base = bases.get(_memory(node))
             slot = program.slot(node)
             if base is not None:
                 self.shown.append(Shown(node, slot, base, program.slot(base)))
@@ -265,8 +265,9 @@ class NativeStep:
             for dim, size in enumerate(item.layout.shape):
                 if isinstance(size, Expr) and size.symbol is not None:
                     found[size.symbol.name] = (item.slot, dim)
-        used = self._used_symbols()
-        return {name: place for name, place in found.items() if name in used}
+        # A size that only later steps use may not be known yet.
+        wanted = self._used_symbols()
+        return {name: place for name, place in found.items() if name in wanted}
 
     def sizes(self, slots: Slots) -> tuple[int, ...]:
         return tuple(int(slots[slot]) if dim is None else slots[slot].shape[dim] for slot, dim in self.symbols.values())
@@ -314,7 +315,7 @@ class NativeStep:
 
     def _used_symbols(self) -> dict[str, Symbol]:
         found: dict[str, Symbol] = {}
-        for node in self.nodes:
+        for node in (*self.nodes, *(item.node for item in self.shown)):
             for item in (*node.all_input_nodes, node):
                 for entry in _tensors(item.meta.get("val")):
                     dims = (*entry.shape, *entry.stride()) if isinstance(entry, torch.Tensor) else (entry,)
@@ -437,9 +438,10 @@ def _same_memory(origin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return flat.as_strided(target.shape, target.stride(), origin.storage_offset())
 
 
-def _storage(node: Node) -> int:
-    """What tells one memory from another, while tracing."""
-    return node.meta["val"].untyped_storage()._cdata
+def _memory(node: Node) -> tuple[Any, ...]:
+    """What tells one memory from another, and from the same one read in another way, while tracing."""
+    tensor = node.meta["val"]
+    return (tensor.untyped_storage()._cdata, tensor.dtype, tensor.is_conj(), tensor.is_neg())
 
 
 def _tensors(item: Any) -> list[Any]:

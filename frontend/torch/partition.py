@@ -18,6 +18,7 @@ from ..ir.graph import Value
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import TensorType
 from .importer import Importer, Unsupported, op_name, result_tensors
+from .sizes import UnknownSize
 from .types import DTYPE, is_supported
 
 SOME_SIZE = 16  # in place of a size that only data decides, to try an op
@@ -84,7 +85,10 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
                 return None
             shape = tuple(importer.size(size) for size in item.shape)
             return Value(TensorType(DTYPE[item.dtype], shape), name="trial")
-        return importer.size(item) if isinstance(item, torch.SymInt) else item
+        try:
+            return importer.size(item) if isinstance(item, torch.SymInt) else item
+        except UnknownSize:
+            return None
 
     def lookup(node: Node) -> Any:
         if values[node] is None:

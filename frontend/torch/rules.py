@@ -7,14 +7,24 @@ from typing import Any
 
 from torch.fx import Node
 
-from ..ops import create, pointwise
+from ..ir.types import DTYPES
+from ..ops import create, extremes, indexing, pointwise, reduce, scan
 from ..ops.define import REGISTRY
-from ..ops.view import as_strided
+from ..ops.view import as_strided, expand, unsqueeze
 from ..ops.view import reshape as reshape_to
 from .types import DTYPE
 
 Rule = Callable[[Node, dict[str, Any]], Any]
 RULES: dict[str, Rule] = {}
+
+# Ops that differ in memory alone from others: smelt's values have none.
+SAME = {
+    f"{name}_copy": name
+    for name in (
+        "alias", "as_strided", "diagonal", "expand", "narrow", "permute", "select", "slice", "split",
+        "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
+    )
+} | {"unsafe_split": "split", "unsafe_split_with_sizes": "split_with_sizes", "unsafe_chunk": "chunk"}  # fmt: skip
 
 # Ops that draw random numbers.
 RANDOM = {
@@ -64,6 +74,52 @@ def strided(node: Node, a: dict[str, Any]) -> Any:
 def anything(node: Node, a: dict[str, Any]) -> Any:
     shape = a["self"].shape if "empty_like" in str(node.target) else a["size"]
     return create.full(shape, 0, dtype=DTYPE[node.meta["val"].dtype])
+
+
+@rule("index_select")
+def selected(node: Node, a: dict[str, Any]) -> Any:
+    # A number is its own first element.
+    return a["self"].alias() if a["self"].ndim == 0 else indexing.index_select(**a)
+
+
+@rule("put")
+def put_flat(node: Node, a: dict[str, Any]) -> Any:
+    flat, index, source = (reshape_to(a[name], (-1,)) for name in ("self", "index", "source"))
+    return reshape_to(indexing.index_put(flat, (index,), source, a.get("accumulate", False)), a["self"].shape)
+
+
+@rule("masked_scatter")
+def masked(node: Node, a: dict[str, Any]) -> Any:
+    shape = a["self"].shape
+    mask = expand(a["mask"], shape)
+    source = reshape_to(a["source"], (-1,))
+    if source.shape[0] == 0:
+        return NotImplemented
+    # The first chosen place takes the first number, the second the second.
+    order = scan.cumsum(reshape_to(mask, (-1,)), 0, dtype=DTYPES["i64"]) - 1
+    chosen = reshape_to(indexing.index(source, (extremes.clamp_min(order, 0),)), shape)
+    return pointwise.where(mask, chosen, a["self"])
+
+
+@rule("_trilinear")
+def trilinear(node: Node, a: dict[str, Any]) -> Any:
+    product = None
+    for name, dims in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
+        factor = a[name]
+        for dim in sorted(a[dims]):
+            factor = unsqueeze(factor, dim)
+        product = factor if product is None else product * factor
+    return reduce.sum(product, a["sumdim"]) if a["sumdim"] else product
+
+
+@rule("_neg_view")
+def negated(node: Node, a: dict[str, Any]) -> Any:
+    return pointwise.neg(a["self"])
+
+
+@rule("resolve_conj", "resolve_neg")
+def resolved(node: Node, a: dict[str, Any]) -> Any:
+    return a["self"].alias()
 
 
 @rule("scalar_tensor")

@@ -9,7 +9,7 @@ import torch
 
 from ..ir.symbolic import Dim, contiguous_strides, product
 from ..ir.types import DTYPES, DType, TensorType
-from .sizes import dim_of
+from .sizes import UnknownSize, dim_of
 
 DTYPE = {
     torch.bool: DTYPES["bool"],
@@ -36,7 +36,18 @@ def is_supported(tensor: Any) -> bool:
         and tensor.layout is torch.strided
         and tensor.dtype in DTYPE
         and not tensor.is_quantized
+        and _has_known_sizes(tensor)
     )
+
+
+def _has_known_sizes(tensor: torch.Tensor) -> bool:
+    """Whether smelt's expressions can say all sizes and places."""
+    try:
+        for size in (*tensor.shape, *tensor.stride(), tensor.storage_offset()):
+            dim_of(size)
+    except UnknownSize:
+        return False
+    return True
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:
