@@ -20,7 +20,7 @@ from ..ir.symbolic import Dim, SizeNeeded, Symbol, substitute
 from ..ops.define import REGISTRY
 from ..ops.pointwise import convert
 from ..ops.shapes import UndecidedSize
-from .rules import RANDOM, RULES, SAME
+from .rules import RANDOM, RULES
 from .sizes import UnknownSize, dim_of
 from .types import DTYPE, is_supported
 
@@ -72,7 +72,6 @@ class Importer:
             if isinstance(tensor, torch.Tensor) and not is_supported(tensor):
                 raise Unsupported(f"{tensor.dtype} on {tensor.device} is not smelt's")
         name = target._schema.name.removeprefix("aten::")
-        name = SAME.get(name, name)
         if self.eager_random and name in RANDOM:
             raise Unsupported("random numbers are to be PyTorch's own")
         with located(location_of(node)):

@@ -17,15 +17,6 @@ from .types import DTYPE
 Rule = Callable[[Node, dict[str, Any]], Any]
 RULES: dict[str, Rule] = {}
 
-# Ops that differ in memory alone from others: smelt's values have none.
-SAME = {
-    f"{name}_copy": name
-    for name in (
-        "alias", "as_strided", "diagonal", "expand", "narrow", "permute", "select", "slice", "split",
-        "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold", "unsqueeze", "view",
-    )
-} | {"unsafe_split": "split", "unsafe_split_with_sizes": "split_with_sizes", "unsafe_chunk": "chunk"}  # fmt: skip
-
 # Ops that draw random numbers.
 RANDOM = {
     "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "native_dropout", "normal",
