@@ -14,7 +14,7 @@ help:
 	@echo "make demo       train and inspect a small model"
 	@echo "make test       all tests"
 	@echo "make check      lint and types"
-	@echo "make test-long  thousands of random programs"
+	@echo "make test-long  thousands of random programs, and all models of the torch.compile tests"
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
 	@echo "make ulp        the error of one f32 function over all operands: make ulp FUNCTION=exp"
 	@echo "make clean      remove the virtual environment and all caches"
@@ -26,7 +26,7 @@ test: $(VENV)/installed-test
 	$(PYTEST) $(ARGS)
 
 test-long: $(VENV)/installed-test
-	$(PYTEST) tests/test_random_programs.py --long $(ARGS)
+	$(PYTEST) tests/test_random_programs.py tests/test_torch_models.py --long $(ARGS)
 
 parity-torch: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python -m parity_torch $(ARGS)
