@@ -12,7 +12,6 @@ from typing import Any
 from ..ir.graph import Graph, Location, Op
 from ..ir.symbolic import Compound, Dim, Expr, Symbol
 from ..ir.types import DType, dtype
-from ..passes.overwrite import Overwrites
 
 
 class Place:
@@ -32,6 +31,20 @@ class Place:
 def printed_ops(graph: Graph) -> list[Op]:
     """The ops that have a line in the graph's text: the same ones in all graphs of that text."""
     return [op for op in graph.ops if op.name != "constant"]
+
+
+class Overwrites:
+    """Which stored arrays may lie in the memory of which parameters (passes/overwrite.py finds out)."""
+
+    def __init__(self, reads: Sequence[int], writes: Sequence[int], same_place: Sequence[Sequence[int]]):
+        self.reads = reads  # the last kernel that reads each parameter
+        self.writes = writes  # the first kernel that writes each array
+        self.same_place = {(array, param) for array, param in same_place}  # an element is read, then written
+
+    def allow(self, array: int, param: int) -> bool:
+        if self.reads[param] < self.writes[array]:
+            return True
+        return self.reads[param] == self.writes[array] and (array, param) in self.same_place
 
 
 class Artifact:
@@ -71,7 +84,7 @@ class Artifact:
             "arena": encode(self.arena),
             "products": self.products,
             "vector_bits": self.vector_bits,
-            "overwrites": [self.overwrites.reads, self.overwrites.writes, self.overwrites.same_place],
+            "overwrites": [self.overwrites.reads, self.overwrites.writes, sorted(self.overwrites.same_place)],
             "places": [[place.op, place.number, place.called] for place in self.places],
             "report": self.report,
         }
@@ -85,15 +98,11 @@ class Artifact:
             arena=decode(header["arena"]),
             products=header["products"],
             vector_bits=header["vector_bits"],
-            overwrites=read_overwrites(*header["overwrites"]),
+            overwrites=Overwrites(*header["overwrites"]),
             places=[Place(*place) for place in header["places"]],
             report=header["report"],
             code=code,
         )
-
-
-def read_overwrites(reads: list[int], writes: list[int], same_place: list[list[int]]) -> Overwrites:
-    return Overwrites(reads, writes, [(result, param) for result, param in same_place])
 
 
 def encode(value: Dim) -> Any:

@@ -18,17 +18,12 @@ NEVER = -1
 
 
 @dataclass
-class Overwrites:
+class Times:
     """When memory is read for the last time and written for the first, by number of kernel."""
 
     reads: list[int]  # of each parameter; NEVER
     writes: list[int]  # of each result
     same_place: list[tuple[int, int]] = field(default_factory=list)  # result and parameter, in one kernel
-
-    def allow(self, result: int, param: int) -> bool:
-        if self.reads[param] < self.writes[result]:
-            return True
-        return self.reads[param] == self.writes[result] and (result, param) in self.same_place
 
 
 @dataclass
@@ -42,8 +37,8 @@ class _Access:
     alone: bool = True
 
 
-def find_overwrites(kernels: Sequence[Kernel], params: Sequence[str], results: Sequence[str]) -> Overwrites:
-    found = Overwrites([NEVER] * len(params), [NEVER] * len(results))
+def find_overwrites(kernels: Sequence[Kernel], params: Sequence[str], results: Sequence[str]) -> Times:
+    found = Times([NEVER] * len(params), [NEVER] * len(results))
     numbers = {name: number for number, name in enumerate(params)}
     targets = {name: number for number, name in enumerate(results)}
     for time, kernel in enumerate(kernels):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from smelt.backend.artifact import Overwrites
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.passes.overwrite import find_overwrites
 
 
-def found(*texts: str, params: tuple[str, ...] = ("%x",), results: tuple[str, ...] = ("%y",)):
-    return find_overwrites([parse_kernel(text) for text in texts], params, results)
+def found(*texts: str, params: tuple[str, ...] = ("%x",), results: tuple[str, ...] = ("%y",)) -> Overwrites:
+    times = find_overwrites([parse_kernel(text) for text in texts], params, results)
+    return Overwrites(times.reads, times.writes, times.same_place)
 
 
 ELEMENTWISE = """

@@ -16,7 +16,7 @@ from ...passes.memory import plan_memory
 from ...passes.overwrite import find_overwrites
 from ...passes.pipelines import GRAPH, LOOPS
 from ..account import make_report
-from ..artifact import Artifact, Place, printed_ops
+from ..artifact import Artifact, Overwrites, Place, printed_ops
 from ..options import CompileOptions
 from ..stages import Stages
 from .context import FIRST_FREE
@@ -62,6 +62,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         hook("asm", readable_assembly(engine().assembly(module.text)))
     with stages.timed("llvm"):
         code = engine().object_code(module.text)
+    names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
+    times = find_overwrites(kernels, *names)
     products = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
     return Artifact(
         stored=[(value.dtype, value.shape) for value in stored],
@@ -70,9 +72,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         arena=plan.size,
         products=sorted({item.output.buffer.dtype.name for item in products}),
         vector_bits=bits,
-        overwrites=find_overwrites(
-            kernels, [f"%{fused.names[param]}" for param in simple.params], [f"%{fused.names[item]}" for item in stored]
-        ),
+        overwrites=Overwrites(times.reads, times.writes, times.same_place),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
         report=make_report(simple, fused, kernels, plan.size).lasting(),
         code=code,
