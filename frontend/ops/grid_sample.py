@@ -71,12 +71,14 @@ def _tap(at: Tensor, size: int, weight: Tensor | None, slope: Tensor | None) -> 
     return Tap(pointwise.cast(pointwise.where(inside, at, 0.0), i64), inside, weight, slope)
 
 
-def _cubic(distance: Tensor, near: bool) -> tuple[Tensor, Tensor]:
-    """The weight of a pixel at a distance below 1 (near) or from 1 to 2, and its derivative by the distance."""
-    a, x = SHARPNESS, distance
+def _cubic(part: Tensor, near: bool) -> tuple[Tensor, Tensor]:
+    """The weight of a pixel at a distance of part (near) or 1 + part, and its derivative; as factors, which cancel
+    less than the polynomials do."""
+    a = SHARPNESS
     if near:
-        return ((a + 2) * x - (a + 3)) * x * x + 1, (3 * (a + 2) * x - 2 * (a + 3)) * x
-    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a
+        return (part - 1) * (((a + 2) * part - 1) * part - 1), (3 * (a + 2) * part - 2 * (a + 3)) * part
+    rest = part - 1
+    return a * part * rest * rest, a * (3 * part - 1) * rest
 
 
 def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners: bool) -> list[Tap]:
@@ -88,8 +90,7 @@ def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners:
         part = x - first
         found = []
         for offset in (-1, 0, 1, 2):
-            distance = part - offset if offset < 1 else offset - part
-            weight, slope = _cubic(distance, offset in (0, 1))
+            weight, slope = _cubic(part if offset < 1 else 1 - part, offset in (0, 1))
             at, _ = _brought_inside(first + offset, size, padding_mode, align_corners)
             at = at if padding_mode == ZEROS else rounding.floor(at)
             found.append(_tap(at, size, weight, slope * (scale if offset < 1 else -scale)))
