@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from ..ir.graph import Value
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import TensorType
-from .importer import Importer, Unsupported, op_name, result_tensors
+from .importer import Importer, Unsupported, result_tensors
 from .sizes import UnknownSize
 from .types import DTYPE, is_supported
 
@@ -130,8 +130,3 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
         level[node] = max([at if at % 2 else at + 1 for at in before if at >= 0], default=1)
         levels.setdefault(level[node], Level(False)).nodes.append(node)
     return Partition([levels[at] for at in sorted(levels)], refused, writes, sizes)
-
-
-def refused_ops(found: Partition) -> dict[str, str]:
-    """The ops that PyTorch runs, and why."""
-    return {op_name(node): reason for node, reason in found.refused.items()}

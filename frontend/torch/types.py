@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..ir.symbolic import Dim, contiguous_strides, product
-from ..ir.types import DTYPES, DType, TensorType
+from ..ir.symbolic import Dim, contiguous_strides
+from ..ir.types import DTYPES, DType
 from .sizes import UnknownSize, dim_of
 
 DTYPE = {
@@ -50,10 +50,6 @@ def _has_known_sizes(tensor: torch.Tensor) -> bool:
     return True
 
 
-def type_of(tensor: torch.Tensor) -> TensorType:
-    return TensorType(DTYPE[tensor.dtype], tuple(map(dim_of, tensor.shape)))
-
-
 class Layout:
     """How a tensor lies in memory: all of its elements side by side, in some order of its dims, or else spread.
 
@@ -84,11 +80,6 @@ class Layout:
         if order == sorted(order):
             return tuple(range(len(self.held)))
         return (*(dim for dim in range(len(self.held)) if dim not in moving), *order)
-
-    @property
-    def is_plain(self) -> bool:
-        """In row-major order."""
-        return not self.repeated and self.order == tuple(range(len(self.shape)))
 
     @property
     def span(self) -> Dim:
@@ -128,7 +119,3 @@ def _factors(stride: Dim) -> tuple[int, int]:
 
 def layout_of(tensor: torch.Tensor) -> Layout:
     return Layout([dim_of(size) for size in tensor.shape], [dim_of(stride) for stride in tensor.stride()])
-
-
-def element_count(shape: Sequence[Dim]) -> Dim:
-    return product(tuple(shape))
