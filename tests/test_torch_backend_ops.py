@@ -23,8 +23,14 @@ SPREAD = [
     "nn.MultiheadAttention", "nn.LayerNorm", "tensor_split",
 ]  # fmt: skip
 
+# What aot_eager passes and smelt does not, with the reason. One that passes again is an error.
+GAPS = {"logcumsumexp": "the gradient at inputs of about 1e4 is 1.2 times as far from float64 as eager's"}
 
-@pytest.mark.parametrize("name", SPREAD)
+
+@pytest.mark.parametrize(
+    "name",
+    [*SPREAD, *(pytest.param(name, marks=pytest.mark.xfail(reason=why, strict=True)) for name, why in GAPS.items())],
+)
 def test_agrees_with_eager(name: str) -> None:
     subject = subjects()[name]
     (run,) = subject.samples(1)
