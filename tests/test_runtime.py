@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
+from smelt.backend.cpu.context import FIRST_FREE, WORKERS
+from smelt.backend.cpu.threads import pool as shared_pool
 
 PROGRAM = """
 import numpy as np
@@ -317,6 +320,28 @@ def test_the_same_bits_for_any_number_of_threads(name: str) -> None:
         leaves = [leaf for item in leaves for leaf in (item if isinstance(item, tuple) else (item,))]
         found.append([leaf.tobytes() for leaf in leaves])
     assert all(item == found[0] for item in found)
+
+
+@pytest.mark.parametrize("threads", (2, 3, 20))
+def test_each_iteration_of_a_job_runs_once(threads: int) -> None:
+    pool = shared_pool()
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    parallel = ctypes.CFUNCTYPE(
+        None, ctypes.c_void_p, signature, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_bool
+    )(pool.parallel)
+    context = (ctypes.c_int64 * FIRST_FREE)()
+    context[WORKERS] = threads
+    arguments = ctypes.c_void_p(ctypes.addressof(context))
+    with smelt.threads(threads):
+        pool.ready()
+        for count, grain in ((2, 1), (7, 3), (64, 1), (65, 4), (1000, 7), (1000, 999)):
+            runs: list[tuple[int, int, int]] = []
+            body = signature(lambda _, begin, end, worker, runs=runs: runs.append((begin, end, worker)))
+            parallel(pool.address, body, ctypes.addressof(arguments), count, grain, True)
+            covered = [number for begin, end, _ in sorted(runs) for number in range(begin, end)]
+            assert covered == list(range(count))
+            assert all(0 < end - begin <= grain and begin % grain == 0 for begin, end, _ in runs)
+            assert all(worker < threads for _, _, worker in runs)
 
 
 def test_number_of_threads() -> None:

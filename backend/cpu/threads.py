@@ -1,10 +1,13 @@
 """The thread pool: dispatch and waiting are native code, the threads are Python daemon threads parked in it.
 
-A job is a function, its ctx and a number of iterations. Whoever runs takes runs of iterations from a shared
-counter until none is left: the caller too, so a job is done even if no worker wakes up. A worker announces
-itself (`active`) before it looks whether the job is still open; the caller closes the job and then waits only
-for those that announced themselves. Waiting workers spin for some microseconds, then sleep on a futex (where
-there is none, they nap).
+A job is a function, its ctx and a number of iterations, which are divided into shares, one for each thread. Whoever
+runs takes runs of iterations from its share, by the share's counter, and then from the shares of the others until none
+is left: the caller too, so a job is done even if no worker wakes up. So a thread goes through memory in long stretches,
+which processors fetch ahead, and in the next job of the same size through those that its own caches still hold.
+
+A worker announces itself (`active`) before it looks whether the job is still open; the caller closes the job and then
+waits only for those that announced themselves. Waiting workers spin for some microseconds, then sleep on a futex
+(where there is none, they nap).
 
 A call brings scratch memory for as many workers as there were when it began; those that were started since then
 leave its jobs to the others.
@@ -35,8 +38,10 @@ from .once import Once
 from .runtime import runtime
 
 # Slots of the pool's block, a cache line apart where threads meet.
-GENERATION, NEXT, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(8))
-STARTED, CALLER_CPU, ENDED, WORKER_TABLE = LIMIT + 1, LIMIT + 2, LIMIT + 3, LIMIT + 8
+GENERATION, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(7))
+STARTED, CALLER_CPU, ENDED, COUNTERS = LIMIT + 1, LIMIT + 2, LIMIT + 3, LIMIT + 8
+MOST_SHARES = 16  # each has a counter, which costs the caller a store; more threads than these share some of them
+WORKER_TABLE = COUNTERS + 8 * MOST_SHARES
 UNPINNED = -1  # in place of the caller's CPU: workers may run anywhere
 MOST_PINNED = 1024  # CPUs, and so workers, that may be pinned; the table has a thread and a CPU for each
 SLOTS = WORKER_TABLE + 2 * MOST_PINNED
@@ -70,11 +75,30 @@ publish:
   %job1 = getelementptr i64, ptr %job, i64 1
   store ptr %ctx, ptr %job1, align 8
   %job2 = getelementptr i64, ptr %job, i64 2
-  store atomic i64 %count, ptr %job2 monotonic, align 8
+  store i64 %count, ptr %job2, align 8
   %job3 = getelementptr i64, ptr %job, i64 3
   store i64 %grain, ptr %job3, align 8
-  %next = getelementptr i64, ptr %pool, i64 {NEXT}
-  store atomic i64 0, ptr %next seq_cst, align 8
+  %shares = call i64 @llvm.smin.i64(i64 %limit, i64 {MOST_SHARES})
+  %job4 = getelementptr i64, ptr %job, i64 4
+  store i64 %shares, ptr %job4, align 8
+  %all.runs = mul i64 %shares, %grain
+  %below.next = sub i64 %all.runs, 1
+  %rounded.up = add i64 %count, %below.next
+  %runs = udiv i64 %rounded.up, %all.runs
+  %each = mul i64 %runs, %grain
+  %job5 = getelementptr i64, ptr %job, i64 5
+  store i64 %each, ptr %job5, align 8
+  %counters = getelementptr i64, ptr %pool, i64 {COUNTERS}
+  br label %start
+start:
+  %number = phi i64 [ 0, %publish ], [ %number.next, %start ]
+  %counter = getelementptr [8 x i64], ptr %counters, i64 %number
+  %first = mul i64 %number, %each
+  store atomic i64 %first, ptr %counter monotonic, align 8
+  %number.next = add i64 %number, 1
+  %another = icmp slt i64 %number.next, %shares
+  br i1 %another, label %start, label %announce
+announce:
   %open = getelementptr i64, ptr %pool, i64 {OPEN}
   store atomic i64 1, ptr %open seq_cst, align 8
   %generation = getelementptr i64, ptr %pool, i64 {GENERATION}
@@ -138,17 +162,39 @@ entry:
   %count = load i64, ptr %job2, align 8
   %job3 = getelementptr i64, ptr %job, i64 3
   %grain = load i64, ptr %job3, align 8
-  %next = getelementptr i64, ptr %pool, i64 {NEXT}
-  br label %take
+  %job4 = getelementptr i64, ptr %job, i64 4
+  %shares = load i64, ptr %job4, align 8
+  %job5 = getelementptr i64, ptr %job, i64 5
+  %each = load i64, ptr %job5, align 8
+  %counters = getelementptr i64, ptr %pool, i64 {COUNTERS}
+  %own = urem i64 %worker, %shares
+  br label %look
+look:
+  %number = phi i64 [ %own, %entry ], [ %following, %finished ]
+  %seen = phi i64 [ 1, %entry ], [ %seen.next, %finished ]
+  %counter = getelementptr [8 x i64], ptr %counters, i64 %number
+  %first = mul i64 %number, %each
+  %behind = add i64 %first, %each
+  %stop = call i64 @llvm.smin.i64(i64 %behind, i64 %count)
+  %now = load atomic i64, ptr %counter monotonic, align 8
+  %some = icmp slt i64 %now, %stop
+  br i1 %some, label %take, label %finished
 take:
-  %begin = atomicrmw add ptr %next, i64 %grain seq_cst
-  %more = icmp slt i64 %begin, %count
-  br i1 %more, label %run, label %done
+  %begin = atomicrmw add ptr %counter, i64 %grain seq_cst
+  %more = icmp slt i64 %begin, %stop
+  br i1 %more, label %run, label %finished
 run:
   %over = add i64 %begin, %grain
-  %end = call i64 @llvm.smin.i64(i64 %over, i64 %count)
+  %end = call i64 @llvm.smin.i64(i64 %over, i64 %stop)
   call void %function(ptr %ctx, i64 %begin, i64 %end, i64 %worker)
   br label %take
+finished:
+  %seen.next = add i64 %seen, 1
+  %number.next = add i64 %number, 1
+  %last = icmp eq i64 %number.next, %shares
+  %following = select i1 %last, i64 0, i64 %number.next
+  %others = icmp slt i64 %seen, %shares
+  br i1 %others, label %look, label %done
 done:
   ret void
 }}
@@ -186,11 +232,8 @@ sleep:
 pass.on:
   %others = load atomic i64, ptr %sleeping.at seq_cst, align 8
   %some.sleep = icmp sgt i64 %others, 0
-  %next.at = getelementptr i64, ptr %pool, i64 {NEXT}
-  %next = load atomic i64, ptr %next.at monotonic, align 8
-  %count.at = getelementptr i64, ptr %pool, i64 {COUNT}
-  %count = load atomic i64, ptr %count.at monotonic, align 8
-  %work.left = icmp slt i64 %next, %count
+  %still.open = load atomic i64, ptr %open.at monotonic, align 8
+  %work.left = icmp ne i64 %still.open, 0
   %useful = and i1 %some.sleep, %work.left
   br i1 %useful, label %wake.more, label %join
 wake.more:
@@ -329,8 +372,8 @@ def runtime_text(system: str, machine: str) -> str:
     return _PARALLEL.format(
         wake=wake, sleep=sleep, pause=pause, place=place, move=move, declarations="\n".join(declarations),
         spin_ticks=SPIN_TICKS.get(machine, SLOW_SPIN_TICKS),
-        GENERATION=GENERATION, NEXT=NEXT, ACTIVE=ACTIVE, SLEEPING=SLEEPING, OPEN=OPEN, LOCK=LOCK, JOB=JOB, LIMIT=LIMIT,
-        ARGUMENTS=JOB + 1, COUNT=JOB + 2, WORKERS=WORKERS, ENDED=ENDED,
+        GENERATION=GENERATION, ACTIVE=ACTIVE, SLEEPING=SLEEPING, OPEN=OPEN, LOCK=LOCK, JOB=JOB, LIMIT=LIMIT,
+        ARGUMENTS=JOB + 1, WORKERS=WORKERS, ENDED=ENDED, COUNTERS=COUNTERS, MOST_SHARES=MOST_SHARES,
     )  # fmt: skip
 
 
