@@ -6,6 +6,7 @@ import ctypes
 import math
 import mmap
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -354,3 +355,16 @@ def test_labels_are_compared_in_lanes_as_wide_as_the_numbers() -> None:
     compile_graph(graph, on_stage=text.__setitem__)
     assert "icmp eq <" in text["llvm"]
     assert not [line for line in text["llvm"].splitlines() if "icmp eq <" in line and "x i64>" in line]
+
+
+def test_spilled_vectors_lie_in_one_cache_line_each() -> None:
+    def many_at_a_time(x: Any) -> Any:
+        return ops.tanh(x) * ops.sigmoid(x) + ops.sin(x) * ops.exp(x) + ops.erf(x) * ops.log1p(ops.abs(x))
+
+    text: dict[str, Any] = {}
+    options = CompileOptions(want_asm=True)
+    compile_graph(smelt.jit(many_at_a_time).trace(smelt.spec("f32[4194304]")), options, text.__setitem__)
+    spills = re.findall(r"\bv?mov([au]p[sd]|dq[au]\d*)\s.*\(%rsp\)", str(text["asm"]))
+    if not spills:
+        pytest.skip("another kind of processor, or one with more registers")
+    assert all("a" in kind for kind in spills)

@@ -108,9 +108,11 @@ class ModuleEmitter:
         for size, fetch in itertools.product(ELEMENTS, (False, True)):
             if called(size, fetch) in text:
                 text += f"\n{transpose_text(size, fetch, self.vector_bits, self.declarations)}\n"
+        bits = self.vector_bits
         attributes = (
-            f'attributes #0 = {{ nounwind "prefer-vector-width"="{self.vector_bits}" '
-            f'"min-legal-vector-width"="{self.vector_bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'
+            # Without an aligned stack every vector that is spilled may lie across two cache lines.
+            f'attributes #0 = {{ nounwind alignstack={bits // 8} "prefer-vector-width"="{bits}" '
+            f'"min-legal-vector-width"="{bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'
             # It runs once, and with many kernels it is long.
             "attributes #2 = { nounwind noinline optnone }\n"
         )

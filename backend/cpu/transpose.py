@@ -44,7 +44,6 @@ class TransposeText:
         self.element = ELEMENTS[size]
         widest = min(WIDEST, vector_bits // 8 // size) if size < LANE else 1
         self.widths = sorted({widest, min(widest, LANE // size), 1}, reverse=True)
-        self.vector_bits = vector_bits
         self.lines: list[str] = []
         self.names = 0
 
@@ -56,11 +55,9 @@ class TransposeText:
             self.lines.append(f"below{width}:")
         self.lines.append("  ret void")
         body = "\n".join(self.lines)
-        width = self.vector_bits
-        attributes = f'nounwind noinline "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
         return (
             f"define internal void {called(self.size, self.fetch)}ptr noalias %target, i64 %target.step, "
-            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns) {attributes} {{\nentry:\n{body}\n}}"
+            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns) noinline #0 {{\nentry:\n{body}\n}}"
         )
 
     def value(self, text: str) -> str:
