@@ -13,7 +13,7 @@ from .analysis import cost, count, independent
 from .substitute import substitute_statement
 
 WORTH = 1 << 17  # work of which another thread that is awake does a part
-TILES = 1 << 15, 1 << 18  # work of one run of iterations, at least and at most
+TILES = 1 << 15, 1 << 20  # work of one run of iterations, at least and at most
 MANY = 64  # runs for which they need not be shorter
 FEW = 16  # iterations too few to share out evenly
 
