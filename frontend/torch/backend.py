@@ -61,6 +61,7 @@ def compile_program(kind: str, options: Options, module: GraphModule) -> Program
             "fallback": fallback,
             "kernels": lambda: sum(step.kernels for step in program.natives),
             "steps": lambda: len(program.natives),
+            "compilations": lambda: sum(len(step.versions) for step in program.natives),
             "compile_ms": lambda: 1000 * sum(step.compile_seconds for step in program.natives),
         }
     )

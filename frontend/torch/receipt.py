@@ -43,6 +43,7 @@ def stats() -> dict[str, Any]:
         "fallback_ops": sum(len(item["fallback"]) for item in graphs),
         "fallback_names": dict(Counter(name for item in graphs for name, _ in item["fallback"])),
         "kernels": sum(item["kernels"]() for item in graphs),
+        "compilations": sum(item["compilations"]() for item in graphs),
         "compile_ms": sum(item["compile_ms"]() for item in graphs),
     }
 
