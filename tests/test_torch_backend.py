@@ -358,3 +358,21 @@ def test_exported_programs():
     assert len(function.graphs) == 1
     with pytest.raises(smelt.SmeltError, match="was exported for arguments"):
         function(x, x)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    (
+        (torch.randn(101, 8), "not what the program was exported for"),
+        (torch.randn(4, 7), "not what the program was exported for"),
+        (torch.randn(4, 8).half(), "exported for torch.float32"),
+        (3.0, "not what the program was exported for"),
+    ),
+)
+def test_exported_programs_refuse_what_they_were_not_exported_for(x: Any, message: str):
+    rows = torch.export.Dim("rows", min=2, max=100)
+    exported = torch.export.export(nn.Linear(8, 16).eval(), (torch.randn(4, 8),), dynamic_shapes=({0: rows},))
+    function = smelt.from_exported(exported)
+    assert function(torch.randn(100, 8)).shape == (100, 16)
+    with pytest.raises(smelt.SmeltError, match=message):
+        function(x)
