@@ -336,6 +336,22 @@ def test_ops_of_others_are_pytorchs_and_the_receipt_says_so():
     assert "PyTorch runs aten.sort (1 times): smelt has no such op" in smelt.torch.report()
 
 
+def test_the_receipt_states_times_apart():
+    import time
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU())
+    started = time.perf_counter()
+    compiled(model)(torch.randn(4, 8)).sum().backward()
+    whole = 1000 * (time.perf_counter() - started)
+    found = smelt.torch.stats()
+    parts = [found[name] for name in ("compile_ms", "aot_ms", "dynamo_ms")]
+    assert all(part > 0 for part in parts)
+    assert 0.5 * whole < sum(parts) <= whole
+    smelt.torch.reset_stats()
+    found = smelt.torch.stats()
+    assert [found[name] for name in ("compile_ms", "aot_ms", "dynamo_ms")] == [0, 0, 0]
+
+
 def test_no_op_may_fall_back_if_told_so():
     with pytest.raises(Exception, match=r"(?s)forbids.*aten\.linalg_inv_ex"):
         compiled(torch.linalg.inv, options={"fallback": "error"})(torch.eye(3))
