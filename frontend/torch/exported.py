@@ -101,6 +101,7 @@ def from_exported(exported: ExportedProgram, options: dict[str, Any] | None = No
     return Exported(exported, read_options(options))
 
 
-def from_module(module: torch.nn.Module, inputs: tuple[Any, ...]) -> Exported:
-    """A module, exported for inputs like these."""
-    return from_exported(torch.export.export(module, inputs))
+def from_module(module: torch.nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> Exported:
+    """A module, exported for inputs like these; a dict has them by name."""
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, None)
+    return from_exported(torch.export.export(module, args, kwargs))
