@@ -187,6 +187,30 @@ def test_dropout_follows_the_seed():
     assert_native()
 
 
+@pytest.mark.parametrize(
+    "draw",
+    (
+        lambda x: torch.randint(7, x.shape),
+        lambda x: torch.randint_like(x, -3, 9),
+        lambda x: x.clone().uniform_(-2, 3),
+        lambda x: x.clone().exponential_(2.0),
+        lambda x: x.clone().cauchy_(1.0, 0.5),
+        lambda x: x.clone().log_normal_(0.5, 0.25),
+        lambda x: x.clone().geometric_(0.3),
+    ),
+    ids=("randint", "randint_like", "uniform", "exponential", "cauchy", "log_normal", "geometric"),
+)
+def test_distributions(draw: Callable[..., Any]):
+    """As many numbers below each bound as eager draws: Kolmogorov and Smirnov's distance."""
+    x = torch.zeros(200_000)
+    got, expected = compiled(draw)(x), draw(x)
+    assert got.dtype is expected.dtype and got.shape == expected.shape
+    bounds = expected.double().quantile(torch.linspace(0, 1, 101, dtype=torch.float64))
+    below = [(item.double()[:, None] <= bounds).double().mean(0) for item in (got, expected)]
+    assert (below[0] - below[1]).abs().max() < 0.008
+    assert_native()
+
+
 def test_random_numbers_of_eager():
     model = nn.Dropout(0.3)
     x = torch.ones(100, 50)

@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 
 from ..ir.errors import ArgumentError, CompileError, suggest
 from . import foreach as _foreach  # noqa: F401  (adds its rules)
+from . import random as _random  # noqa: F401  (adds its rules)
 from .freeze import Frozen, freeze
 from .importer import op_name
 from .partition import partition
