@@ -187,6 +187,30 @@ def test_dropout_follows_the_seed():
     assert_native()
 
 
+@pytest.mark.parametrize(
+    "draw",
+    (
+        lambda x: torch.randint(7, x.shape),
+        lambda x: torch.randint_like(x, -3, 9),
+        lambda x: x.clone().uniform_(-2, 3),
+        lambda x: x.clone().exponential_(2.0),
+        lambda x: x.clone().cauchy_(1.0, 0.5),
+        lambda x: x.clone().log_normal_(0.5, 0.25),
+        lambda x: x.clone().geometric_(0.3),
+    ),
+    ids=("randint", "randint_like", "uniform", "exponential", "cauchy", "log_normal", "geometric"),
+)
+def test_distributions(draw: Callable[..., Any]):
+    """As many numbers below each bound as eager draws: Kolmogorov and Smirnov's distance."""
+    x = torch.zeros(200_000)
+    got, expected = compiled(draw)(x), draw(x)
+    assert got.dtype is expected.dtype and got.shape == expected.shape
+    bounds = expected.double().quantile(torch.linspace(0, 1, 101, dtype=torch.float64))
+    below = [(item.double()[:, None] <= bounds).double().mean(0) for item in (got, expected)]
+    assert (below[0] - below[1]).abs().max() < 0.008
+    assert_native()
+
+
 def test_random_numbers_of_eager():
     model = nn.Dropout(0.3)
     x = torch.ones(100, 50)
@@ -231,18 +255,57 @@ def test_optimizer_steps(kind: str, foreach: bool):
     assert_native()
 
 
-@pytest.mark.parametrize("dropout", (0.0, 0.5))
-def test_activations_are_computed_again(dropout: float):
-    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(dropout), nn.Linear(16, 8))
+def test_dynamo_leaves_fused_optimizers_to_pytorch():
+    """docs/torch.md says so: no graph comes to the back end, and the step is still right."""
+    model = nn.Linear(8, 4)
+    other = copy.deepcopy(model)
+    optimizers = [torch.optim.AdamW(item.parameters(), lr=1e-2, fused=True) for item in (model, other)]
+    steps = [torch.compile(optimizers[0].step, backend="smelt"), optimizers[1].step]
+    for item, step in zip((model, other), steps):
+        item(torch.ones(2, 8)).square().sum().backward()
+        step()
+    for got, expected in zip(model.parameters(), other.parameters()):
+        same(got, expected)
+    assert smelt.torch.stats()["graphs"] == 0
+
+
+def test_activations_are_computed_again():
+    """Gradients are eager's, and what is kept for them is the input of the part alone."""
+    model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8))
 
     def f(x):
-        return checkpoint(model, x, use_reentrant=False).sum()
+        return checkpoint(model, x, use_reentrant=False).square().sum()
+
+    def kept(function: Callable[..., Any]) -> list[torch.Size]:
+        """The shapes of what is kept for the gradients, parameters aside."""
+        found: list[torch.Tensor] = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda item: found.append(item) or item, lambda item: item):
+            function(x)
+        held = {item.data_ptr() for item in model.parameters()}
+        return [item.shape for item in found if item.data_ptr() not in held]
 
     x = torch.randn(4, 8, requires_grad=True)
-    (got,) = torch.autograd.grad(compiled(f)(x), x)
-    (expected,) = torch.autograd.grad(f(x), x)
-    if dropout == 0:
+    leaves = [x, *model.parameters()]
+    function = compiled(f)
+    for got, expected in zip(torch.autograd.grad(function(x), leaves), torch.autograd.grad(f(x), leaves)):
         same(got, expected)
+    assert not any(shape == (4, 64) for shape in kept(function))
+    assert any(shape == (4, 64) for shape in kept(compiled(lambda x: model(x).square().sum())))
+    assert_native()
+
+
+def test_activations_with_random_numbers_are_computed_again():
+    """The second time the numbers are those of the first."""
+
+    def f(x):
+        return checkpoint(lambda x: F.dropout(x.exp(), 0.5), x, use_reentrant=False)
+
+    x = torch.randn(100, 8, requires_grad=True)
+    function = compiled(f)
+    for _ in range(2):
+        y = function(x)
+        (slope,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(slope, y.detach())
 
 
 def test_sizes_that_data_decides():
@@ -295,6 +358,22 @@ def test_ops_of_others_are_pytorchs_and_the_receipt_says_so():
     same(compiled(f)(x), f(x))
     assert smelt.torch.stats()["fallback_names"] == {"aten.sort": 1}
     assert "PyTorch runs aten.sort (1 times): smelt has no such op" in smelt.torch.report()
+
+
+def test_the_receipt_states_times_apart():
+    import time
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU())
+    started = time.perf_counter()
+    compiled(model)(torch.randn(4, 8)).sum().backward()
+    whole = 1000 * (time.perf_counter() - started)
+    found = smelt.torch.stats()
+    parts = [found[name] for name in ("compile_ms", "aot_ms", "dynamo_ms")]
+    assert all(part > 0 for part in parts)
+    assert 0.5 * whole < sum(parts) <= whole
+    smelt.torch.reset_stats()
+    found = smelt.torch.stats()
+    assert [found[name] for name in ("compile_ms", "aot_ms", "dynamo_ms")] == [0, 0, 0]
 
 
 def test_no_op_may_fall_back_if_told_so():
@@ -358,3 +437,21 @@ def test_exported_programs():
     assert len(function.graphs) == 1
     with pytest.raises(smelt.SmeltError, match="was exported for arguments"):
         function(x, x)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    (
+        (torch.randn(101, 8), "not what the program was exported for"),
+        (torch.randn(4, 7), "not what the program was exported for"),
+        (torch.randn(4, 8).half(), "exported for torch.float32"),
+        (3.0, "not what the program was exported for"),
+    ),
+)
+def test_exported_programs_refuse_what_they_were_not_exported_for(x: Any, message: str):
+    rows = torch.export.Dim("rows", min=2, max=100)
+    exported = torch.export.export(nn.Linear(8, 16).eval(), (torch.randn(4, 8),), dynamic_shapes=({0: rows},))
+    function = smelt.from_exported(exported)
+    assert function(torch.randn(100, 8)).shape == (100, 16)
+    with pytest.raises(smelt.SmeltError, match=message):
+        function(x)

@@ -13,7 +13,8 @@ from torch._dynamo.backends.registry import lookup_backend, register_backend
 # Ops that smelt compiles, ops that PyTorch runs, and mixtures; views, repeated and spread memory, random numbers,
 # results of other types, lists of tensors, buffers that change.
 SPREAD = [
-    "add", "exp", "logaddexp", "clamp", "sum", "std_mean", "argmin", "norm.fro", "cumsum", "median", "softmax",
+    "add", "exp", "logaddexp", "clamp", "sum", "std_mean", "argmin", "norm.fro", "cumsum", "logcumsumexp", "median",
+    "softmax",
     "view_as_complex", "as_strided.partial_views", "expand", "unfold", "diagonal_scatter", "index_put",
     "scatter_reduce.amax", "gather", "masked_select", "nonzero", "split", "cat", "meshgrid.list_of_tensors", "addmm",
     "einsum", "matmul", "baddbmm", "linalg.svd", "linalg.solve", "fft.rfft", "sort", "topk", "bernoulli", "rand_like",
@@ -23,14 +24,8 @@ SPREAD = [
     "nn.MultiheadAttention", "nn.LayerNorm", "tensor_split",
 ]  # fmt: skip
 
-# What aot_eager passes and smelt does not, with the reason. One that passes again is an error.
-GAPS = {"logcumsumexp": "the gradient at inputs of about 1e4 is 1.2 times as far from float64 as eager's"}
 
-
-@pytest.mark.parametrize(
-    "name",
-    [*SPREAD, *(pytest.param(name, marks=pytest.mark.xfail(reason=why, strict=True)) for name, why in GAPS.items())],
-)
+@pytest.mark.parametrize("name", SPREAD)
 def test_agrees_with_eager(name: str) -> None:
     subject = subjects()[name]
     (run,) = subject.samples(1)

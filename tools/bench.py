@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.errors import suggest
+from .bench_module import run_module
 from .bench_report import TimesTable, draw_plot, show_rest, show_summary
 from .calls import show_calls
 from .terminal import FINE, WRONG_INPUT, UsageError, UserError, fail, heading, paint, table
@@ -54,6 +55,10 @@ class Setting:
 
 def configure(parser: ArgumentParser) -> None:
     cores = len(processors())
+    parser.add_argument(
+        "module", nargs="?", metavar="FILE.py:FUNCTION", help="measure the PyTorch module that a function makes instead"
+    )
+    parser.add_argument("--train", action="store_true", help="of a module: forward and backward, not forward alone")
     parser.add_argument("--list", action="store_true", help="the workloads there are")
     parser.add_argument("--only", metavar="PATTERN", help='workloads by name: "softmax*", or several with commas')
     parser.add_argument("--group", metavar="NAMES", help="groups of workloads, with commas")
@@ -103,6 +108,10 @@ def processors() -> list[int]:
 
 
 def run(options: Namespace) -> int:
+    if options.module is not None:
+        return run_module(options)
+    if options.train:
+        raise UsageError("--train needs a module: smelt bench FILE.py:FUNCTION --train")
     if options.calls:
         show_machine(describe_machine(["smelt"]))
         show_calls()

@@ -122,18 +122,26 @@ def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False
         raise UserError(f"{name} failed while it was traced\n{_user_traceback(error, path)}") from None
 
 
-def _torch_module(function: Callable[..., Any]) -> tuple[Any, tuple[Any, ...]] | None:
+def _torch_module(function: Callable[..., Any]) -> tuple[Any, Any] | None:
     """The PyTorch module and its inputs that a function without arguments makes, if that is what it does."""
     torch = sys.modules.get("torch")
     if torch is None or inspect.isclass(function) or inspect.signature(function).parameters:
         return None
     match function():
         case (torch.nn.Module() as module, inputs):
-            return module, inputs if isinstance(inputs, tuple) else (inputs,)
+            return module, inputs if isinstance(inputs, (tuple, dict)) else (inputs,)
     return None
 
 
-def _exported_graph(name: str, module: Any, inputs: tuple[Any, ...], gradient: bool) -> Graph:
+def load_module(name: str) -> tuple[Any, Any]:
+    """The PyTorch module that a function without arguments makes, and its inputs: a tuple, or a dict of named ones."""
+    found = _torch_module(load_function(name))
+    if found is None:
+        raise UserError(f"{name}: expected a function without arguments that returns a PyTorch module and its inputs")
+    return found
+
+
+def _exported_graph(name: str, module: Any, inputs: Any, gradient: bool) -> Graph:
     if gradient:
         raise UsageError(f"{name} makes a PyTorch module: --grad is for functions of smelt's")
     from ..torch.exported import from_module

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.types import i64
+from ..ir.types import f64, i64
 from . import pointwise, reduce, rounding
 from .create import full
 from .define import Tensor, composite
@@ -81,13 +81,19 @@ def _cubic(part: Tensor, near: bool) -> tuple[Tensor, Tensor]:
     return a * part * rest * rest, a * (3 * part - 1) * rest
 
 
+def _place(point: Tensor, size: int, align_corners: bool) -> Tensor:
+    """A point from -1 to 1 in pixels."""
+    return (point + 1) * ((size - 1) / 2) if align_corners else ((point + 1) * size - 1) / 2
+
+
 def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners: bool) -> list[Tap]:
     """The taps along one axis for points from -1 to 1."""
     scale = (size - 1) / 2 if align_corners else size / 2
-    x = (point + 1) * scale if align_corners else ((point + 1) * size - 1) / 2
     if mode == BICUBIC:
+        # In f64: derivatives change so much from pixel to pixel that the rounding of x would be most of their error.
+        x = _place(pointwise.convert(point, f64), size, align_corners)
         first = rounding.floor(x)
-        part = x - first
+        part, first = (pointwise.convert(item, point.dtype) for item in (x - first, first))
         found = []
         for offset in (-1, 0, 1, 2):
             weight, slope = _cubic(part if offset < 1 else 1 - part, offset in (0, 1))
@@ -95,7 +101,7 @@ def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners:
             at = at if padding_mode == ZEROS else rounding.floor(at)
             found.append(_tap(at, size, weight, slope * (scale if offset < 1 else -scale)))
         return found
-    x, factor = _brought_inside(x, size, padding_mode, align_corners)
+    x, factor = _brought_inside(_place(point, size, align_corners), size, padding_mode, align_corners)
     if mode == NEAREST:
         return [_tap(rounding.round(x), size, None, None)]
     first = rounding.floor(x)

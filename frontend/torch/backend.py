@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,14 +10,17 @@ from typing import Any
 
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from ..ir.errors import ArgumentError, CompileError, suggest
 from . import foreach as _foreach  # noqa: F401  (adds its rules)
+from . import random as _random  # noqa: F401  (adds its rules)
+from .freeze import Frozen, freeze
 from .importer import op_name
 from .partition import partition
 from .program import Program
-from .receipt import record
+from .receipt import record, timed_tracing
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,19 @@ class Options:
 
     fallback: "allow" lets PyTorch run what smelt cannot compile, "error" forbids it
     rng: "smelt" draws random numbers by smelt's own generator, seeded from torch's; "eager" gives PyTorch's own
+    freeze: True makes constants of parameters, for inference
     """
 
     fallback: str = "allow"
     rng: str = "smelt"
+    freeze: bool = False
 
 
-CHOICES = {"fallback": ("allow", "error"), "rng": ("smelt", "eager")}
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "fallback": ("allow", "error"),
+    "rng": ("smelt", "eager"),
+    "freeze": (False, True),
+}
 
 
 def read_options(given: dict[str, Any] | None) -> Options:
@@ -45,6 +55,7 @@ def read_options(given: dict[str, Any] | None) -> Options:
 
 def compile_program(kind: str, options: Options, module: GraphModule) -> Program:
     """A functional graph of aten ops as a program."""
+    started = time.perf_counter()
     found = partition(module.graph, options.rng == "eager")
     fallback = [(op_name(node), reason) for node, reason in found.refused.items()]
     if fallback and options.fallback == "error":
@@ -54,6 +65,8 @@ def compile_program(kind: str, options: Options, module: GraphModule) -> Program
     sizes = {symbol.name: size for symbol, size in found.sizes.items()}
     for step in program.natives:
         step.compile(sizes)
+    # Code for other sizes is compiled later.
+    before = time.perf_counter() - started - sum(step.compile_seconds for step in program.natives)
     record(
         {
             "kind": kind,
@@ -61,14 +74,34 @@ def compile_program(kind: str, options: Options, module: GraphModule) -> Program
             "fallback": fallback,
             "kernels": lambda: sum(step.kernels for step in program.natives),
             "steps": lambda: len(program.natives),
-            "compile_ms": lambda: 1000 * sum(step.compile_seconds for step in program.natives),
+            "compilations": lambda: sum(len(step.versions) for step in program.natives),
+            "compile_ms": lambda: 1000 * (before + sum(step.compile_seconds for step in program.natives)),
         }
     )
     return program
 
 
+def compile_frozen(kind: str, options: Options, module: GraphModule, static: Sequence[int]) -> Frozen:
+    """A graph with the inputs of these numbers as constants."""
+    prologue = freeze(module, static)
+    return Frozen(compile_program(kind, options, module), prologue)
+
+
+def compile_inference(options: Options, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    if not options.freeze:
+        return compile_program("inference", options, module)
+    context = TracingContext.get()
+    assert context.fw_metadata is not None
+    return compile_frozen("inference", options, module, context.fw_metadata.static_input_indices)
+
+
 def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """What AOTAutograd calls."""
+    """What AOTAutograd calls if there is something to differentiate."""
+    if options.freeze:
+        raise CompileError(
+            "freeze makes constants of parameters, but gradients are wanted: call the compiled model under "
+            "torch.no_grad() or torch.inference_mode(), or compile it without freeze to train it"
+        )
     return compile_program(kind, options, module)
 
 
@@ -80,8 +113,9 @@ def smelt(
     compiler = aot_autograd(
         fw_compiler=partial(compile_fx, "forward", chosen),
         bw_compiler=partial(compile_fx, "backward", chosen),
-        inference_compiler=partial(compile_fx, "inference", chosen),
+        inference_compiler=partial(compile_inference, chosen),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return compiler(module, example_inputs)
+    with timed_tracing():
+        return compiler(module, example_inputs)

@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph
-from .backend import Options, compile_program, read_options
+from .backend import Options, compile_frozen, compile_program, read_options
+from .freeze import Frozen
 from .program import Program
 
 
@@ -23,7 +24,19 @@ class Exported:
         # Of aten's ops, only those that have no definition of their own in PyTorch are left.
         self.exported = exported.run_decompositions({})
         self.signature = self.exported.graph_signature
-        self.program: Program = compile_program("exported", options, self.exported.graph_module)
+        nodes = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
+        self.types = [
+            getattr(node.meta.get("val"), "dtype", None)
+            for node, item in zip(nodes, self.signature.input_specs)
+            if item.kind is InputKind.USER_INPUT
+        ]
+        graph_module = self.exported.graph_module
+        self.program: Program | Frozen
+        if options.freeze:
+            own = [at for at, item in enumerate(self.signature.input_specs) if item.kind is not InputKind.USER_INPUT]
+            self.program = compile_frozen("exported", options, graph_module, own)
+        else:
+            self.program = compile_program("exported", options, graph_module)
 
     def _inputs(self, given: Sequence[Any]) -> list[Any]:
         """What the graph takes: the module's own tensors, and those of a call."""
@@ -40,11 +53,23 @@ class Exported:
                 raise ArgumentError(f"an exported program with an input of kind {item.kind.name} is not supported")
         return found
 
+    def _check(self, placed: Sequence[tuple[Any, Any]]) -> None:
+        """Native code relies on types and sizes: what was exported for others would read beyond their memory."""
+        try:
+            self.exported._check_input_constraints(placed)
+        except RuntimeError as error:
+            raise ArgumentError(f"not what the program was exported for: {error}") from error
+        for (path, item), wanted in zip(placed, self.types):
+            if wanted is not None and item.dtype is not wanted:
+                raise ArgumentError(f"the program was exported for {wanted} at {pytree.keystr(path)}, got {item.dtype}")
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given, structure = pytree.tree_flatten((args, kwargs))
+        placed, structure = pytree.tree_flatten_with_path((args, kwargs))
         expected = self.exported.call_spec.in_spec
         if structure != expected:
             raise ArgumentError(f"the program was exported for arguments {expected}, got {structure}")
+        self._check(placed)
+        given = [item for _, item in placed]
         with torch.no_grad():
             inputs = self._inputs(given)
             results = self.program(list(inputs))
@@ -76,6 +101,7 @@ def from_exported(exported: ExportedProgram, options: dict[str, Any] | None = No
     return Exported(exported, read_options(options))
 
 
-def from_module(module: torch.nn.Module, inputs: tuple[Any, ...]) -> Exported:
-    """A module, exported for inputs like these."""
-    return from_exported(torch.export.export(module, inputs))
+def from_module(module: torch.nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> Exported:
+    """A module, exported for inputs like these; a dict has them by name."""
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, None)
+    return from_exported(torch.export.export(module, args, kwargs))

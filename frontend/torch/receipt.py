@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _lock = threading.Lock()
 _graphs: list[dict[str, Any]] = []
 _warned = False
+_aot_seconds = 0.0
+_dynamo_before = 0.0  # what Dynamo had spent when the count began
 
 
 def record(entry: dict[str, Any]) -> None:
@@ -27,10 +32,35 @@ def record(entry: dict[str, Any]) -> None:
         )
 
 
+@contextmanager
+def timed_tracing() -> Iterator[None]:
+    """Around AOTAutograd, which calls smelt: the time that is not smelt's is counted as AOTAutograd's."""
+    global _aot_seconds
+    before, started = own_seconds(), time.perf_counter()
+    try:
+        yield
+    finally:
+        _aot_seconds += time.perf_counter() - started - (own_seconds() - before)
+
+
+def own_seconds() -> float:
+    with _lock:
+        return sum(item["compile_ms"]() for item in _graphs) / 1000
+
+
+def _dynamo_seconds() -> float:
+    """What Dynamo took to compile frames, without what it called the back end for."""
+    from torch._dynamo.utils import compilation_time_metrics as found
+
+    return sum(found.get("_compile.compile_inner", ())) - sum(found.get("OutputGraph.call_user_compiler", ()))
+
+
 def reset_stats() -> None:
     """Forget all graphs so far."""
+    global _aot_seconds, _dynamo_before
     with _lock:
         _graphs.clear()
+        _aot_seconds, _dynamo_before = 0.0, _dynamo_seconds()
 
 
 def stats() -> dict[str, Any]:
@@ -43,7 +73,10 @@ def stats() -> dict[str, Any]:
         "fallback_ops": sum(len(item["fallback"]) for item in graphs),
         "fallback_names": dict(Counter(name for item in graphs for name, _ in item["fallback"])),
         "kernels": sum(item["kernels"]() for item in graphs),
+        "compilations": sum(item["compilations"]() for item in graphs),
         "compile_ms": sum(item["compile_ms"]() for item in graphs),
+        "aot_ms": 1000 * _aot_seconds,
+        "dynamo_ms": 1000 * (_dynamo_seconds() - _dynamo_before),
     }
 
 

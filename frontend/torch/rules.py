@@ -126,6 +126,11 @@ def counted(node: Node, a: dict[str, Any]) -> Any:
     return create.arange(a.get("start", 0), a["end"], a.get("step", 1), dtype=dtype)
 
 
+@rule("prims::convert_element_type")
+def converted(node: Node, a: dict[str, Any]) -> Any:
+    return pointwise.convert(a["a"], a["dtype"])
+
+
 @rule("prims::fma")
 def multiply_add(node: Node, a: dict[str, Any]) -> Any:
     return a["a"] * a["b"] + a["c"]

@@ -11,6 +11,8 @@ import torch
 from ..ir.symbolic import Dim, Symbol, floor_divide, maximum, minimum, remainder
 from ..trace import SMALLEST
 
+LIMIT = 1 << 31  # a bound beyond this is none
+
 
 class UnknownSize(Exception):
     """A size that smelt's expressions cannot say."""
@@ -39,7 +41,7 @@ def _convert(expression: Any, environment: Any) -> Dim:
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol:
-        return Symbol(str(expression), _smallest(expression, environment)).expr()
+        return Symbol(str(expression), *_range(expression, environment)).expr()
     parts = [_convert(item, environment) for item in expression.args]
     if kind == "Add":
         return reduce(add, parts)
@@ -60,8 +62,16 @@ def _convert(expression: Any, environment: Any) -> Dim:
     raise UnknownSize(f"{expression} has {kind}")
 
 
-def _smallest(symbol: Any, environment: Any) -> int:
-    """What PyTorch knows of a size; 0 and 1 are never symbolic there either, but for sizes that data decides."""
+def _range(symbol: Any, environment: Any) -> tuple[int, int | None]:
+    """What PyTorch knows of a size, by the guards of the graph: sizes outside of them never come here.
+
+    0 and 1 are never symbolic there either, but for sizes that data decides.
+    """
     found = environment.var_to_range.get(symbol)
-    lower = SMALLEST if found is None else found.lower
-    return int(lower) if getattr(lower, "is_Integer", True) and abs(int(lower)) < 1 << 62 else 0
+    if found is None:
+        return SMALLEST, None
+    lower, upper = (
+        int(item) if getattr(item, "is_Integer", True) and abs(int(item)) < LIMIT else None
+        for item in (found.lower, found.upper)
+    )
+    return lower or 0, upper

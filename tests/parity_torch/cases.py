@@ -70,7 +70,14 @@ class Run:
     result: Callable[[Any], Any] = lambda value: value
 
     def copy(self) -> Run:
-        function, args, kwargs = copy.deepcopy((self.function, self.args, self.kwargs))
+        # Tensors that deepcopy does not take: results of other ops, and sparse ones of the compressed kinds.
+        special = [
+            item
+            for item in pytree.tree_leaves((self.args, self.kwargs))
+            if isinstance(item, torch.Tensor) and (not item.is_leaf or item.layout is not torch.strided)
+        ]
+        known = {id(item): item.detach().clone().requires_grad_(item.requires_grad) for item in special}
+        function, args, kwargs = copy.deepcopy((self.function, self.args, self.kwargs), known)
         return Run(function, args, kwargs, self.result)
 
     def wide(self) -> Run:
@@ -133,4 +140,5 @@ def _module_runs(entry: Any) -> Iterator[Run]:
             if item.forward_input is None:
                 continue
             module = entry.module_cls(*item.constructor_input.args, **item.constructor_input.kwargs)
-            yield Run(module.train(training), item.forward_input.args, item.forward_input.kwargs)
+            module = module.to(torch.float32).train(training)
+            yield Run(module, item.forward_input.args, item.forward_input.kwargs)

@@ -1,0 +1,227 @@
+"""Parameters as constants: `options={"freeze": True}`.
+
+Batch norms of fixed statistics are put into the weights of the convolution or product before them. Then all that
+depends on parameters alone becomes a program of its own, which runs before the first call, and again before a call that
+comes with other parameters or with changed ones.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, GraphModule, Node
+
+from .importer import result_tensors
+from .program import Program
+from .rules import RANDOM
+
+aten = torch.ops.aten
+# Ops with a row of their weight for each channel. Those that AOTAutograd takes apart are in exported programs.
+WITH_ROWS = {
+    aten.convolution.default, aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.linear.default
+}  # fmt: skip
+
+
+def freeze(module: GraphModule, static: Sequence[int]) -> Prologue:
+    """Take what depends on these inputs alone out of a graph."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    held = {number: placeholders[number] for number in static if _may_be_held(placeholders[number])}
+    _fold_batch_norms(module.graph, _constants(module.graph, held.values()))
+    return Prologue(module, held)
+
+
+def _may_be_held(node: Node) -> bool:
+    """Whether an input is a tensor that the graph itself does not change."""
+    written = any(user.target is aten.copy_.default and user.args[0] is node for user in node.users)
+    return isinstance(node.meta.get("val"), torch.Tensor) and not written
+
+
+def _constants(graph: Graph, held: Any) -> dict[Node, None]:
+    """The nodes that depend on held inputs alone, and these, in order.
+
+    What is larger than that which it is made of is not one of them: it is cheaper to compute it than to read it. Nor is
+    what the caller gets, who may change it.
+    """
+    found: dict[Node, None] = dict.fromkeys(held)
+    for node in graph.nodes:
+        if node.op != "call_function" or not node.all_input_nodes or node.is_impure():
+            continue
+        if not all(item in found for item in node.all_input_nodes):
+            continue
+        is_op = isinstance(node.target, torch._ops.OpOverload) and node.target.namespace in ("aten", "prims")
+        if node.target is not operator.getitem and not (is_op and node.target._schema.name[6:] not in RANDOM):
+            continue
+        if any(user.op == "output" or user.target is aten.copy_.default for user in node.users):
+            continue
+        if _elements(node) <= sum(map(_elements, node.all_input_nodes)):
+            found[node] = None
+    return found
+
+
+def _elements(node: Node) -> int:
+    return sum(item.numel() for item in result_tensors(node) if isinstance(item, torch.Tensor))
+
+
+class Prologue:
+    """What is computed of held inputs, as a graph of its own; the other graph has constants in place of its results."""
+
+    def __init__(self, module: GraphModule, held: dict[int, Node]):
+        graph = module.graph
+        constants = _constants(graph, held.values())
+        self.held = list(held)
+        self.names: list[str] = []
+        own, copies = Graph(), {}
+        for node in held.values():
+            copies[node] = own.placeholder(node.name)
+        results: list[Node] = []
+        for node in list(constants):
+            if node not in copies:
+                copies[node] = own.node_copy(node, lambda item: copies[item])
+            readers = [user for user in node.users if user not in constants]
+            if node.op == "placeholder" or isinstance(node.meta.get("val"), (tuple, list)) or not readers:
+                continue
+            name = f"frozen_{len(self.names)}"
+            module.register_buffer(name, torch.empty(0), persistent=False)  # until it is computed
+            with graph.inserting_after(list(held.values())[-1]):
+                constant = graph.create_node("get_attr", name)
+            constant.meta = dict(node.meta)
+            for user in readers:
+                user.replace_input_with(node, constant)
+            self.names.append(name)
+            results.append(copies[node])
+        own.output(results)
+        graph.eliminate_dead_code()
+        self.compute = GraphModule(module, own)
+
+    @property
+    def count(self) -> int:
+        return sum(node.op == "call_function" for node in self.compute.graph.nodes)
+
+
+class Frozen:
+    """A program with the constants that it was given last."""
+
+    def __init__(self, program: Program, prologue: Prologue):
+        self._boxed_call = True
+        self.program, self.prologue = program, prologue
+        slots = {node.target: slot for node, slot in program.slots.items() if node.op == "get_attr"}
+        self.places = [slots[name] for name in prologue.names]
+        self.seen: list[tuple[torch.Tensor, Any, int]] = []
+        self.lock = threading.Lock()
+        self.folds = 0
+
+    @property
+    def natives(self) -> Any:
+        return self.program.natives
+
+    def __call__(self, args: list[Any]) -> Any:
+        held = [args[number] for number in self.prologue.held]
+        if len(self.seen) != len(held) or any(
+            tensor is not known or _version(tensor) != version or tensor.data_ptr() != address
+            for tensor, (known, version, address) in zip(held, self.seen)
+        ):
+            self._fold(held)
+        return self.program(args)
+
+    def _fold(self, held: list[torch.Tensor]) -> None:
+        with self.lock, torch.no_grad():
+            template = self.program.template.copy()
+            for place, tensor in zip(self.places, self.prologue.compute(*held)):
+                template[place] = tensor
+            self.program.template = template
+            self.folds += 1
+            self.seen = [(tensor, _version(tensor), tensor.data_ptr()) for tensor in held]
+
+
+def _version(tensor: torch.Tensor) -> Any:
+    """How often a tensor was changed. One of inference mode does not know: it may have been, every time."""
+    return object() if tensor.is_inference() else tensor._version
+
+
+# Batch norms.
+
+
+def _fold_batch_norms(graph: Graph, constants: dict[Node, None]) -> None:
+    graph.eliminate_dead_code()
+    for node in list(graph.nodes):
+        if node.target is not aten._native_batch_norm_legit_no_training.default:
+            continue
+        before, *numbers = node.args[:5]
+        results = list(node.users)
+        if any(item.target is not operator.getitem or item.args[1] != 0 for item in results):
+            continue
+        if len(before.users) != 1 or not all(item is None or item in constants for item in numbers):
+            continue
+        found = _product_of(before, constants)
+        if found is None or not _have_one_type(before, *found[:2], *numbers):
+            continue
+        folded = _with_norm(graph, before, *found, node.args)
+        for item in results:
+            item.replace_all_uses_with(folded)
+    graph.eliminate_dead_code()
+
+
+def _product_of(node: Node, constants: dict[Node, None]) -> tuple[Node, Node | None, int] | None:
+    """The weight, the bias, and the dim of the weight in which the channels are, of what may take in a batch norm."""
+    weight: Any
+    bias: Any
+    if node.target in WITH_ROWS:
+        weight, bias, dim = node.args[1], node.args[2] if len(node.args) > 2 else None, 0
+        if node.target is aten.convolution.default and node.args[6]:  # transposed
+            if node.args[8] != 1:
+                return None
+            dim = 1
+        if node.target is aten.linear.default and node.meta["val"].ndim != 2:
+            return None
+    elif node.target is aten.addmm.default and not node.kwargs:
+        weight, bias, dim = node.args[2], node.args[0], 1
+    elif node.target is aten.mm.default:
+        weight, bias, dim = node.args[1], None, 1
+    else:
+        return None
+    if weight not in constants or (bias is not None and bias not in constants):
+        return None
+    if bias is not None and tuple(bias.meta["val"].shape) != (weight.meta["val"].shape[dim],):
+        return None
+    return weight, bias, dim
+
+
+def _have_one_type(*nodes: Any) -> bool:
+    """Whether nothing is rounded to a narrower type between the two ops."""
+    types = {node.meta["val"].dtype for node in nodes if node is not None}
+    return len(types) == 1 and types <= {torch.float32, torch.float64}
+
+
+def _with_norm(graph: Graph, node: Node, weight: Node, bias: Node | None, dim: int, norm: Sequence[Any]) -> Node:
+    """(w x + b - mean) * scale / sqrt(variance + epsilon) + shift as one product."""
+    scale, shift, mean, variance, _, epsilon = norm[1:]
+    with graph.inserting_before(node):
+
+        def emit(target: Any, *args: Any) -> Node:
+            made = graph.call_function(target, args)
+            fake = [item.meta["val"] if isinstance(item, Node) else item for item in args]
+            mode = next(item.fake_mode for item in fake if isinstance(item, FakeTensor))
+            with mode:
+                made.meta["val"] = target(*fake)
+            made.meta["stack_trace"] = node.meta.get("stack_trace")
+            return made
+
+        factor = emit(aten.rsqrt.default, emit(aten.add.Scalar, variance, epsilon))
+        if scale is not None:
+            factor = emit(aten.mul.Tensor, factor, scale)
+        shape = [1] * weight.meta["val"].ndim
+        shape[dim] = -1
+        weight = emit(aten.mul.Tensor, weight, emit(aten.view.default, factor, shape))
+        offset = emit(aten.neg.default, mean) if bias is None else emit(aten.sub.Tensor, bias, mean)
+        offset = emit(aten.mul.Tensor, offset, factor)
+        if shift is not None:
+            offset = emit(aten.add.Tensor, offset, shift)
+        if node.target in WITH_ROWS:
+            return emit(node.target, node.args[0], weight, offset, *node.args[3:])
+        left = node.args[0] if node.target is aten.mm.default else node.args[1]
+        return emit(aten.addmm.default, offset, left, weight)

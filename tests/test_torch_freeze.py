@@ -1,0 +1,221 @@
+"""torch.compile(backend="smelt", options={"freeze": True}): parameters as constants, against eager."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import smelt
+import smelt.torch
+import torch
+from smelt.torch import freeze
+from torch import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    smelt.torch.reset_stats()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[freeze.Frozen]:
+    """The frozen programs that a test compiles."""
+    found: list[freeze.Frozen] = []
+    plain = freeze.Frozen.__init__
+
+    def note(self: freeze.Frozen, *args: Any) -> None:
+        plain(self, *args)
+        found.append(self)
+
+    monkeypatch.setattr(freeze.Frozen, "__init__", note)
+    return found
+
+
+def frozen(function: Any, **options: Any) -> Callable[..., Any]:
+    return torch.compile(function, backend="smelt", fullgraph=True, options={"freeze": True, **options})
+
+
+def targets(program: freeze.Frozen) -> list[str]:
+    nodes = [*program.program.graph.nodes]
+    return [str(node.target) for node in nodes if node.op == "call_function"]
+
+
+def with_statistics(model: nn.Module) -> nn.Module:
+    """Batch norms that do something."""
+    for module in model.modules():
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+            if module.affine:
+                nn.init.normal_(module.weight)
+                nn.init.normal_(module.bias)
+    return model.eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    (
+        (nn.Sequential(nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU()), (2, 3, 8, 8)),
+        (nn.Sequential(nn.Conv2d(4, 6, 3, groups=2), nn.BatchNorm2d(6, affine=False)), (2, 4, 8, 8)),
+        (nn.Sequential(nn.ConvTranspose2d(4, 6, 3), nn.BatchNorm2d(6)), (2, 4, 8, 8)),
+        (nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5), nn.GELU()), (7, 8)),
+        (nn.Sequential(nn.Linear(8, 5, bias=False), nn.BatchNorm1d(5)), (7, 8)),
+    ),
+    ids=("conv", "grouped", "transposed", "linear", "product"),
+)
+def test_batch_norms_go_into_weights(model: nn.Module, shape: tuple[int, ...], made: list[freeze.Frozen]):
+    model, x = with_statistics(model), torch.randn(shape)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(frozen(model)(x), model(x))
+    assert made[0].folds == 1
+    assert not any("batch_norm" in name for name in targets(made[0]))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    (
+        # Channels are the second dim, columns of the product the third; groups share the weight's second dim.
+        (nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(4)), (2, 4, 8)),
+        (nn.Sequential(nn.ConvTranspose2d(4, 6, 3, groups=2), nn.BatchNorm2d(6)), (2, 4, 8, 8)),
+        (nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.BatchNorm2d(6)), (2, 3, 8, 8)),
+    ),
+    ids=("dims", "groups", "between"),
+)
+def test_other_batch_norms_stay(model: nn.Module, shape: tuple[int, ...], made: list[freeze.Frozen]):
+    model, x = with_statistics(model), torch.randn(shape)
+    with torch.no_grad():
+        torch.testing.assert_close(frozen(model)(x), model(x))
+    assert any("batch_norm" in name for name in targets(made[0]))
+
+
+def test_a_product_that_others_read_keeps_its_weights(made: list[freeze.Frozen]):
+    linear, norm, x = nn.Linear(8, 5), nn.BatchNorm1d(5).eval(), torch.randn(7, 8)
+    norm.running_mean.normal_()
+
+    def f(x):
+        y = linear(x)
+        return norm(y) + y
+
+    with torch.no_grad():
+        torch.testing.assert_close(frozen(f)(x), f(x))
+    assert any("batch_norm" in name for name in targets(made[0]))
+
+
+def test_what_depends_on_parameters_alone_is_computed_once(made: list[freeze.Frozen]):
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(16, 16))
+    x = torch.randn(4, 16)
+
+    def f(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(x)
+
+    with torch.no_grad():
+        function = frozen(f)
+        for _ in range(3):
+            torch.testing.assert_close(function(x), f(x), rtol=2e-2, atol=2e-2)
+    assert made[0].folds == 1
+    assert made[0].prologue.count >= 3
+    # What is left: x as bf16, and the product.
+    assert [name.split(".")[1] for name in targets(made[0])] == ["_to_copy", "addmm"]
+
+
+def test_constants_follow_their_parameters(made: list[freeze.Frozen]):
+    model = with_statistics(nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5)))
+    other, x = copy.deepcopy(model), torch.randn(3, 8)
+    with torch.no_grad():
+        function = frozen(model)
+        function(x)
+        model[0].weight.mul_(2)
+        torch.testing.assert_close(function(x), model(x))
+        model[1].running_var.add_(1)
+        torch.testing.assert_close(function(x), model(x))
+        model[0].bias.data = torch.randn(5)
+        torch.testing.assert_close(function(x), model(x))
+        model.load_state_dict(other.state_dict())
+        torch.testing.assert_close(function(x), other(x))
+        assert made[0].folds == 5
+        function(x)
+        assert made[0].folds == 5
+
+
+def test_one_program_for_two_models():
+    """Dynamo has one graph for both: it looks at the types of parameters only."""
+    models, x = [nn.Linear(8, 5), nn.Linear(8, 5)], torch.randn(3, 8)
+    function = frozen(lambda model, x: model(x) * (model.bias + 1))
+    with torch.inference_mode():
+        for model in (*models, *models):
+            torch.testing.assert_close(function(model, x), model(x) * (model.bias + 1))
+
+
+def test_results_do_not_share_memory_with_constants():
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+
+    def f(x):
+        return model(x), model.weight * 2, model.weight.t()
+
+    function = frozen(f)
+    with torch.no_grad():
+        for _ in range(2):
+            got, expected = function(x), f(x)
+            torch.testing.assert_close(got, expected)
+            got[1].zero_()
+    assert got[2].data_ptr() == model.weight.data_ptr()
+
+
+def test_buffers_that_a_program_changes_are_no_constants():
+    model, x = nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5)), torch.randn(6, 8)
+    other = copy.deepcopy(model)
+    function = frozen(model)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(function(x), other(x))
+    torch.testing.assert_close(model[1].running_mean, other[1].running_mean)
+
+
+def test_sizes_vary():
+    model = with_statistics(nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5), nn.GELU()))
+    function = torch.compile(model, backend="smelt", dynamic=True, options={"freeze": True})
+    with torch.no_grad():
+        for rows in (3, 5, 9):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(function(x), model(x))
+    assert smelt.torch.stats()["compilations"] == 1
+
+
+def test_gradients_are_refused():
+    with pytest.raises(Exception, match=r"gradients are wanted.*torch\.no_grad\(\)"):
+        frozen(nn.Linear(4, 4))(torch.randn(2, 4))
+
+
+def test_parameters_of_inference_mode():
+    """These do not count their changes: all of them are seen all the same."""
+    x = torch.randn(2, 4)
+    with torch.inference_mode():
+        model = nn.Linear(4, 4)
+        function = frozen(model)
+        for _ in range(2):
+            torch.testing.assert_close(function(x), model(x))
+            model.weight.mul_(2)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    (
+        (nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6)), (2, 3, 8, 8)),
+        (nn.Sequential(nn.Linear(8, 6, bias=False), nn.BatchNorm1d(6)), (3, 8)),
+    ),
+)
+def test_exported_programs(model: nn.Module, shape: tuple[int, ...]):
+    model, x = with_statistics(model), torch.randn(shape)
+    function = smelt.from_exported(torch.export.export(model, (x,)), options={"freeze": True})
+    torch.testing.assert_close(function(x), model(x))
+    assert not any("batch_norm" in name for name in targets(function.program))

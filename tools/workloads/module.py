@@ -1,0 +1,160 @@
+"""Measure a PyTorch module in this process: what `smelt bench FILE.py:FUNCTION` runs once for every setting.
+
+A request comes as JSON on standard input, what was found leaves as JSON on standard output. Contenders are eager, and
+torch.compile with smelt's back end and with Inductor. Each has a copy of the module; they take turns as in measure.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.utils import compilation_time_metrics
+
+from ... import set_cache_dir
+from ... import torch as smelt_torch
+from ..program import load_module
+from .contenders import Prepared, arrays_of
+from .measure import compare, describe, forget_compiled, memory_of, spread, take_turns, use_processors
+
+# What Inductor itself does, by the names under which it notes its times.
+INDUCTOR = ("_recursive_pre_grad_passes", "_recursive_joint_graph_passes", "compile_fx_inner")
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    use_processors(request["threads"])
+    torch.set_num_threads(request["threads"])
+    set_cache_dir(request["cache"])
+    forget_compiled()
+    channel.write(json.dumps(measure(request)) + "\n")
+    channel.flush()
+
+
+def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each contender did with the module."""
+    torch.manual_seed(0)
+    module, inputs = load_module(request["module"])
+    module.train(request["train"])
+    run = train_step if request["train"] else forward
+    found: dict[str, dict[str, Any]] = {}
+    prepared: list[Prepared] = []
+    results: dict[str, Any] = {}
+    for name in request["contenders"]:
+        own = copy.deepcopy(module)
+        if name != "eager":
+            first_use(name)
+        try:
+            call = bound(run, own, compiled(own, name), inputs)
+            begin = time.perf_counter()
+            torch.manual_seed(0)
+            result = call()
+            seconds = time.perf_counter() - begin
+            results[name] = arrays_of(result)
+        except Exception as error:
+            found[name] = {"error": describe(error)}
+            continue
+        found[name] = {"first_call": seconds, **shares(name)}
+        prepared.append(Prepared(name, call, lambda: None))
+    if "eager" in results and is_random(bound(run, module, module, inputs)):
+        # Everyone draws numbers of their own.
+        results = {}
+    compare(results, found)
+    del results
+    gc.collect()
+    gc.disable()
+    if request["repeat"]:
+        for name, times in take_turns(prepared, request["repeat"], request["seconds"]).items():
+            found[name].update(
+                median=statistics.median(times), minimum=min(times), samples=len(times), spread=spread(times)
+            )
+        for ready in prepared:
+            found[ready.name]["memory"] = memory_of(ready)
+    return found
+
+
+def compiled(module: torch.nn.Module, name: str) -> Callable[..., Any]:
+    if name == "eager":
+        return module
+    torch._dynamo.reset()
+    smelt_torch.reset_stats()
+    compilation_time_metrics.clear()
+    return torch.compile(module, backend=name, dynamic=False)
+
+
+def first_use(name: str) -> None:
+    """Compile something small, forward and backward: loading what that takes is not the module's time."""
+    small = torch.nn.Linear(4, 4)
+    with torch.enable_grad():
+        compiled(small, name)(torch.ones(2, 4)).sum().backward()
+
+
+def bound(run: Callable[..., Any], module: torch.nn.Module, call: Callable[..., Any], inputs: Any) -> Callable[[], Any]:
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+    return lambda: run(module, call, args, kwargs)
+
+
+def forward(module: torch.nn.Module, call: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return tensors_of(call(*args, **kwargs))
+
+
+def train_step(module: torch.nn.Module, call: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The loss and the gradients of all parameters."""
+    module.zero_grad(set_to_none=True)
+    result = call(*args, **kwargs)
+    loss = getattr(result, "loss", None)
+    if loss is None:
+        parts = [item.square().mean() for item in tensors_of(result) if item.requires_grad]
+        loss = torch.stack(parts).sum()
+    loss.backward()
+    grads = [param.grad for param in module.parameters() if param.grad is not None]
+    return [loss.detach(), *grads]
+
+
+def tensors_of(result: Any) -> list[torch.Tensor]:
+    leaves = torch.utils._pytree.tree_leaves(result)
+    if any(not isinstance(leaf, torch.Tensor) for leaf in leaves) and hasattr(result, "values"):
+        leaves = torch.utils._pytree.tree_leaves(list(result.values()))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def is_random(call: Callable[[], Any]) -> bool:
+    """Whether the seed changes the results."""
+    found = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        found.append([item.clone() for item in call()])
+    return not all(map(torch.equal, *found))
+
+
+def shares(name: str) -> dict[str, float]:
+    """Whose time the first call was, in seconds."""
+    if name == "smelt":
+        receipt = smelt_torch.stats()
+        return {part: receipt[f"{part}_ms"] / 1000 for part in ("dynamo", "aot", "compile")}
+    if name != "inductor":
+        return {}
+
+    def spent(*names: str) -> float:
+        return sum(sum(compilation_time_metrics.get(item, ())) for item in names)
+
+    backend = spent("OutputGraph.call_user_compiler")
+    own = spent(*INDUCTOR)
+    late = spent("compile_fx.<locals>.bw_compiler")  # backward, when it is first called
+    dynamo = spent("_compile.compile_inner") - backend
+    return {"dynamo": dynamo, "aot": max(backend + late - own, 0.0), "compile": own}
+
+
+if __name__ == "__main__":
+    main()
