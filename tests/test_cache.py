@@ -354,7 +354,7 @@ def test_the_fingerprint_is_that_of_the_sources(tmp_path: Path, installed: Path)
 @pytest.mark.skipif(os.name != "posix", reason="no time of a file's last change")
 def test_the_fingerprint_is_remembered_as_long_as_it_is_true(tmp_path: Path, installed: Path) -> None:
     memory = tmp_path / "memory"
-    assert fingerprint_of(installed, memory)[1] == fingerprint_of(installed)[1], "where there is no folder, none is made"
+    assert fingerprint_of(installed, memory)[1] == fingerprint_of(installed)[1], "no folder is made"
     assert not memory.exists()
     memory.mkdir()
     true = fingerprint_of(installed, memory)[1]
