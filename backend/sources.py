@@ -1,7 +1,9 @@
 """smelt's own source files as part of every cache key: code that an older smelt made is never taken for today's.
 
 The version number alone would not do: in a checkout the files change without it. So the key has a hash of their
-contents (a millisecond or two, once in a process), which is also the same for the same smelt on another machine.
+contents, which is also the same for the same smelt on another machine. To read them all is a fifth of what a hit in the
+cache takes, so the hash is remembered in the cache directory, beside what the system says about the files: whoever
+writes to one of them changes that, and they are read again.
 
 A process that goes on after its files were edited has loaded some of them before and some after: what it compiles
 from then on belongs to no key.
@@ -11,32 +13,81 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from importlib import import_module
 
 LOADED = time.time()  # `import smelt` loads this module
 PARTS = ("kernels", "passes", "backend")
-NOT_COMPILING = ("tools", "__pycache__")
+NOT_COMPILING = ("tools", "torch", "__pycache__")
+SETTLED_SECONDS = 2  # a file written as recently could be written again without a change of its times
 
 SourceFile = tuple[str, str, os.stat_result]
 
 
 @lru_cache
-def fingerprint() -> str | None:
-    """A hash of the files that decide what code comes out; None if they are not those that were loaded."""
-    import hashlib
+def fingerprint(folder: str | None) -> str | None:
+    """A hash of the files that decide what code comes out; None if they are not those that were loaded.
 
-    total = hashlib.sha256()
+    folder: where to remember it.
+    """
     try:
         files = sorted(_files(), key=lambda item: item[0])
-        for name, path, _ in files:
-            total.update(f"\n{name}\n".encode())
-            with open(path, "rb", buffering=0) as file:
-                total.update(file.read())
+        if not files or not is_unchanged(files):
+            return None
+        facts = _facts(files) if folder is not None else None
+        if folder is None or facts is None:
+            return _hash(files)
+        path = os.path.join(folder, f"sources-{sha256(__file__.encode()).hexdigest()[:16]}")
+        return _remembered(path, facts) or _remember(path, facts, _hash(files))
     except OSError:
         return None
-    return total.hexdigest() if files and is_unchanged(files) else None
+
+
+def _hash(files: Sequence[SourceFile]) -> str:
+    total = sha256()
+    for name, path, _ in files:
+        total.update(f"\n{name}\n".encode())
+        with open(path, "rb", buffering=0) as file:
+            total.update(file.read())
+    return total.hexdigest()
+
+
+def _facts(files: Sequence[SourceFile]) -> str | None:
+    """What is another one as soon as any file has another content; None where there is no such thing.
+
+    That takes the time of a file's last change, which no program can set. Windows has none, and an image of a file
+    system that was made to come out the same every time has the same one for all files, in whole seconds.
+    """
+    settled = int((time.time() - SETTLED_SECONDS) * 1e9)
+    lines: list[str] = []
+    for name, _, facts in files:
+        changed = facts.st_ctime_ns
+        if os.name != "posix" or changed > settled or facts.st_mtime_ns > settled or not changed % 1_000_000_000:
+            return None
+        lines.append(f"{name} {facts.st_size} {facts.st_mtime_ns} {changed} {facts.st_ino} {facts.st_dev}")
+    return sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _remembered(path: str, facts: str) -> str | None:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            known, _, found = file.read(200).decode("ascii", "replace").partition(" ")
+    except OSError:
+        return None
+    return found if known == facts and len(found) == len(facts) else None
+
+
+def _remember(path: str, facts: str, found: str) -> str:
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        with open(temporary, "wb", buffering=0) as file:
+            file.write(f"{facts} {found}".encode())
+        os.replace(temporary, path)
+    except OSError:
+        pass  # without a directory that can be written the files are read every time
+    return found
 
 
 def is_unchanged(files: Iterable[SourceFile] | None = None) -> bool:

@@ -339,14 +339,14 @@ class Jitted:
         for name, item, is_static in pieces:
             if is_static:
                 continue
-            paths = optree.tree_paths(item)
-            labels.extend("_".join([name, *(re.sub(r"\W", "_", str(part)) for part in path)]) for path in paths)
-        unique: list[str] = []
+            for path in optree.tree_paths(item):
+                labels.append("_".join([name, *(re.sub(r"\W", "_", str(part)) for part in path)]) if path else name)
+        unique: dict[str, None] = {}
         for label in labels[:count]:
             while label in unique:
                 label += "_"
-            unique.append(label)
-        return unique + [f"p{at}" for at in range(len(unique), count)]
+            unique[label] = None
+        return [*unique, *(f"p{at}" for at in range(len(unique), count))]
 
     def __repr__(self) -> str:
         return f"<smelt.jit of {self.name}, {self.compiles} version{'s' * (self.compiles != 1)}>"

@@ -15,7 +15,7 @@ from .target import host
 
 def native_key(title: str, text: str, options: dict[str, Any]) -> Key | None:
     """The key of a program's code for this machine; None if smelt's own files changed since they were loaded."""
-    smelt = fingerprint()
+    smelt = fingerprint(current().directory)
     if smelt is None:
         return None
     target = host()

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from .graph import Graph, Op, Value
 from .symbolic import Expr, Symbol, symbols_of
-from .types import DType
+from .types import DType, TensorType
 
 if TYPE_CHECKING:
     from ..ops.define import Parameter
 
 INDENT = "  "
+UNDEFINED = "%undefined"
 HEADER_WIDTH = 110
 # Longer lines do not push the comments of all others to the right.
 COMMENT_COLUMN = 90
@@ -102,6 +103,7 @@ class Printer:
         self.graph = graph
         self.names: dict[Value, str] = {}
         self.symbols: dict[Symbol, None] = dict.fromkeys(graph.sizes)
+        self.types: dict[TensorType, str] = {}
         self.is_complete = True  # whether the text that was made says all about the graph
         taken: set[str] = set()
         for position, param in enumerate(graph.params):
@@ -113,9 +115,15 @@ class Printer:
             taken.add(name)
             self.names[param] = f"%{name}"
         count = 0
+        literals: dict[tuple[DType, type, str], str] = {}
         for op in graph.ops:
             if op.defn.name == "constant":
-                self.names[op.results[0]] = literal_text(op.arguments["value"], op.arguments["dtype"])
+                number, dtype = op.arguments["value"], op.arguments["dtype"]
+                key = (dtype, number.__class__, repr(number))
+                text = literals.get(key)
+                if text is None:
+                    text = literals[key] = literal_text(number, dtype)
+                self.names[op.results[0]] = text
                 continue
             for value in op.results:
                 self.names[value] = f"%{count}"
@@ -160,36 +168,43 @@ class Printer:
         operands: list[str] = []
         needed = 0
         attributes: list[str] = []
+        given = op.arguments
         for parameter in op.defn.parameters:
-            argument = op.arguments.get(parameter.name)
+            argument = given.get(parameter.name)
             if parameter.is_tensor:
                 operands.append(self.operand(parameter, argument))
-                if isinstance(argument, Value) or not same_attribute(argument, parameter.default):
+                if argument.__class__ is Value or not same_attribute(argument, parameter.default):
                     needed = len(operands)
             elif argument is not parameter.default and not same_attribute(argument, parameter.default):
                 attributes.append(f"{parameter.name} = {self.attribute(argument)}")
         braces = f" {{{', '.join(attributes)}}}" if attributes else ""
         results = op.results
-        for value in results:
-            self.note(value.type.shape)
         if len(results) == 1:
-            names, types = self.value(results[0]), str(results[0].type)
+            names, types = self.value(results[0]), self.type(results[0])
         else:
-            names, types = ", ".join(map(self.value, results)), ", ".join(str(value.type) for value in results)
+            names, types = ", ".join(map(self.value, results)), ", ".join(map(self.type, results))
         return f"{INDENT}{names} = {op.defn.name}({', '.join(operands[:needed])}){braces} : {types}"
 
     def operand(self, parameter: Parameter, argument: Any) -> str:
         """%x, a literal, none, or [%x, %y]."""
-        if not isinstance(argument, Value):
-            if isinstance(argument, (tuple, list)):
-                return f"[{', '.join(self.operand(parameter, item) for item in argument)}]"
-            return self.attribute(argument)
-        name = self.value(argument)
-        # Where a Python number may stand as it is, `true` is that number, so the constant says its type.
-        return f"{name}:bool" if parameter.scalars and name in ("true", "false") else name
+        if argument.__class__ is Value:
+            name = self.names.get(argument, UNDEFINED)
+            # Where a Python number may stand as it is, `true` is that number, so the constant says its type.
+            return f"{name}:bool" if parameter.scalars and name in ("true", "false") else name
+        if isinstance(argument, (tuple, list)):
+            return f"[{', '.join(self.operand(parameter, item) for item in argument)}]"
+        return self.attribute(argument)
 
     def value(self, value: Value) -> str:
-        return self.names.get(value, "%undefined")
+        return self.names.get(value, UNDEFINED)
+
+    def type(self, value: Value) -> str:
+        """Its text. Values share types: the symbols of each are noted once."""
+        text = self.types.get(value.type)
+        if text is None:
+            self.note(value.type.shape)
+            text = self.types[value.type] = str(value.type)
+        return text
 
     def attribute(self, value: Any) -> str:
         if value is None:

@@ -96,6 +96,8 @@ def dtype(value: object) -> DType:
     """The element type that a name, a NumPy type, a Python type or a torch type stands for."""
     if isinstance(value, DType):
         return value
+    if isinstance(value, np.dtype) and value in _BY_NUMPY:
+        return _BY_NUMPY[value]
     if value is bool:
         return bool_
     if value is int:

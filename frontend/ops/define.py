@@ -29,7 +29,6 @@ sequence of sizes or the sizes one by one; all other parameters are attributes.
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -40,17 +39,15 @@ import numpy as np
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Op, Value, current_location
 from ..ir.symbolic import Dim, Expr, symbols_of
-from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype, scalar_type
+from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
 from .kinds import Kind
+from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
 from .shapes import is_static
 
 Tensor = Value
-Scalar = bool | int | float | complex
 Size = Sequence[Dim]
 Dims = int | Sequence[int] | None
 
-REGISTRY: dict[str, OpDef] = {}
-_PLAIN = frozenset((bool, int, float, str, type(None)))  # attributes that are in normal form
 REQUIRED = object()  # in place of a default
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
@@ -126,6 +123,8 @@ class OpDef:
         self.tensor_names = tuple(parameter.name for parameter in self.tensors)
         self._defaults = tuple(parameter.default for parameter in self.parameters)
         self._fewest, self._most = _plain_counts(self.parameters)
+        numbers = kind is not None and kind.promotes
+        self._normal = {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
@@ -199,14 +198,10 @@ class OpDef:
     def apply(self, arguments: dict[str, Any]) -> Any:
         """Make the op. Arrays become constants; errors get the user's line and the call."""
         try:
-            by_name, made = self.by_name, {}
+            normal, made = self._normal, dict(arguments)
             for name, value in arguments.items():
-                parameter = by_name[name]
-                if parameter.is_tensor:
-                    plain = isinstance(value, Value)
-                else:
-                    plain = value.__class__ in _PLAIN and not parameter.is_dtype
-                made[name] = value if plain else self._argument(parameter, value)
+                if value.__class__ not in normal[name]:
+                    made[name] = self._argument(self.by_name[name], value)
             arguments = made
             if self.kind is None:
                 types = self._composite_types(arguments)
@@ -397,32 +392,25 @@ class ArrayConstant:
         return f"array{list(self.array.shape)}"
 
 
-def constant(value: Scalar, type: DType) -> Value:
-    """A number as a 0-dim tensor, in normal form for its type: the printer writes it as a literal."""
-    arguments = {"value": scalar_value(value, type), "dtype": type}
-    return Op(REGISTRY["constant"], arguments, (scalar_type(type),), current_location()).results[0]
-
-
-def scalar_value(value: Any, type: DType) -> Scalar:
-    """The Python number that `value` is once stored as `type`."""
-    if value.__class__ is float and type.kind == "f":
-        # A number that meets an f16 or bf16 tensor keeps the precision that the arithmetic is done in.
-        return value if type.bits == 64 else ctypes.c_float(value).value  # type: ignore[no-any-return]
-    if type.kind == "b":
-        return bool(value)
-    if type.kind in "iu":
-        number = int(value) & ((1 << type.bits) - 1)
-        return number - (1 << type.bits) if type.kind == "i" and number >> (type.bits - 1) else number
-    with np.errstate(over="ignore"):
-        stored = np.asarray(value).astype(type.compute.numpy)
-    return complex(stored) if type.kind == "c" else float(stored)
-
-
 def captured(array: np.ndarray) -> Value:
     """An array as a value; a 0-dim one becomes a literal."""
     if array.ndim == 0:
         return constant(array.item(), dtype(array.dtype))
     return REGISTRY["captured"].apply({"array": ArrayConstant(array)})
+
+
+_NUMBERS = (bool, int, float, complex)
+_TENSOR = frozenset((Value, type(None)))
+_TENSOR_OR_NUMBER = _TENSOR | set(_NUMBERS)
+_DTYPE = frozenset((DType, type(None)))
+_ATTRIBUTE = frozenset((bool, int, float, str, type(None)))
+
+
+def _normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
+    """The classes whose objects are arguments in normal form as they are, which most are."""
+    if parameter.is_tensor:
+        return _TENSOR_OR_NUMBER if numbers or parameter.scalars else _TENSOR
+    return _DTYPE if parameter.is_dtype else _ATTRIBUTE
 
 
 def _plain_counts(parameters: Sequence[Parameter]) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.graph import Value
 from ..ir.symbolic import Dim
 from ..ir.types import DType, TensorType, bool_, c64, c128, f64, float_of, i64, promote
+from .registry import REGISTRY, constant
 from .shapes import Shape, broadcast, equal, reduced
 
 if TYPE_CHECKING:
@@ -58,18 +59,6 @@ class ElementBuilder(Protocol):
 
         Out of range is reported as an error of the op, and the guard keeps the access from happening.
         With `wrap`, negative values count from the end."""
-
-
-def make_constant(value: Any, dtype: DType) -> Value:
-    from .define import constant
-
-    return constant(value, dtype)
-
-
-def make_cast(value: Value, dtype: DType) -> Value:
-    from .define import REGISTRY
-
-    return REGISTRY["cast"](value, dtype)  # type: ignore[no-any-return]
 
 
 class Kind:
@@ -120,13 +109,13 @@ class Elementwise(Kind):
             wanted = float_of(wanted)
         for name, type in zip(names, types):
             if not isinstance(type, TensorType):
-                arguments[name] = make_constant(type, wanted)
+                arguments[name] = constant(type, wanted)
             elif type.dtype is not wanted and self.promote != "fixed":
-                arguments[name] = make_cast(arguments[name], wanted)
+                arguments[name] = REGISTRY["cast"](arguments[name], wanted)
         if self.promote == "where":
             condition = defn.tensors[0].name
             if not isinstance(arguments[condition], Value):
-                arguments[condition] = make_constant(arguments[condition], bool_)
+                arguments[condition] = constant(arguments[condition], bool_)
             elif arguments[condition].dtype is not bool_:
                 raise DTypeError(f"{condition} is {arguments[condition].dtype}, accepted is bool")
         return arguments

@@ -30,8 +30,14 @@ def equal(left: Dim, right: Dim) -> bool:
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
     """The shape that all of these broadcast to."""
-    first = next((shape for shape in shapes if shape), ())
-    if all(shape == first or not shape for shape in shapes):
+    first: Shape = ()
+    for shape in shapes:
+        if shape is not first and shape:
+            if not first:
+                first = shape
+            elif shape != first:
+                break
+    else:
         return first
     rank = max((len(shape) for shape in shapes), default=0)
     result: list[Dim] = []
