@@ -100,7 +100,7 @@ def cost(statements: Sequence[Statement]) -> int:
         elif isinstance(statement, Transpose):
             total += 2 * count(statement.rows) * count(statement.columns)
         elif isinstance(statement, Pack):
-            total += count(statement.rows) * count(statement.columns) // 4
+            total += count(statement.rows) * count(statement.columns)
         else:
             assert isinstance(statement, Alloc)
     return total
