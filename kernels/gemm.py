@@ -12,14 +12,15 @@ from ..ir.symbolic import Dim, Expr
 
 BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
 DEPTH = 384  # of a block: a panel of each matrix is read from the first-level cache, or nearly so
-ROWS = 128  # of a block: the packed left matrix stays in the second-level cache
+ROWS = 128  # of a block: the left matrix that a tile packs for itself stays in the second-level cache
 COLUMNS = 512  # of a tile
+LONG = 1024  # rows or columns of a tile that has all of them
 FLAT = 2  # so many register tiles of rows, or less: the right matrix is used too little to pack it
 FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from memory
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 12  # enough to keep many threads busy; more rows a tile need no packed copy of the right matrix
-ROW_TILE_BYTES = 1 << 18  # of a tile of whole rows: it stays in the second-level cache
+TILE_BYTES = 1 << 18  # of a tile of whole rows or columns: it stays in the second-level cache
 LARGE = 4096  # what symbolic columns count for there
 FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of the right matrix
 PACK_DEPTH, PACK_COLUMNS = 128, 512  # of a part of a matrix that one thread packs
@@ -65,11 +66,28 @@ class RegisterTile:
 
 
 def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
-    """Rows and columns of one tile: as large as leaves enough tiles for the threads. Symbolic sizes count as large."""
+    """Rows and columns of one tile: as large as leaves enough tiles for the threads. Symbolic sizes count as large.
+
+    What several tiles need of a matrix is packed once for all, through memory. So the larger matrix is best cut such
+    that each part of it is one tile's alone, which packs it where it stays in the cache: by columns, and tiles have all
+    rows, or by rows, and they have all columns.
+    """
     height = _even(rows, ROWS // unit.rows * unit.rows, unit.rows)
     flat = isinstance(rows, int) and rows <= FLAT * unit.rows
     width = _even(columns, FLAT_COLUMNS if flat else COLUMNS, unit.width)
-    if isinstance(rows, int) and isinstance(columns, int) and isinstance(batch, int):
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        return height, width
+    least = LEAST_COLUMNS
+    if ROWS < rows <= min(columns, LONG):
+        height = _even(rows, rows, unit.rows)
+        least = 2 * unit.width
+        width = _even(columns, max(TILE_BYTES // (height * unit.bytes), least), unit.width)
+    elif columns <= min(rows, LONG):
+        width = _even(columns, columns, unit.width)
+        most = min(ROWS, max(TILE_BYTES // (width * unit.bytes), LEAST_ROWS))
+        height = _even(rows, most // unit.rows * unit.rows, unit.rows)
+        least = width
+    if isinstance(batch, int):
         work = batch * rows * columns * (depth if isinstance(depth, int) else DEPTH)
         wanted = min(TILES, work // TILE_WORK)
 
@@ -77,10 +95,12 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
             return batch * -(-rows // height) * -(-columns // width)
 
         while tiles() < wanted:
-            if width >= 2 * LEAST_COLUMNS:
+            if width >= 2 * least:
                 width = _even(columns, width // 2, unit.width)
             elif height >= 2 * LEAST_ROWS:
                 height = _even(rows, height // 2, unit.rows)
+            elif width >= 2 * LEAST_COLUMNS:
+                width = _even(columns, width // 2, unit.width)
             else:
                 break
     return height, width
@@ -89,7 +109,7 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
 def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> int:
     """Rows of a tile of whole rows of so many columns: as many as the cache holds, and as leaves enough tiles."""
     row = (columns if isinstance(columns, int) else LARGE) * unit.bytes
-    most = min(ROWS, max(ROW_TILE_BYTES // row, LEAST_ROWS)) // unit.rows * unit.rows
+    most = min(ROWS, max(TILE_BYTES // row, LEAST_ROWS)) // unit.rows * unit.rows
     height = _even(rows, most, unit.rows)
     if isinstance(rows, int) and isinstance(batch, int):
         work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else DEPTH)

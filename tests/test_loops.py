@@ -25,6 +25,7 @@ from smelt.kernels.loop_parser import parse_kernel, parse_kernels
 from smelt.kernels.loop_text import kernel_hash, print_kernel
 from smelt.kernels.loop_verify import verify_kernel
 from smelt.passes.fuse import Fused, fuse
+from smelt.passes.loop.analysis import independent
 from smelt.passes.lower import lower
 from smelt.passes.manager import VERIFIERS, Pipeline
 from smelt.passes.pipelines import GRAPH, LOOPS
@@ -679,3 +680,25 @@ def test_pipelines_verify_kernels() -> None:
     broken = parse_kernel(inside("%0 = load %y[%i + 1]"))
     with pytest.raises(VerifyError, match="after parallelize: @k: dim 0"):
         Pipeline(["parallelize"]).run(broken, verify_each=True)
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        (("%i // 8", "%j", "%i % 8"), True),
+        (("%i % 8", "%j", "%i // 8"), True),
+        (("%i // 16", "(%i // 4) % 4", "%i % 4"), True),
+        (("(4 * %i + %j) // 8", "(4 * %i + %j) % 8", "0"), True),
+        (("(2 * %i + %j) // 8", "(2 * %i + %j) % 8", "0"), False),
+        (("%i // 8", "%j", "%i % 4"), False),
+        (("%i // 8", "%j", "0"), False),
+    ],
+)
+def test_loops_that_count_in_several_dims_are_parallel(places: tuple[str, ...], expected: bool) -> None:
+    text = (
+        "kernel @k(%y: out f32[512, 512, 512]) {\n  serial %i in 0..64 {\n    serial %j in 0..4 {\n"
+        f"      store %y[{', '.join(places)}], 1.0:f32\n    }}\n  }}\n}}"
+    )
+    (loop,) = parse_kernel(text).body
+    assert isinstance(loop, Loop)
+    assert independent(loop) == expected

@@ -20,6 +20,7 @@ ELEMENT = {"f32": "float", "f64": "double"}
 FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
 NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
 DIRECT_BYTES = 32 << 10  # a right matrix up to this stays in the first-level cache as it lies
+LINE = 64  # bytes of a line of the caches
 REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
 
 
@@ -53,14 +54,14 @@ class Routines:
     def tile(self, rows: int) -> str:
         """output (+)= `rows` rows of the left matrix times a panel of the right one. Steps are in bytes.
 
-        Meanwhile what lies `ahead` is fetched into the second-level cache.
+        Meanwhile what lies `ahead`, and the `next` rows of the left matrix, are fetched into the second-level cache.
         """
         f = Function(
             f"tile{rows}.{self.dtype}",
             [
                 ("ptr", "left"), ("i64", "left_row"), ("i64", "left_step"), ("ptr", "right"), ("i64", "right_step"),
                 ("ptr", "output"), ("i64", "output_row"), ("i64", "depth"), ("i64", "columns"), ("i1", "first"),
-                ("ptr", "ahead"), ("i64", "ahead_step"),
+                ("ptr", "ahead"), ("i64", "ahead_step"), ("i64", "next"),
             ],
             "#0",
         )  # fmt: skip
@@ -81,7 +82,8 @@ class Routines:
 
         def step(_: str, carried: list[str]) -> list[str]:
             starts, (right, ahead), sums = carried[:groups], carried[groups : groups + 2], carried[groups + 2 :]
-            f.write(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 2, i32 1)")
+            for place in (ahead, f.at(starts[0], "%next")):
+                f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
             columns = [
                 f.op(f"load {vector}, ptr {f.at(right, part * shape.bits // 8)}, align {self.bytes}")
                 for part in range(shape.vectors)
@@ -290,9 +292,12 @@ class Routines:
         streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
         most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {DEPTH}")
         each = self.even(f, "%depth", most)
+        # A packed left matrix is read from end to end: any cache will do.
+        all_rows = f.op("call i64 @llvm.smax.i64(i64 %rows, i64 1)")
+        block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {ROWS}")
 
         def row_block(row: str, _: list[str]) -> list[str]:
-            many = f.minimum(f.subtract("%rows", row), ROWS)
+            many = f.minimum(f.subtract("%rows", row), block)
             left = f.at("%left", f.multiply(row, left_row))
             output = f.at("%output", f.multiply(row, output_row))
             # While one panel of the right matrix is multiplied, each tile of rows fetches its share of the next one.
@@ -318,23 +323,25 @@ class Routines:
                     return [("ptr", source), ("i64", left_row), ("i64", lane_step), ("i64", left_column)]
 
                 lanes, panel_step, row_step, left_step = f.choose(narrow, as_it_lies, pack_rows)
+                following_rows = f.multiply(panel_step, shape.rows)
 
                 def column_panel(column: str, _: list[str]) -> list[str]:
                     count = f.subtract("%columns", column)
-                    place, step, following, pace = self.right_panel(
+                    place, step, following, pace, share, sharing = self.right_panel(
                         f, column, count, start, depth, packed, direct, right_row, ahead_step, own
                     )
                     target = f.at(output, column, element)
-                    share = f.op(f"udiv i64 {f.multiply(depth, pace)}, {shape.rows}")
 
                     def multiply(height: int, panel: str, row: str) -> None:
                         at = f.add(f.multiply(panel, panel_step), f.multiply(row, row_step))
+                        number = f.minimum(f.op(f"udiv i64 {panel}, {shape.rows}"), sharing)
+                        ahead = f.at(following, f.multiply(number, share))
                         f.write(
                             f"call void @tile{height}.{self.dtype}(ptr {f.at(lanes, at)}, i64 {row_step}, "
                             f"i64 {left_step}, ptr {place}, i64 {step}, "
                             f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
                             f"i64 {depth}, i64 {count}, i1 {first}, "
-                            f"ptr {f.at(following, f.multiply(panel, share))}, i64 {pace})"
+                            f"ptr {ahead}, i64 {pace}, i64 {following_rows})"
                         )
 
                     self.tiles(f, many, multiply)
@@ -347,7 +354,7 @@ class Routines:
             f.loop(0, f.op("call i64 @llvm.smax.i64(i64 %depth, i64 1)"), each, depth_block)
             return []
 
-        f.loop(0, "%rows", ROWS, row_block)
+        f.loop(0, "%rows", block, row_block)
         return f.finish()
 
     def even(self, f: Function, size: str, most: str) -> str:
@@ -385,15 +392,20 @@ class Routines:
         self, f: Function, column: str, count: str, start: str, depth: str, packed: str, direct: str, right_step: str,
         ahead_step: str, own: str,
     ) -> list[str]:  # fmt: skip
-        """Where a panel of the right matrix begins, how many bytes lie between its steps, and what comes next."""
+        """Where a panel of the right matrix begins and how many bytes lie between its steps. What comes next, of which
+        each tile of rows fetches a share: where it begins, the bytes between steps and between shares, the last share.
+        """
         shape, element = self.shape, self.element
         line = shape.width * self.bytes
+        kinds = ("ptr", "i64", "ptr", "i64", "i64", "i64")
 
         def shared() -> list[tuple[str, str]]:
             number = f.op(f"udiv i64 {column}, {shape.width}")
             place = f.add(f.multiply(number, "%panel"), f.multiply(start, shape.width))
             panel = f.at("%right", place, element)
-            return [("ptr", panel), ("i64", str(line)), ("ptr", f.at(panel, "%panel", element)), ("i64", ahead_step)]
+            following = f.at(panel, "%panel", element)
+            found = [panel, str(line), following, ahead_step, f.multiply(depth, ahead_step), "%rows"]
+            return list(zip(kinds, found, strict=True))
 
         def strided() -> list[tuple[str, str]]:
             place = f.add(f.multiply(start, "%right_row"), f.multiply(column, "%right_column"))
@@ -406,13 +418,24 @@ class Routines:
                     f"call void @pack.{self.dtype}(ptr {own}, i64 {shape.width}, i64 0, ptr {source}, "
                     f"i64 %right_column, i64 %right_row, i64 {lanes}, i64 {depth})"
                 )
-                return [("ptr", own), ("i64", str(line)), ("ptr", own), ("i64", "0")]
+                # The next one to pack: beside this one, or the first one of the next block. A share is a cache line of
+                # each step, or a lane with all its steps.
+                below = f.at("%right", f.multiply(f.add(start, depth), "%right_row"), element)
+                beside = f.at(source, f.multiply("%right_column", shape.width), element)
+                is_last = f.compare("sle", count, shape.width)
+                following = f.op(f"select i1 {is_last}, ptr {below}, ptr {beside}")
+                apart = f.multiply("%right_column", self.bytes)
+                share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {LINE})")
+                last = f.op(f"udiv i64 {f.multiply(apart, shape.width)}, {share}")
+                found = [own, str(line), following, right_step, share, f.add(last, -1)]
+                return list(zip(kinds, found, strict=True))
 
             def as_it_lies() -> list[tuple[str, str]]:
-                return [("ptr", source), ("i64", right_step), ("ptr", f.at(source, line)), ("i64", right_step)]
+                found = [source, str(right_step), f.at(source, line), right_step, f.multiply(depth, right_step), "%rows"]
+                return list(zip(kinds, found, strict=True))
 
             found = f.choose(f.op(f"and i1 {direct}, {full}"), as_it_lies, fresh)
-            return list(zip(("ptr", "i64", "ptr", "i64"), found, strict=True))
+            return list(zip(kinds, found, strict=True))
 
         return f.choose(packed, shared, strided)
 

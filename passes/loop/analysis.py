@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import permutations
 
-from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, minimum, non_negative, substitute, symbols_of
+from ...ir.symbolic import (
+    Compound,
+    Dim,
+    Expr,
+    Symbol,
+    atoms_of,
+    contiguous_strides,
+    minimum,
+    non_negative,
+    substitute,
+    symbols_of,
+)
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,
@@ -88,7 +100,7 @@ def cost(statements: Sequence[Statement]) -> int:
         elif isinstance(statement, Transpose):
             total += 2 * count(statement.rows) * count(statement.columns)
         elif isinstance(statement, Pack):
-            total += count(statement.rows) * count(statement.columns) // 4
+            total += count(statement.rows) * count(statement.columns)
         else:
             assert isinstance(statement, Alloc)
     return total
@@ -143,7 +155,9 @@ def independent(loop: Loop) -> bool:
                 continue
             if chosen & symbols_of(place):
                 scattered.add(buffer.name)
-            elif all(step(place, variable) in (0, None) for variable in own):
+            elif all(step(place, variable) in (0, None) for variable in own) and not has_own_place(
+                statement, loop.variable
+            ):
                 return False
             stored.setdefault(buffer.name, set()).add(place)
     if not all(kept_apart(loop, name) for name in scattered):
@@ -155,6 +169,28 @@ def independent(loop: Loop) -> bool:
         elif isinstance(statement, Transpose) and statement.source.buffer.name in stored:
             return False
     return True
+
+
+def has_own_place(statement: Store | Transpose, variable: Symbol) -> bool:
+    """Whether each iteration stores to places of its own because of how it counts in two dims or more: e // n in one
+    of them and e % n in another say together what e is."""
+    if isinstance(statement, Transpose):
+        return False
+    known = [dim for dim in statement.index if isinstance(dim, Expr)]
+    pending = list(permutations(known, 2))
+    while pending:
+        quotient, rest = pending.pop()
+        for monomial, factor in rest.terms:
+            atom = monomial[0] if len(monomial) == 1 else None
+            if factor != 1 or not isinstance(atom, Compound) or atom.operator != "%":
+                continue
+            whole = quotient * atom.right + rest
+            if own_range(whole, variable) is not None:
+                return True
+            if isinstance(whole, Expr) and atom not in atoms_of(whole) and whole not in known:
+                pending += [pair for item in known for pair in ((item, whole), (whole, item))]
+                known.append(whole)
+    return False
 
 
 def kept_apart(loop: Loop, name: str) -> bool:
