@@ -13,7 +13,7 @@ from .options import CompileOptions
 from .stages import Stages
 
 if TYPE_CHECKING:
-    from .cpu.build import StageHook
+    from .plan import StageHook
 
 
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:

@@ -1,0 +1,796 @@
+"""Loop IR to Python source for numba.cuda: a function for each tree of loops, which is one launch.
+
+Buffers are parameters that are indexed by one number, sizes are integers, and the last parameter is where errors are
+noted. How the kinds of loops are run (kernels/loop_ir.py):
+
+    grid      each thread of the grid takes an iteration, then the one as many further on as the grid has threads
+    block     the same with blocks, and warp with warps: `lane` is a thread's number in the block or warp
+    thread    from `lane` on in steps of as many as there are lanes; accumulators are combined with shuffles
+    vector    written out, so many times, with vector accesses where memory is adjacent and aligned
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...ir.errors import CompileError
+from ...ir.symbolic import Compound, Dim, Symbol, is_multiple, non_negative, product, symbols_of
+from ...ir.types import DType, bool_, i64
+from ...kernels.gpu import DEPTH, TILE
+from ...kernels.loop_ir import (
+    TEAMS,
+    Alloc,
+    Buffer,
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Prefix,
+    Register,
+    Statement,
+    Store,
+    prefixes,
+    walk,
+)
+from ...kernels.loop_text import size_symbols
+from ...kernels.scalar import COMBINERS
+from ...passes.loop.analysis import offset, step
+from .product import product_source
+from .scalars import NAMES, Functions, Text, TextBuilder, literal
+from .teams import Team
+
+SHARED = 48 << 10  # bytes that a block has without asking for more
+NARROW = 1 << 31  # elements that 32 bits count
+PURE = (Let, Load, Index, Check)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One function of a module and how to run it."""
+
+    function: str
+    kind: str  # grid | block | warp
+    count: Dim  # iterations of the outermost loop
+    threads: int  # of a block
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[Symbol, ...]
+    sites: bool  # whether errors may be noted
+    narrow: bool  # whether indices have 32 bits
+    shared: int  # bytes of a block
+
+
+@dataclass
+class Module:
+    """The source of all kernels of a graph, and their launches in order."""
+
+    launches: list[Launch] = field(default_factory=list)
+    functions: Functions = field(default_factory=Functions)
+    bodies: list[list[str]] = field(default_factory=list)
+
+    @property
+    def source(self) -> str:
+        devices = ["\n".join(lines) for lines in self.functions.sources.values()]
+        return "\n\n\n".join([*devices, *("\n".join(lines) for lines in self.bodies)]) + "\n"
+
+
+def emit_module(kernels: Sequence[Kernel], simulated: bool = False) -> Module:
+    """Source and launches of kernels that were mapped to a grid. The simulator knows no alignment of shared memory."""
+    module = Module()
+    alignment = "" if simulated else ", alignment=16"
+    first = 0
+    for kernel in kernels:
+        for lines, launch in _launches(kernel, module.functions, first, alignment):
+            module.bodies.append(lines)
+            module.launches.append(launch)
+        first += len(kernel.sites)
+    return module
+
+
+def _launches(
+    kernel: Kernel, functions: Functions, first_site: int, alignment: str
+) -> Iterable[tuple[list[str], Launch]]:
+    """Each tree of a kernel with what stands before it at the top."""
+    trees: list[tuple[list[Statement], Loop]] = []
+    before: list[Statement] = []
+    for statement in kernel.body:
+        if isinstance(statement, Concurrent):
+            trees += [(list(before), branch) for branch in statement.branches]
+        elif isinstance(statement, Loop):
+            trees.append((list(before), statement))
+        elif isinstance(statement, PURE):
+            before.append(statement)
+        else:
+            once = Loop("grid", Symbol("%once", 0, 0), 0, 1, (statement,), 1)
+            trees.append((list(before), once))
+    for number, (lead, tree) in enumerate(trees):
+        name = kernel.name if len(trees) == 1 else f"{kernel.name}_{number}"
+        yield Emitter(kernel, name, functions, first_site, alignment).launch(needed(lead, tree), tree)
+
+
+def needed(lead: Sequence[Statement], tree: Loop) -> list[Statement]:
+    """Of pure statements those that a tree uses, directly or not."""
+    wanted = used([tree])
+    kept: list[Statement] = []
+    for statement in reversed(lead):
+        results = defined(statement)
+        if wanted & set(results):
+            kept.insert(0, statement)
+            wanted |= used([statement])
+    return kept
+
+
+def defined(statement: Statement) -> list[str]:
+    if isinstance(statement, Check):
+        return [statement.position.name, statement.guard.name]
+    return [statement.result.name] if isinstance(statement, (Let, Load, Index)) else []
+
+
+def used(statements: Sequence[Statement]) -> set[str]:
+    """The names of registers and checked positions that statements read."""
+    found: set[str] = set()
+
+    def operands(*items: Operand | None) -> None:
+        found.update(item.name for item in items if isinstance(item, Register))
+
+    def dims(*items: Dim) -> None:
+        found.update(symbol.name for item in items for symbol in symbols_of(item))
+
+    for item in walk(statements):
+        if isinstance(item, Let):
+            operands(*item.operands)
+        elif isinstance(item, Index):
+            dims(item.expression)
+        elif isinstance(item, Load):
+            operands(item.guard)
+            dims(*item.index, *item.buffer.shape)
+        elif isinstance(item, Store):
+            operands(item.value, item.guard)
+            dims(*item.index, *item.buffer.shape)
+        elif isinstance(item, Check):
+            operands(item.value)
+            dims(item.size)
+        elif isinstance(item, Prefix):
+            operands(item.value, item.start)
+        elif isinstance(item, Loop):
+            dims(item.start, item.stop)
+            operands(*(value for part in item.accumulators for value in part.values))
+        elif isinstance(item, Gemm):
+            for matrix in (item.output, item.left, item.right):
+                dims(matrix.offset, matrix.row_stride, matrix.column_stride)
+            dims(item.rows, item.columns, item.depth)
+    return found
+
+
+def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
+    """The names of the buffers that statements read, and of those they write."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for item in walk(statements):
+        if isinstance(item, Load):
+            reads.add(item.buffer.name)
+        elif isinstance(item, Store):
+            writes.add(item.buffer.name)
+            if item.combine is not None:
+                reads.add(item.buffer.name)
+        elif isinstance(item, Gemm):
+            reads |= {item.left.buffer.name, item.right.buffer.name}
+            writes.add(item.output.buffer.name)
+    return reads, writes
+
+
+class Emitter:
+    """Writes the function of one tree of loops."""
+
+    def __init__(self, kernel: Kernel, name: str, functions: Functions, first_site: int, alignment: str):
+        self.kernel = kernel
+        self.name = name
+        self.first_site = first_site
+        self.alignment = alignment  # of shared memory, as an argument
+        self.lines: list[str] = []
+        self.depth = 1
+        self.builder = TextBuilder(self.line, functions)
+        self.texts: dict[str, Text] = {}
+        self.names: dict[str, str] = {}
+        self.taken: set[str] = {"cuda", "lane", "errors", "inf", "nan", *NAMES.values()}
+        self.team: Team | None = None
+        self.alone = True  # whether threads work each on their own here
+        self.scratch: dict[str, Buffer] = {}
+        self.shared = 0
+        self.reading: set[str] = set()  # buffers that threads of the team may still be reading
+        self.writing: set[str] = set()  # or writing
+        sizes = [product(buffer.shape) for buffer in kernel.buffers]
+        self.narrow = all(isinstance(size, int) and size < NARROW for size in sizes)
+        self.integer = "int32" if self.narrow else "int64"
+
+    # Text.
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def indented(self, head: str) -> Any:
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def name_of(self, name: str) -> str:
+        """A Python name for a name of the IR."""
+        known = self.names.get(name)
+        if known is None:
+            known = re.sub(r"\W", "_", name.lstrip("%"))
+            known = f"v{known}" if known[:1].isdigit() else known
+            while known in self.taken or keyword.iskeyword(known) or re.fullmatch(r"[es]\d+", known):
+                known += "_"
+            self.taken.add(known)
+            self.names[name] = known
+        return known
+
+    def index(self, value: Dim) -> str:
+        """An index expression, in the kernel's integers."""
+        if isinstance(value, int):
+            return f"{self.integer}({value})"
+        symbol = value.symbol
+        return self.name_of(symbol.name) if symbol is not None else f"{self.integer}({self.sum(value)})"
+
+    def sum(self, value: Dim) -> str:
+        if isinstance(value, int):
+            return str(value)
+        terms: list[str] = []
+        for monomial, coefficient in value.terms:
+            factors = [self.atom(atom) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.insert(0, str(coefficient))
+            terms.append(" * ".join(factors))
+        return " + ".join(terms)
+
+    def atom(self, atom: Symbol | Compound) -> str:
+        if isinstance(atom, Symbol):
+            return self.name_of(atom.name)
+        left, right = self.sum(atom.left), self.sum(atom.right)
+        if atom.operator in ("min", "max"):
+            return f"{atom.operator}({self.index(atom.left)}, {self.index(atom.right)})"
+        if non_negative(atom.left):
+            # Unsigned division needs no correction of the sign.
+            return f"{self.integer}(u{self.integer}({left}) {atom.operator} u{self.integer}({right}))"
+        return f"(({left}) {atom.operator} ({right}))"
+
+    def operand(self, operand: Operand) -> Text:
+        if isinstance(operand, Literal):
+            return self.builder.constant(operand.value, operand.dtype)
+        return self.texts[operand.name]
+
+    def bind(self, register: Register, text: Text) -> None:
+        self.texts[register.name] = text
+
+    # The function.
+
+    def launch(self, lead: Sequence[Statement], tree: Loop) -> tuple[list[str], Launch]:
+        """The lines of the function, and how to launch it."""
+        buffers = [item for item in self.kernel.buffers if item.name in set.union(*accesses([*lead, tree]))]
+        sizes = tuple(size_symbols(replace(self.kernel, body=(*lead, tree))))
+        sites = any(isinstance(item, Check) for item in walk([*lead, tree]))
+        parameters = [self.name_of(item.name) for item in buffers]
+        parameters += [self.name_of(symbol.name) for symbol in sizes]
+        self.block(lead)
+        self.outermost(tree)
+        head = f"def {self.name}({', '.join([*parameters, *(['errors'] if sites else [])])}):"
+        launch = Launch(
+            self.name,
+            tree.kind,
+            tree.extent,
+            tree.width,
+            tuple(buffers),
+            sizes,
+            sites,
+            self.narrow,
+            self.shared,
+        )
+        return [head, *self.lines], launch
+
+    def outermost(self, loop: Loop) -> None:
+        if loop.kind not in ("grid", *TEAMS):
+            raise CompileError(f"{self.name}: a {loop.kind} loop is not mapped to a grid")
+        variable, width = self.name_of(loop.variable.name), loop.width
+        number = f"cuda.blockIdx.x * {width} + cuda.threadIdx.x"
+        apart = f"cuda.gridDim.x * {width}"
+        if loop.kind == "warp":
+            number, apart = f"({number}) // 32", f"({apart}) // 32"
+        elif loop.kind == "block":
+            number, apart = "cuda.blockIdx.x", "cuda.gridDim.x"
+        if loop.kind in TEAMS:
+            lanes = 32 if loop.kind == "warp" else width
+            self.team = Team(loop.kind, lanes, width)
+            self.alone = False
+            self.line(
+                "lane = int32(cuda.threadIdx.x)" if loop.kind == "block" else "lane = int32(cuda.threadIdx.x % 32)"
+            )
+        for item in walk(loop.body):
+            if isinstance(item, Alloc):
+                self.allocate(item.buffer)
+        self.line(f"{variable} = {self.integer}({number})")
+        with self.indented(f"while {variable} < {self.index(loop.stop)}:"):
+            self.block(loop.body)
+            if self.scratch:
+                self.synchronize()
+            self.line(f"{variable} = {self.integer}({variable} + {apart})")
+
+    def allocate(self, buffer: Buffer) -> None:
+        """Scratch: shared by a team, or a thread's own."""
+        size = product(buffer.shape)
+        if not isinstance(size, int):
+            raise CompileError(f"{self.name}: scratch of a size that is not known")
+        self.scratch[buffer.name] = buffer
+        kind, name = memory_name(buffer.dtype), self.name_of(buffer.name)
+        if self.team is None:
+            self.line(f"{name} = cuda.local.array({size}, {kind})")
+            return
+        teams = self.team.threads // self.team.lanes
+        self.shared += teams * size * buffer.dtype.bytes
+        if self.shared > SHARED:
+            raise CompileError(f"{self.name}: {self.shared} bytes of shared memory; a block has {SHARED}")
+        self.line(f"{name} = cuda.shared.array({teams * size}, {kind}{self.alignment})")
+
+    # Statements.
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def statement(self, statement: Statement) -> None:
+        if not self.alone:
+            self.settle(statement)
+        if isinstance(statement, Let):
+            self.bind(statement.result, self.let(statement, [self.operand(item) for item in statement.operands]))
+        elif isinstance(statement, Index):
+            name = self.name_of(statement.result.name)
+            self.line(f"{name} = int64({self.sum(statement.expression)})")
+            self.bind(statement.result, Text(i64, (name,)))
+        elif isinstance(statement, Load):
+            self.bind(statement.result, self.load(statement, self.name_of(statement.result.name)))
+        elif isinstance(statement, Store):
+            if self.alone:
+                self.store(statement, self.operand(statement.value))
+            else:
+                with self.indented("if lane == 0:"):
+                    self.store(statement, self.operand(statement.value))
+        elif isinstance(statement, Check):
+            self.check(statement)
+        elif isinstance(statement, Loop):
+            self.loop(statement)
+        elif isinstance(statement, Gemm):
+            self.gemm(statement)
+        elif isinstance(statement, Prefix):
+            self.prefix(statement)
+        elif not isinstance(statement, Alloc):
+            raise CompileError(f"{self.name}: a {type(statement).__name__.lower()} is not for a GPU")
+
+    def settle(self, statement: Statement) -> None:
+        """Wait for the other threads if a statement touches what they are at."""
+        reads, writes = accesses([statement])
+        if (reads | writes) & self.writing or writes & self.reading:
+            self.synchronize()
+        self.reading |= reads
+        self.writing |= writes
+
+    def synchronize(self) -> None:
+        if self.team is not None:
+            self.line(self.team.barrier)
+        self.reading.clear()
+        self.writing.clear()
+
+    def let(self, statement: Let, operands: Sequence[Text], name: str | None = None) -> Text:
+        builder = self.builder
+        builder.wanted = name or self.name_of(statement.result.name)
+        try:
+            if statement.op == "cast":
+                return builder.cast(operands[0], statement.result.dtype)
+            if statement.op == "bitcast":
+                return builder.bitcast(operands[0], statement.result.dtype)
+            if statement.op in ("round_f16", "round_bf16"):
+                return builder.round_to(operands[0], statement.op.removeprefix("round_"))
+            return builder.op(statement.op, *operands)
+        finally:
+            builder.wanted = None
+
+    def place(self, buffer: Buffer, at: Dim) -> str:
+        """The index of an element in its memory."""
+        if buffer.name not in self.scratch:
+            return self.index(at)
+        if self.team is not None and self.team.kind == "warp":
+            own = product(self.scratch[buffer.name].shape)
+            return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.sum(at)})"
+        return f"uint32({self.sum(at)})"
+
+    def load(self, statement: Load, name: str) -> Text:
+        buffer = statement.buffer
+        where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
+        guard = None if statement.guard is None else self.operand(statement.guard).name
+        if buffer.dtype.is_complex:
+            zero = "" if guard is None else f" if {guard} else {NAMES[buffer.dtype.name]}(0)"
+            self.line(f"{name} = {where}{zero}")
+            return Text(buffer.dtype, (f"{name}.real", f"{name}.imag"))
+        text = from_memory(where, buffer.dtype)
+        if guard is not None:
+            text = f"{text} if {guard} else {literal(0, buffer.dtype.compute)}"
+        self.line(f"{name} = {text}")
+        return Text(buffer.dtype.compute, (name,))
+
+    def store(self, statement: Store, value: Text) -> None:
+        buffer = statement.buffer
+        where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
+
+        def write() -> None:
+            new = value
+            if statement.combine is not None:
+                old = self.builder.assign(from_memory(where, buffer.dtype), buffer.dtype.compute)
+                if buffer.dtype.is_complex:
+                    old = Text(buffer.dtype, (f"{old.name}.real", f"{old.name}.imag"))
+                new = self.combined(statement.combine, [old], [value])[0]
+            self.line(f"{where} = {to_memory(new, buffer.dtype)}")
+
+        if statement.guard is None:
+            write()
+        else:
+            with self.indented(f"if {self.operand(statement.guard).name}:"):
+                write()
+
+    def check(self, statement: Check) -> None:
+        """An index that data chose: out of range it is noted, and counts as 0."""
+        place, good = self.name_of(statement.position.name), self.name_of(statement.guard.name)
+        value, size = self.operand(statement.value).name, self.index(statement.size)
+        self.line(f"{place} = {value}")
+        if statement.wrap:
+            self.line(f"{place} = {place} + {size} if {place} < 0 else {place}")
+        self.line(f"{good} = ({place} >= 0) & ({place} < {size})")
+        record = 3 * (self.first_site + statement.site)
+        with self.indented(f"if not {good}:"):
+            self.line(f"errors[{record + 1}] = {value}")
+            self.line(f"errors[{record + 2}] = {size}")
+            self.line(f"errors[{record}] = 1")
+        position = f"{place}_at"
+        self.line(f"{position} = {self.integer}({place}) if {good} else {self.integer}(0)")
+        self.names[statement.position.name] = position
+        self.bind(statement.position, Text(i64, (f"int64({position})",)))
+        self.bind(statement.guard, Text(bool_, (good,)))
+
+    # Loops.
+
+    def loop(self, loop: Loop) -> None:
+        if loop.kind == "vector":
+            self.vector(loop)
+        elif loop.kind == "thread":
+            self.shared_out(loop)
+        elif self.alone:
+            self.serial(loop)
+        elif any(
+            isinstance(item, Loop) and item.kind == "thread" or isinstance(item, Gemm) for item in walk(loop.body)
+        ):
+            self.serial(loop, together=True)
+        elif not any(isinstance(item, Store) for item in walk(loop.body)):
+            self.on_own(lambda: self.serial(loop))  # all threads alike
+        elif loop.accumulators:
+            raise CompileError(f"{self.name}: a loop that stores and reduces in an order of its own")
+        else:
+            with self.indented("if lane == 0:"):
+                self.on_own(lambda: self.serial(loop))
+
+    def on_own(self, write: Callable[[], None]) -> None:
+        """What threads do each on their own."""
+        before, self.alone = self.alone, True
+        write()
+        self.alone = before
+
+    def serial(self, loop: Loop, together: bool = False) -> None:
+        variable = self.name_of(loop.variable.name)
+        totals = self.start(loop)
+        for item in prefixes(loop):
+            self.start_prefix(item)
+        self.line(f"{variable} = {self.index(loop.start)}")
+        stop = self.bound(loop.stop)
+        with self.indented(f"while {variable} < {stop}:"):
+            self.block(loop.body)
+            self.accumulate(loop, totals)
+            if together and accesses(loop.body)[1]:
+                self.synchronize()
+            self.line(f"{variable} = {self.integer}({variable} + 1)")
+        self.finish(loop, totals)
+
+    def bound(self, stop: Dim) -> str:
+        """A loop's end, computed once."""
+        if isinstance(stop, int):
+            return str(stop)
+        name = self.builder.fresh()
+        self.line(f"{name} = {self.index(stop)}")
+        return name
+
+    def start(self, loop: Loop) -> list[list[Text]]:
+        """The variables of a loop's accumulators, with the results of nothing."""
+        totals: list[list[Text]] = []
+        for item in loop.accumulators:
+            numbers = COMBINERS[item.combiner].identity(item.results[0].dtype)
+            made: list[Text] = []
+            for register, number in zip(item.results, numbers, strict=True):
+                value = self.builder.constant(number, register.dtype)
+                names = self.register_names(register)
+                for name, part in zip(names, value.parts, strict=True):
+                    self.line(f"{name} = {part}")
+                made.append(Text(register.dtype, names))
+            totals.append(made)
+        return totals
+
+    def register_names(self, register: Register) -> tuple[str, ...]:
+        name = self.name_of(register.name)
+        return (f"{name}_re", f"{name}_im") if register.dtype.is_complex else (name,)
+
+    def accumulate(self, loop: Loop, totals: Sequence[Sequence[Text]]) -> None:
+        for item, total in zip(loop.accumulators, totals, strict=True):
+            values = [self.operand(value) for value in item.values]
+            self.assign(total, self.combined(item.combiner, total, values))
+
+    def assign(self, targets: Sequence[Text], values: Sequence[Text]) -> None:
+        left = [part for item in targets for part in item.parts]
+        right = [part for item in values for part in item.parts]
+        self.line(f"{', '.join(left)} = {', '.join(right)}")
+
+    def combined(self, combiner: str, left: Sequence[Text], right: Sequence[Text]) -> list[Text]:
+        if len(left) == 1:
+            return list(COMBINERS[combiner].combine(self.builder, tuple(left), tuple(right)))
+        function = self.builder.combiner(combiner, [item.dtype for item in left])
+        names = [Text(item.dtype, tuple(self.builder.fresh() for _ in item.parts)) for item in left]
+        arguments = ", ".join(part for item in (*left, *right) for part in item.parts)
+        self.line(f"{', '.join(part for item in names for part in item.parts)} = {function}({arguments})")
+        return names
+
+    def finish(self, loop: Loop, totals: Sequence[Sequence[Text]]) -> None:
+        for item, total in zip(loop.accumulators, totals, strict=True):
+            for register, text in zip(item.results, total, strict=True):
+                self.bind(register, text)
+
+    def shared_out(self, loop: Loop) -> None:
+        """A loop whose iterations the threads of the team take."""
+        team = self.team
+        assert team is not None
+        if prefixes(loop):
+            self.scan(loop)
+            return
+        variable = self.name_of(loop.variable.name)
+        totals = self.start(loop)
+        start = "lane" if loop.start == 0 else f"{self.integer}({self.sum(loop.start)} + lane)"
+        self.line(f"{variable} = {start if self.narrow or loop.start != 0 else 'int64(lane)'}")
+        stop = self.bound(loop.stop)
+
+        def body() -> None:
+            with self.indented(f"while {variable} < {stop}:"):
+                self.block(loop.body)
+                self.accumulate(loop, totals)
+                self.line(f"{variable} = {self.integer}({variable} + {team.lanes})")
+
+        self.on_own(body)
+        for item, total in zip(loop.accumulators, totals, strict=True):
+            function = team.reduction(self.builder, item.combiner, [text.dtype for text in total])
+            arguments = ", ".join(part for text in total for part in text.parts)
+            self.line(f"{', '.join(part for text in total for part in text.parts)} = {function}({arguments})")
+        self.finish(loop, totals)
+
+    # Prefixes.
+
+    def start_prefix(self, item: Prefix) -> None:
+        """The variable that a prefix runs in."""
+        target = Text(item.result.dtype, self.register_names(item.result))
+        self.assign([target], [self.operand(item.start)])
+        self.bind(item.result, target)
+
+    def prefix(self, item: Prefix) -> None:
+        running = self.texts[item.result.name]
+        self.assign([running], self.combined(item.combiner, [running], [self.operand(item.value)]))
+
+    def scan(self, loop: Loop) -> None:
+        """As many iterations at a time as there are lanes; the prefixes go on from what came before."""
+        team = self.team
+        assert team is not None and not loop.accumulators
+        variable, base, active = self.name_of(loop.variable.name), self.builder.fresh(), self.builder.fresh()
+        for item in prefixes(loop):
+            self.start_prefix(item)
+            running = self.texts[item.result.name]
+            carried = Text(running.dtype, tuple(f"{part}_carry" for part in running.parts))
+            self.assign([carried], [running])
+        self.line(f"{base} = {self.index(loop.start)}")
+        stop = self.bound(loop.stop)
+        with self.indented(f"while {base} < {stop}:"):
+            self.line(f"{variable} = {self.integer}({base} + lane)")
+            self.line(f"{active} = {variable} < {stop}")
+            pending: list[Statement] = []
+            for statement in loop.body:
+                if not isinstance(statement, Prefix):
+                    pending.append(statement)
+                    continue
+                running = self.texts[statement.result.name]
+                numbers = COMBINERS[statement.combiner].identity(running.dtype)
+                self.assign([running], [self.builder.constant(numbers[0], running.dtype)])
+                with self.indented(f"if {active}:"):
+                    self.on_own(lambda now=tuple(pending): self.block(now))
+                    self.assign([running], [self.operand(statement.value)])
+                pending = []
+                function = team.scan(self.builder, statement.combiner, running.dtype)
+                total = Text(running.dtype, tuple(self.builder.fresh() for _ in running.parts))
+                given = ", ".join(running.parts)
+                self.line(f"{given}, {', '.join(total.parts)} = {function}({given})")
+                carried = Text(running.dtype, tuple(f"{part}_carry" for part in running.parts))
+                self.assign([running], self.combined(statement.combiner, [carried], [running]))
+                self.assign([carried], self.combined(statement.combiner, [carried], [total]))
+            with self.indented(f"if {active}:"):
+                self.on_own(lambda: self.block(pending))
+                self.line("pass")
+            self.line(f"{base} = {self.integer}({base} + {team.lanes})")
+
+    # Vectors.
+
+    def vector(self, loop: Loop) -> None:
+        """All iterations at once, or one after the other where fewer are left."""
+        if loop.extent == loop.width:
+            self.lanes(loop)
+            return
+        assert not loop.accumulators
+        start = self.index(loop.start)
+        with self.indented(f"if {start} + {loop.width} <= {self.index(loop.stop)}:"):
+            self.lanes(loop)
+        with self.indented("else:"):
+            self.serial(replace(loop, kind="serial", width=1))
+
+    def lanes(self, loop: Loop) -> None:
+        width, variable = loop.width, loop.variable
+        base = self.name_of(variable.name)
+        self.line(f"{base} = {self.index(loop.start)}")
+        known: dict[str, list[Text]] = {}
+
+        def lane_texts(operand: Operand) -> list[Text]:
+            if isinstance(operand, Register) and operand.name in known:
+                return known[operand.name]
+            return [self.operand(operand)] * width
+
+        def moved(value: Dim, lane: int) -> Dim:
+            from ...ir.symbolic import substitute
+
+            return substitute(value, {variable: variable.expr() + lane})
+
+        for item in loop.body:
+            if isinstance(item, Store):
+                values = lane_texts(item.value)
+                self.vector_store(item, values, loop, lane_texts, moved)
+                continue
+            assert isinstance(item, (Let, Load, Index))
+            name = self.name_of(item.result.name)
+            if isinstance(item, Load):
+                known[item.result.name] = self.vector_load(item, name, loop, lane_texts, moved)
+            elif isinstance(item, Index):
+                lanes = []
+                for lane in range(width):
+                    self.line(f"{name}_{lane} = int64({self.sum(moved(item.expression, lane))})")
+                    lanes.append(Text(i64, (f"{name}_{lane}",)))
+                known[item.result.name] = lanes
+            else:
+                given = [lane_texts(operand) for operand in item.operands]
+                if not any(isinstance(operand, Register) and operand.name in known for operand in item.operands):
+                    known[item.result.name] = [self.let(item, [texts[0] for texts in given], name)] * width
+                else:
+                    known[item.result.name] = [
+                        self.let(item, [texts[lane] for texts in given], f"{name}_{lane}") for lane in range(width)
+                    ]
+        for part in loop.accumulators:
+            lanes = [[lane_texts(value)[lane] for value in part.values] for lane in range(width)]
+            while len(lanes) > 1:
+                half = len(lanes) // 2
+                lanes = [self.combined(part.combiner, lanes[at], lanes[at + half]) for at in range(half)]
+            for register, text in zip(part.results, lanes[0], strict=True):
+                self.bind(register, text)
+
+    def is_vector(self, item: Load | Store, loop: Loop) -> bool:
+        """Whether an access of a vector loop is one of adjacent elements that lie aligned."""
+        place = offset(item.buffer, item.index)
+        if item.guard is not None or item.buffer.name in self.scratch or item.buffer.dtype.is_complex:
+            return False
+        if isinstance(item, Store) and item.combine is not None:
+            return False
+        if step(place, loop.variable) != 1 or loop.width not in (2, 4, 8):
+            return False
+        from ...ir.symbolic import substitute
+
+        return is_multiple(substitute(place, {loop.variable: loop.start}), loop.width)
+
+    def vector_load(self, item: Load, name: str, loop: Loop, lane_texts: Any, moved: Any) -> list[Text]:
+        buffer, width = item.buffer, loop.width
+        place = offset(buffer, item.index)
+        if self.is_vector(item, loop):
+            names = [f"{name}_{lane}" for lane in range(width)]
+            self.line(f"{', '.join(names)} = load{width}({self.name_of(buffer.name)}, {self.place(buffer, place)})")
+            texts: list[Text] = []
+            for part in names:
+                converted = from_memory(part, buffer.dtype)
+                if converted != part:
+                    self.line(f"{part}_wide = {converted}")
+                    part = f"{part}_wide"
+                texts.append(Text(buffer.dtype.compute, (part,)))
+            return texts
+        if step(place, loop.variable) == 0 and item.guard is None:
+            return [self.load(item, name)] * width
+        guards = [None] * width if item.guard is None else lane_texts(item.guard)
+        made: list[Text] = []
+        for lane in range(width):
+            at = replace(item, index=tuple(moved(part, lane) for part in item.index), guard=None)
+            made.append(self.guarded_load(at, f"{name}_{lane}", guards[lane]))
+        return made
+
+    def guarded_load(self, item: Load, name: str, guard: Text | None) -> Text:
+        if guard is None:
+            return self.load(item, name)
+        register = Register(f"%{name}_guard", bool_)
+        self.bind(register, guard)
+        return self.load(replace(item, guard=register), name)
+
+    def vector_store(self, item: Store, values: list[Text], loop: Loop, lane_texts: Any, moved: Any) -> None:
+        buffer, width = item.buffer, loop.width
+        if self.is_vector(item, loop):
+            parts = ", ".join(to_memory(value, buffer.dtype) for value in values)
+            place = self.place(buffer, offset(buffer, item.index))
+            self.line(f"store{width}({self.name_of(buffer.name)}, {place}, ({parts}))")
+            return
+        guards = [None] * width if item.guard is None else lane_texts(item.guard)
+        for lane in range(width):
+            guard: Operand | None = None
+            if guards[lane] is not None:
+                guard = Register(f"%{item.buffer.name}_guard{lane}", bool_)
+                self.bind(guard, guards[lane])
+            at = replace(item, index=tuple(moved(part, lane) for part in item.index), guard=guard)
+            self.store(at, values[lane])
+
+    def gemm(self, statement: Gemm) -> None:
+        """A tile of a product, by the whole block."""
+        target, factors = statement.output.buffer, (statement.left, statement.right)
+        kinds = [matrix.buffer.dtype for matrix in factors]
+        name = "_".join(["product", target.dtype.name, *(kind.name for kind in kinds)])
+        functions = self.builder.functions.sources
+        if name not in functions:
+            elements = [from_memory("{}", kind) for kind in kinds]
+            functions[name] = product_source(name, target.dtype, *elements, self.alignment)
+        self.shared += 2 * TILE * DEPTH * target.dtype.bytes
+        arguments = [self.name_of(target.name)]
+        for matrix in factors:
+            arguments.append(self.name_of(matrix.buffer.name))
+            arguments += map(self.index, (matrix.offset, matrix.row_stride, matrix.column_stride))
+        arguments += map(self.index, (statement.rows, statement.columns, statement.depth))
+        self.line(f"{name}({', '.join(arguments)})")
+        self.reading.clear()
+        self.writing.clear()
+
+
+def memory_name(dtype: DType) -> str:
+    """The type of a buffer's elements: bools are bytes, bf16 its bits."""
+    return {"bool": "uint8", "bf16": "uint16", "f16": "float16"}.get(dtype.name) or NAMES[dtype.name]
+
+
+def from_memory(text: str, dtype: DType) -> str:
+    """What a load gave, as a register."""
+    if dtype is bool_:
+        return f"{text} != 0"
+    return f"from_{dtype.name}({text})" if dtype.compute is not dtype else text
+
+
+def to_memory(value: Text, dtype: DType) -> str:
+    """A register, as what a store takes."""
+    if dtype is bool_:
+        return f"uint8({value.name})"
+    if dtype.is_complex:
+        return f"{NAMES[dtype.name]}(complex({value.parts[0]}, {value.parts[1]}))"
+    return f"to_{dtype.name}({value.name})" if dtype.compute is not dtype else value.name
