@@ -216,7 +216,7 @@ class Product:
     def _blocks(self) -> None:
         """The same for a GPU: square tiles, of matrices where they lie, whatever their type."""
         lowering = self.l
-        size = gpu.TILE
+        size = gpu.block_tile(self.batch, self.rows, self.columns)
         counts = (self.batch, ceil_divide(self.rows, size), ceil_divide(self.columns, size))
         left, right = self._matrix(self.left), self._matrix(self.right)
         at, row, column = self._loops(counts, (1, size, size))

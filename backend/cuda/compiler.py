@@ -122,7 +122,7 @@ def compile_launches(source: str, launches: Sequence[Launch], architecture: str)
 @lru_cache(maxsize=1)
 def architectures() -> tuple[str, ...]:
     """Those of the named ones that the installed libNVVM knows."""
-    from numba.cuda.cudadrv import nvvm
+    from numba.cuda.cudadrv import nvrtc
 
-    known = {f"sm_{major}{minor}" for major, minor in nvvm.get_supported_ccs()}
+    known = {f"sm_{major}{minor}" for major, minor in nvrtc.get_supported_ccs()}
     return tuple(name for name in ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120") if name in known)

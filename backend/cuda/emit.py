@@ -21,7 +21,7 @@ from typing import Any
 from ...ir.errors import CompileError
 from ...ir.symbolic import Compound, Dim, Symbol, is_multiple, non_negative, product, symbols_of
 from ...ir.types import DType, bool_, i64
-from ...kernels.gpu import DEPTH, TILE
+from ...kernels.gpu import DEPTH
 from ...kernels.loop_ir import (
     TEAMS,
     Alloc,
@@ -759,12 +759,14 @@ class Emitter:
         """A tile of a product, by the whole block."""
         target, factors = statement.output.buffer, (statement.left, statement.right)
         kinds = [matrix.buffer.dtype for matrix in factors]
-        name = "_".join(["product", target.dtype.name, *(kind.name for kind in kinds)])
+        tile = statement.output.row_stride
+        assert isinstance(tile, int)
+        name = "_".join([f"product{tile}", target.dtype.name, *(kind.name for kind in kinds)])
         functions = self.builder.functions.sources
         if name not in functions:
             elements = [from_memory("{}", kind) for kind in kinds]
-            functions[name] = product_source(name, target.dtype, *elements, self.alignment)
-        self.shared += 2 * TILE * DEPTH * target.dtype.bytes
+            functions[name] = product_source(name, target.dtype, tile, *elements, self.alignment)
+        self.shared += 2 * tile * DEPTH * target.dtype.bytes
         arguments = [self.name_of(target.name)]
         for matrix in factors:
             arguments.append(self.name_of(matrix.buffer.name))

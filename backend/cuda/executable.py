@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...ir.errors import IndexRangeError
 from ...ir.graph import Graph
-from ...ir.symbolic import evaluate
+from ...ir.symbolic import Expr, evaluate
 from ..arrays import as_plain, bind_sizes
 from ..stages import Stages
 from .build import Program
@@ -18,8 +18,21 @@ if TYPE_CHECKING:
     from ..report import Report
 
 
+class Launcher:
+    """The call for one set of sizes."""
+
+    def __init__(self, executable: Executable, sizes: dict[str, int]):
+        self.executable = executable
+        self.sizes = sizes
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.executable(arrays)
+
+
 class Executable:
     """Call it with arrays of the parameters' types; it returns the results as new arrays."""
+
+    target = "cuda"
 
     def __init__(self, graph: Graph, program: Program, stages: Stages):
         from .simulate import Simulated
@@ -33,8 +46,14 @@ class Executable:
     def report(self) -> Report:
         raise NotImplementedError
 
-    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Any:
-        return self
+    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
+        """How to call this code for parameters of these shapes."""
+        sizes: dict[str, int] = {}
+        for param, shape in zip(self.graph.params, shapes, strict=True):
+            for dim, size in zip(param.shape, shape, strict=True):
+                if isinstance(dim, Expr) and dim.symbol is not None:
+                    sizes[dim.symbol.name] = size
+        return Launcher(self, sizes)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         from .simulate import shaped

@@ -7,65 +7,66 @@ registers. What lies outside of the matrices counts as zero.
 from __future__ import annotations
 
 from ...ir.types import DType
-from ...kernels.gpu import DEPTH, SQUARE, THREADS, TILE
+from ...kernels.gpu import DEPTH, SQUARE, block_threads
 from .scalars import NAMES, literal
 
-ACROSS = TILE // SQUARE  # threads along a row of the tile
 
-
-def product_source(name: str, dtype: DType, left: str, right: str, alignment: str) -> list[str]:
-    """The function `name(tile, left, at, row stride, column stride, right, ..., rows, columns, depth)`. `left` and `right`
-    are texts that make a number of the product's type of `{}`, an element of memory."""
+def product_source(name: str, dtype: DType, tile: int, left: str, right: str, alignment: str) -> list[str]:
+    """The function `name(tile, left, at, row stride, column stride, right, ..., rows, columns, depth)`. `left` and
+    `right` are texts that make a number of the product's type of `{}`, an element of memory."""
     kind, zero = NAMES[dtype.name], literal(0.0, dtype)
     multiply = "fmaf" if dtype.name == "f32" else "fma"
+    across = tile // SQUARE  # threads along a row of the tile
     steps = [range(SQUARE)] * 2
+    operands = ", ".join(f"{item}, {item}_at, {item}_row, {item}_column" for item in ("left", "right"))
     lines = [
         "@device",
-        f"def {name}(tile, left, left_at, left_row, left_column, right, right_at, right_row, right_column, rows, columns, depth):",
-        f"    lefts = cuda.shared.array({DEPTH * TILE}, {kind}{alignment})",
-        f"    rights = cuda.shared.array({DEPTH * TILE}, {kind}{alignment})",
+        f"def {name}(tile, {operands}, rows, columns, depth):",
+        f"    lefts = cuda.shared.array({DEPTH * tile}, {kind}{alignment})",
+        f"    rights = cuda.shared.array({DEPTH * tile}, {kind}{alignment})",
         "    thread = int32(cuda.threadIdx.x)",
-        f"    down = int32(thread // {ACROSS} * {SQUARE})",
-        f"    across = int32(thread % {ACROSS} * {SQUARE})",
+        f"    down = int32(thread // {across} * {SQUARE})",
+        f"    across = int32(thread % {across} * {SQUARE})",
     ]
     lines += [f"    c{r}{c} = {zero}" for r in steps[0] for c in steps[1]]
     lines += ["    start = int32(0)", "    while start < depth:"]
-    lines += _fetch("left", "lefts", "rows", left, zero, along_depth="column", along_line="row")
-    lines += _fetch("right", "rights", "columns", right, zero, along_depth="row", along_line="column")
+    lines += _fetch(tile, "left", "lefts", "rows", left, zero, along_depth="column", along_line="row")
+    lines += _fetch(tile, "right", "rights", "columns", right, zero, along_depth="row", along_line="column")
     lines += ["        cuda.syncthreads()", "        k = int32(0)", f"        while k < {DEPTH}:"]
     names = [", ".join(f"{letter}{part}" for part in steps[0]) for letter in "ab"]
-    lines.append(f"            {names[0]} = load{SQUARE}(lefts, int32(k * {TILE} + down))")
-    lines.append(f"            {names[1]} = load{SQUARE}(rights, int32(k * {TILE} + across))")
+    lines.append(f"            {names[0]} = load{SQUARE}(lefts, int32(k * {tile} + down))")
+    lines.append(f"            {names[1]} = load{SQUARE}(rights, int32(k * {tile} + across))")
     lines += [f"            c{r}{c} = {multiply}(a{r}, b{c}, c{r}{c})" for r in steps[0] for c in steps[1]]
     lines += ["            k = int32(k + 1)", "        cuda.syncthreads()", f"        start = int32(start + {DEPTH})"]
     for r in steps[0]:
         values = ", ".join(f"c{r}{c}" for c in steps[1])
-        lines.append(f"    store{SQUARE}(tile, int32((down + {r}) * {TILE} + across), ({values}))")
+        lines.append(f"    store{SQUARE}(tile, int32((down + {r}) * {tile} + across), ({values}))")
     return [*lines, "    cuda.syncthreads()"]
 
 
 def _fetch(
-    matrix: str, target: str, count: str, element: str, zero: str, along_depth: str, along_line: str
+    tile: int, matrix: str, target: str, count: str, element: str, zero: str, along_depth: str, along_line: str
 ) -> list[str]:
     """Part of a matrix to shared memory: neighbouring threads read neighbours in memory."""
-    each = DEPTH * TILE // THREADS
+    threads = block_threads(tile)
+    each = DEPTH * tile // threads
     lines: list[str] = []
     for head, across in ((f"if {matrix}_{along_depth} == 1:", True), ("else:", False)):
         lines += [f"        {head}", "            part = int32(0)", f"            while part < {each}:"]
-        lines.append(f"                number = int32(part * {THREADS} + thread)")
+        lines.append(f"                number = int32(part * {threads} + thread)")
         if across:
             lines += [
                 f"                line = int32(number // {DEPTH})",
                 f"                k = int32(number % {DEPTH})",
             ]
         else:
-            lines += [f"                line = int32(number % {TILE})", f"                k = int32(number // {TILE})"]
+            lines += [f"                line = int32(number % {tile})", f"                k = int32(number // {tile})"]
         place = f"{matrix}_at + line * {matrix}_{along_line} + (start + k) * {matrix}_{along_depth}"
         lines += [
             f"                value = {zero}",
             f"                if (line < {count}) & (start + k < depth):",
             f"                    value = {element.format(f'{matrix}[{place}]')}",
-            f"                {target}[uint32(k * {TILE} + line)] = value",
+            f"                {target}[uint32(k * {tile} + line)] = value",
             "                part = int32(part + 1)",
         ]
     return lines

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import linecache
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -44,10 +46,12 @@ class Simulated:
 
         memory = {name: _device(array) for name, array in arrays.items()}
         errors = cuda.to_device(np.zeros(3 * max(len(self.program.places), 1), np.int64))
+        from numba.cuda.simulator.kernelapi import FakeCUDAShared
+
         interval = sys.getswitchinterval()
         sys.setswitchinterval(1e-5)  # threads that wait for each other hand over at once
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), patch.object(FakeCUDAShared, "array", _shared_array):
                 warnings.simplefilter("ignore", RuntimeWarning)  # of overflow in NumPy's scalars
                 for launch in self.program.launches:
                     self._launch(launch, memory, sizes, errors)
@@ -67,6 +71,19 @@ class Simulated:
         arguments += [integer(sizes[symbol.name]) for symbol in launch.sizes]
         arguments += [errors] if launch.sites else []
         self.kernels[launch.function][min(blocks(launch, count), BLOCKS), launch.threads](*arguments)
+
+
+_lock = threading.Lock()
+
+
+def _shared_array(shared: Any, shape: int, dtype: Any) -> np.ndarray:
+    """The shared array of a line of source. Numba's own may make two of them when two threads come first."""
+    frame = sys._getframe(1)
+    place = frame.f_code.co_filename, frame.f_lineno
+    with _lock:
+        if place not in shared._allocations:
+            shared._allocations[place] = np.empty(shape, dtype)
+        return shared._allocations[place]
 
 
 def _device(array: np.ndarray) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count as counter
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, floor_divide, limit, minimum, product, remainder, symbols_of
+from ...kernels.gpu import block_threads
 from ...kernels.loop_ir import (
     Accumulator,
     Alloc,
@@ -96,7 +97,7 @@ def _nest(loop: Loop) -> tuple[list[Loop], tuple[Statement, ...]]:
     inside: on a GPU, a load for each thread costs less than loops that cannot be merged."""
     nest: list[Loop] = []
     around: list[Statement] = []
-    while not loop.accumulators and independent(loop):
+    while not loop.accumulators and (loop.extent == 1 or independent(loop)):
         nest.append(loop)
         *before, last = loop.body
         variables = {item.variable for item in nest}
@@ -105,7 +106,7 @@ def _nest(loop: Loop) -> tuple[list[Loop], tuple[Statement, ...]]:
             break
         if (variables | chosen) & (symbols_of(last.start) | symbols_of(last.stop)) or last.accumulators:
             break
-        if not independent(last):
+        if last.extent != 1 and not independent(last):
             break
         around += before
         loop = last
@@ -193,8 +194,11 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
     """An iteration for each warp or block, whose threads share out the inner loops."""
     length = _length(body)
     variable, total, inside = _flat(nest, body, names) if nest else (names.symbol(1), 1, tuple(body))
-    if any(isinstance(item, Gemm) for item in inside):
-        kind, width = "block", THREADS
+    products = [item for item in walk(inside) if isinstance(item, Gemm)]
+    if products:
+        tile = products[0].output.row_stride
+        assert isinstance(tile, int)
+        kind, width = "block", block_threads(tile)
     elif nest and length <= ROW:
         rows = count(total)
         kind, width = "warp", WARP * min(4, max(1, rows))
