@@ -1,4 +1,4 @@
-"""What every target needs of a fused graph beside its kernels: names of buffers, where results come from, whom to blame."""
+"""What every target needs of a fused graph beside kernels: names of buffers, sources of results, whom to blame."""
 
 from __future__ import annotations
 

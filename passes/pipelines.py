@@ -9,4 +9,4 @@ GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce")
 LOOPS = ("part", "transpose", "vectorize", "block", "interchange", "parallelize", "stream")
 
 # The same for a GPU.
-CUDA_LOOPS = ("part", "grid")
+CUDA_LOOPS = ("part", "transpose", "grid")

@@ -21,6 +21,8 @@ from ..plan import Kernels, StageHook, find_places, name_values, result_sources
 from ..stages import Stages
 from .emit import Launch, emit_module
 
+SIDE = 32  # of the blocks that are transposed in shared memory: a warp reads or writes a row of one at a time
+
 
 @dataclass(frozen=True)
 class Program:
@@ -70,7 +72,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
 def schedule(kernel: Kernel, verify: bool) -> Kernel:
     """Blocks, warps and threads."""
     for name in CUDA_LOOPS:
-        kernel = PASSES[name](kernel)
+        options = {"side": SIDE, "pad": 1} if name == "transpose" else {}
+        kernel = PASSES[name](kernel, **options)
         if verify:
             verify_kernel(kernel)
     return kernel

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,7 +43,7 @@ from ...kernels.loop_ir import (
     prefixes,
     walk,
 )
-from ...kernels.loop_text import size_symbols
+from ...kernels.loop_text import size_symbols, statement_dims
 from ...kernels.scalar import COMBINERS
 from ...passes.loop.analysis import offset, step
 from .product import product_source
@@ -189,6 +189,26 @@ def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
     return reads, writes
 
 
+def compounds(statements: Sequence[Statement]) -> list[Compound]:
+    """The quotients and remainders in the index expressions of statements, inner before outer."""
+    found: dict[Compound, None] = {}
+
+    def look(value: Dim) -> None:
+        if isinstance(value, int):
+            return
+        for monomial, _ in value.terms:
+            for atom in monomial:
+                if isinstance(atom, Compound):
+                    look(atom.left)
+                    look(atom.right)
+                    if atom.operator in ("//", "%"):
+                        found[atom] = None
+
+    for value in statement_dims(statements):
+        look(value)
+    return list(found)
+
+
 class Emitter:
     """Writes the function of one tree of loops."""
 
@@ -206,6 +226,8 @@ class Emitter:
         self.team: Team | None = None
         self.alone = True  # whether threads work each on their own here
         self.scratch: dict[str, Buffer] = {}
+        self.inside: list[str] = []  # the variables of the loops around
+        self.quotients: dict[Compound, str] = {}
         self.shared = 0
         self.reading: set[str] = set()  # buffers that threads of the team may still be reading
         self.writing: set[str] = set()  # or writing
@@ -258,6 +280,8 @@ class Emitter:
     def atom(self, atom: Symbol | Compound) -> str:
         if isinstance(atom, Symbol):
             return self.name_of(atom.name)
+        if atom in self.quotients:
+            return self.quotients[atom]
         left, right = self.sum(atom.left), self.sum(atom.right)
         if atom.operator in ("min", "max"):
             return f"{atom.operator}({self.index(atom.left)}, {self.index(atom.right)})"
@@ -265,6 +289,25 @@ class Emitter:
             # Unsigned division needs no correction of the sign.
             return f"{self.integer}(u{self.integer}({left}) {atom.operator} u{self.integer}({right}))"
         return f"(({left}) {atom.operator} ({right}))"
+
+    @contextmanager
+    def divided(self, loop: Loop) -> Iterator[None]:
+        """Quotients and remainders of a loop's variable that its body uses, by names of their own."""
+        known = {symbol.name for symbol in size_symbols(self.kernel)} | set(self.inside)
+        self.inside.append(loop.variable.name)
+        known.add(loop.variable.name)
+        named: list[Compound] = []
+        for compound in compounds(loop.body):
+            names = {symbol.name for symbol in symbols_of(compound.left) | symbols_of(compound.right)}
+            if loop.variable.name in names and names <= known and compound not in self.quotients:
+                name = self.builder.fresh()
+                self.line(f"{name} = {self.atom(compound)}")
+                self.quotients[compound] = name
+                named.append(compound)
+        yield
+        for compound in named:
+            del self.quotients[compound]
+        self.inside.pop()
 
     def operand(self, operand: Operand) -> Text:
         if isinstance(operand, Literal):
@@ -321,7 +364,8 @@ class Emitter:
                 self.allocate(item.buffer)
         self.line(f"{variable} = {self.integer}({number})")
         with self.indented(f"while {variable} < {self.index(loop.stop)}:"):
-            self.block(loop.body)
+            with self.divided(loop):
+                self.block(loop.body)
             if self.scratch:
                 self.synchronize()
             self.line(f"{variable} = {self.integer}({variable} + {apart})")
@@ -500,7 +544,8 @@ class Emitter:
         self.line(f"{variable} = {self.index(loop.start)}")
         stop = self.bound(loop.stop)
         with self.indented(f"while {variable} < {stop}:"):
-            self.block(loop.body)
+            with self.divided(loop):
+                self.block(loop.body)
             self.accumulate(loop, totals)
             if together and accesses(loop.body)[1]:
                 self.synchronize()
@@ -567,17 +612,31 @@ class Emitter:
             return
         variable = self.name_of(loop.variable.name)
         totals = self.start(loop)
-        start = "lane" if loop.start == 0 else f"{self.integer}({self.sum(loop.start)} + lane)"
-        self.line(f"{variable} = {start if self.narrow or loop.start != 0 else 'int64(lane)'}")
-        stop = self.bound(loop.stop)
 
         def body() -> None:
-            with self.indented(f"while {variable} < {stop}:"):
+            with self.divided(loop):
                 self.block(loop.body)
-                self.accumulate(loop, totals)
-                self.line(f"{variable} = {self.integer}({variable} + {team.lanes})")
+            self.accumulate(loop, totals)
 
-        self.on_own(body)
+        first = f"{self.sum(loop.start)} + lane" if loop.start != 0 else "lane"
+        extent = loop.extent
+        if isinstance(extent, int) and extent == team.lanes:
+            self.line(f"{variable} = {self.integer}({first})")
+            self.on_own(body)
+        elif isinstance(extent, int) and extent % team.lanes == 0:
+            # All threads take as many: the loop can be unrolled, and its end need not be asked for.
+            turn = self.builder.fresh()
+            self.line(f"{turn} = int32(0)")
+            with self.indented(f"while {turn} < {extent // team.lanes}:"):
+                self.line(f"{variable} = {self.integer}({first} + {turn} * {team.lanes})")
+                self.on_own(body)
+                self.line(f"{turn} = int32({turn} + 1)")
+        else:
+            self.line(f"{variable} = {self.integer}({first})")
+            stop = self.bound(loop.stop)
+            with self.indented(f"while {variable} < {stop}:"):
+                self.on_own(body)
+                self.line(f"{variable} = {self.integer}({variable} + {team.lanes})")
         for item, total in zip(loop.accumulators, totals, strict=True):
             function = team.reduction(self.builder, item.combiner, [text.dtype for text in total])
             arguments = ", ".join(part for text in total for part in text.parts)

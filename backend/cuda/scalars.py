@@ -114,8 +114,8 @@ class Functions:
 
 
 class TextBuilder:
-    """A ScalarBuilder (kernels/scalar.py) that writes one line an op. Inside of an expansion every rounding counts: there
-    products are not contracted with sums."""
+    """A ScalarBuilder (kernels/scalar.py) that writes one line an op. Inside of an expansion every rounding counts:
+    there products are not contracted with sums."""
 
     def __init__(self, line: Callable[[str], None], functions: Functions, inside: bool = False):
         self.line = line

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from ...ir.symbolic import evaluate, product
-from ...ir.types import bool_, bf16
+from ...ir.types import bf16, bool_
 from ..interp.loops import garbage
 from .build import Program
 from .emit import Launch

@@ -6,11 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count as counter
 
-from ...ir.symbolic import Dim, Symbol, ceil_divide, floor_divide, limit, minimum, product, remainder, symbols_of
+from ...ir.symbolic import (
+    Compound,
+    Dim,
+    Expr,
+    Symbol,
+    ceil_divide,
+    floor_divide,
+    limit,
+    minimum,
+    product,
+    remainder,
+    symbols_of,
+)
 from ...kernels.gpu import block_threads
 from ...kernels.loop_ir import (
     Accumulator,
     Alloc,
+    Buffer,
     Check,
     Concurrent,
     Gemm,
@@ -19,9 +32,11 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Matrix,
     Register,
     Statement,
     Store,
+    Transpose,
     prefixes,
     walk,
     with_body,
@@ -83,7 +98,7 @@ def _tree(loop: Loop, names: _Names) -> Loop:
     nest, body = _nest(loop)
     if not nest:
         return _together([], (loop,), names)
-    if not any(isinstance(item, (Loop, Alloc, Gemm)) for item in body):
+    if not any(isinstance(item, (Loop, Alloc, Gemm, Transpose)) for item in body):
         return _elements(nest, body, names)
     if not any(isinstance(item, (Alloc, Gemm)) for item in walk(body)):
         inner = [item for item in body if isinstance(item, Loop)]
@@ -187,7 +202,32 @@ def _best(loop: Loop) -> int:
 def _length(body: Sequence[Statement]) -> int:
     """The iterations of the longest of the inner loops, with all those inside of them."""
     inner = [item for item in body if isinstance(item, Loop)]
-    return max((count(item.extent) * max(_length(item.body), 1) for item in inner), default=0)
+    return max((_most(item.extent) * max(_length(item.body), 1) for item in inner), default=0)
+
+
+def _most(extent: Dim) -> int:
+    """How many iterations a loop has, or may have."""
+    upper = _upper(extent)
+    return count(extent) if upper is None else upper
+
+
+def _upper(extent: Dim) -> int | None:
+    """The number that an extent is at most, if there is one."""
+    if isinstance(extent, int):
+        return extent
+    found = [limit(extent, True)]
+    for monomial, coefficient in extent.terms:
+        if (
+            len(monomial) == 1
+            and coefficient == 1
+            and isinstance(monomial[0], Compound)
+            and monomial[0].operator == "min"
+        ):
+            # min(32 * q + 32, N) - 32 * q is at most 32.
+            (smaller,) = monomial
+            rest = extent - Expr(((monomial, 1),))
+            found += [limit(rest + part, True) for part in (smaller.left, smaller.right)]
+    return min((item for item in found if isinstance(item, int)), default=None)
 
 
 def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> Loop:
@@ -199,7 +239,7 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
         tile = products[0].output.row_stride
         assert isinstance(tile, int)
         kind, width = "block", block_threads(tile)
-    elif nest and length <= ROW:
+    elif nest and length <= ROW and not any(isinstance(item, Transpose) for item in inside):
         rows = count(total)
         kind, width = "warp", WARP * min(4, max(1, rows))
     else:
@@ -208,16 +248,39 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
     return Loop(kind, variable, 0, total, tuple(_share(item, lanes, names) for item in inside), width)
 
 
+def _transposed(statement: Transpose, names: _Names) -> Loop:
+    """The copy of a block: the inner loop runs along the memory that is not shared, so that neighbours are adjacent."""
+    source, target = statement.source, statement.target
+    row, column = names.symbol(statement.rows), names.symbol(statement.columns)
+
+    def place(matrix: Matrix) -> tuple[Buffer, tuple[Dim, ...]]:
+        at = matrix.offset + row.expr() * matrix.row_stride + column.expr() * matrix.column_stride
+        return replace(matrix.buffer, shape=(product(matrix.buffer.shape),)), (at,)
+
+    # Half precision is converted and back: no bit changes.
+    register = Register(next(names.fresh), source.buffer.dtype.compute)
+    body = (Load(register, *place(source)), Store(*place(target), register))
+    loops = [(row, statement.rows), (column, statement.columns)]
+    if source.buffer.role != "scratch":
+        loops.reverse()
+    (outer, height), (inner, width) = loops
+    return Loop("serial", outer, 0, height, (Loop("serial", inner, 0, width, body),))
+
+
 def _share(statement: Statement, lanes: int, names: _Names) -> Statement:
     """An inner loop, shared out."""
+    if isinstance(statement, Transpose):
+        statement = _transposed(statement, names)
     if not isinstance(statement, Loop):
         return statement
-    ragged = _ragged(statement, names)
-    if ragged is not None:
-        return ragged
+    pair = _pair(statement, names)
+    if pair is not None:
+        return pair
     loop = _merged(statement, names)
     inner = [item for item in loop.body if isinstance(item, Loop)]
-    free = independent(replace(loop, body=tuple(item for item in loop.body if item not in prefixes(loop))))
+    free = loop is not statement or independent(
+        replace(loop, body=tuple(item for item in loop.body if item not in prefixes(loop)))
+    )
     if inner:
         if free and not prefixes(loop) and _adjacent(loop, loop.body) > sum(map(_best, inner)):
             return replace(loop, kind="thread")
@@ -227,43 +290,53 @@ def _share(statement: Statement, lanes: int, names: _Names) -> Statement:
     return replace(loop, kind="thread") if prefixes(loop) else _in_vectors(loop, lanes, names)
 
 
-def _ragged(loop: Loop, names: _Names) -> Loop | None:
-    """Two loops inside of each other, independent, whose ends are known to be at most so far: as one over all of that,
-    with loops inside that run once or, past the ends, not at all.
+def _pair(loop: Loop, names: _Names) -> Loop | None:
+    """Two loops inside of each other, independent, as one. An end that depends on the place of the team is known to be
+    at most so far: what lies past it is cut off by loops that run once there, or not at all.
 
         serial %i in 0..(min(64, N)) {        thread %g0 in 0..1024 {
           serial %j in 0..(min(64, M)) {        serial %i in (%g0 // 16)..(min(%g0 // 16 + 1, N)) {
             ...                          ->       vector<4> %j in (4 * (%g0 % 16))..(min(4 * (%g0 % 16) + 4, M)) {
     """
     (inner, *rest) = loop.body or (None,)
-    if not isinstance(inner, Loop) or rest or loop.start != 0 or inner.start != 0 or loop.accumulators:
+    if not isinstance(inner, Loop) or rest or loop.accumulators or inner.accumulators or prefixes(inner):
         return None
-    if any(isinstance(item, Loop) for item in inner.body) or inner.accumulators or prefixes(inner):
+    if any(isinstance(item, Loop) for item in inner.body) or loop.variable in symbols_of(inner.start + inner.stop):
         return None
-    if loop.variable in symbols_of(inner.stop) or not (independent(loop) and independent(inner)):
+    if not (independent(loop) and independent(inner)):
         return None
-    if isinstance(loop.stop, int) and isinstance(inner.stop, int):
+    height, across = _upper(loop.extent), _upper(inner.extent)
+    if height is None or across is None:
         return None
-    height, across = limit(loop.stop, True), limit(inner.stop, True)
-    if not isinstance(height, int) or not isinstance(across, int):
-        return None
-    width = _width(replace(inner, stop=across), inner.body)
+    width = _width(replace(inner, start=0, stop=across), inner.body)
     steps = ceil_divide(across, width)
     number = names.symbol(height * steps)
-    row, column = floor_divide(number.expr(), steps), remainder(number.expr(), steps) * width
-    kind = "vector" if width > 1 else "serial"
-    each = replace(inner, kind=kind, width=width, start=column, stop=minimum(column + width, inner.stop))
-    once = replace(loop, start=row, stop=minimum(row + 1, loop.stop), body=(each,))
-    return Loop("thread", number, 0, height * steps, (once,))
+    row = loop.start + floor_divide(number.expr(), steps)
+    column = inner.start + remainder(number.expr(), steps) * width
+    body = _cut(inner, column, width, across)
+    return Loop("thread", number, 0, height * steps, _cut(replace(loop, body=body), row, 1, height))
+
+
+def _cut(loop: Loop, start: Dim, width: int, most: int) -> tuple[Statement, ...]:
+    """Some iterations of a loop, as far as there are any."""
+    whole = loop.extent == most and most % width == 0
+    if width == 1 and whole:
+        return tuple(substitute_statement(item, {loop.variable: start}) for item in loop.body)
+    stop = start + width if whole else minimum(start + width, loop.stop)
+    return (replace(loop, kind="vector" if width > 1 else "serial", width=width, start=start, stop=stop),)
 
 
 def _merged(loop: Loop, names: _Names) -> Loop:
-    """Loops inside of each other that do one thing, as one."""
+    """Loops inside of each other that do one thing, all iterations independent of each other, as one."""
     while True:
         (inner, *rest) = loop.body or (None,)
-        if not isinstance(inner, Loop) or rest or inner.start != 0 or loop.start != 0:
+        if not isinstance(inner, Loop) or rest:
             return loop
-        if loop.variable in symbols_of(inner.stop) or prefixes(inner) or not (independent(loop) and independent(inner)):
+        if (
+            loop.variable in symbols_of(inner.start + inner.stop)
+            or prefixes(inner)
+            or not (independent(loop) and independent(inner))
+        ):
             return loop
         if [item.values for item in loop.accumulators] != [item.results for item in inner.accumulators]:
             return loop
