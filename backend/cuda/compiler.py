@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import linecache
 import re
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from ...ir.errors import CompileError
 from ...ir.types import DType
 from .emit import Launch, memory_name
 from .library import NATIVE_SOURCE, names
@@ -117,6 +120,22 @@ def compile_launches(source: str, launches: Sequence[Launch], architecture: str)
         cubin, resources = to_cubin(ptx, architecture)
         made.append(Compiled(launch.function, ptx, cubin, resources))
     return made
+
+
+def sass(cubin: bytes) -> str:
+    """Machine code as text, by NVIDIA's disassembler."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    tool = find_nvidia_binary_utility("nvdisasm")
+    if tool is None:
+        raise CompileError("nvdisasm is not installed: it comes with the package nvidia-cuda-nvdisasm")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        shown = subprocess.run([tool, "--print-code", file.name], capture_output=True, text=True)
+    if shown.returncode:
+        raise CompileError(f"nvdisasm failed: {shown.stderr.strip()}")
+    return shown.stdout
 
 
 @lru_cache(maxsize=1)

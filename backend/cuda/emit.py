@@ -60,6 +60,7 @@ class Launch:
     """One function of a module and how to run it."""
 
     function: str
+    kernel: str  # whose tree of loops it is
     kind: str  # grid | block | warp
     count: Dim  # iterations of the outermost loop
     threads: int  # of a block
@@ -331,6 +332,7 @@ class Emitter:
         head = f"def {self.name}({', '.join([*parameters, *(['errors'] if sites else [])])}):"
         launch = Launch(
             self.name,
+            self.kernel.name,
             tree.kind,
             tree.extent,
             tree.width,
