@@ -34,6 +34,7 @@ class Compiled:
     """One launch's function for one architecture."""
 
     name: str
+    entry: str  # the function's name in PTX
     ptx: str
     cubin: bytes
     resources: Resources
@@ -54,7 +55,7 @@ def signature(launch: Launch) -> Any:
     from numba import types
 
     integer = types.int32 if launch.narrow else types.int64
-    given = [types.CPointer(_element(buffer.dtype)) for buffer in launch.buffers]
+    given: list[Any] = [types.CPointer(_element(buffer.dtype)) for buffer in launch.buffers]
     given += [integer] * len(launch.sizes)
     given += [types.CPointer(types.int64)] if launch.sites else []
     return types.void(*given)
@@ -118,7 +119,9 @@ def compile_launches(source: str, launches: Sequence[Launch], architecture: str)
     for launch in launches:
         ptx = to_ptx(space[launch.function], launch, architecture)
         cubin, resources = to_cubin(ptx, architecture)
-        made.append(Compiled(launch.function, ptx, cubin, resources))
+        entry = re.search(r"\.entry\s+(\w+)", ptx)
+        assert entry is not None
+        made.append(Compiled(launch.function, entry[1], ptx, cubin, resources))
     return made
 
 
@@ -143,5 +146,6 @@ def architectures() -> tuple[str, ...]:
     """Those of the named ones that the installed libNVVM knows."""
     from numba.cuda.cudadrv import nvrtc
 
-    known = {f"sm_{major}{minor}" for major, minor in nvrtc.get_supported_ccs()}
+    supported = nvrtc.get_supported_ccs()  # type: ignore[attr-defined]
+    known = {f"sm_{major}{minor}" for major, minor in supported}
     return tuple(name for name in ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120") if name in known)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ...ir.errors import CompileError
@@ -681,7 +682,7 @@ class Emitter:
                 numbers = COMBINERS[statement.combiner].identity(running.dtype)
                 self.assign([running], [self.builder.constant(numbers[0], running.dtype)])
                 with self.indented(f"if {active}:"):
-                    self.on_own(lambda now=tuple(pending): self.block(now))
+                    self.on_own(partial(self.block, tuple(pending)))
                     self.assign([running], [self.operand(statement.value)])
                 pending = []
                 function = team.scan(self.builder, statement.combiner, running.dtype)
@@ -750,11 +751,11 @@ class Emitter:
                         self.let(item, [texts[lane] for texts in given], f"{name}_{lane}") for lane in range(width)
                     ]
         for part in loop.accumulators:
-            lanes = [[lane_texts(value)[lane] for value in part.values] for lane in range(width)]
-            while len(lanes) > 1:
-                half = len(lanes) // 2
-                lanes = [self.combined(part.combiner, lanes[at], lanes[at + half]) for at in range(half)]
-            for register, text in zip(part.results, lanes[0], strict=True):
+            yielded = [[lane_texts(value)[lane] for value in part.values] for lane in range(width)]
+            while len(yielded) > 1:
+                half = len(yielded) // 2
+                yielded = [self.combined(part.combiner, yielded[at], yielded[at + half]) for at in range(half)]
+            for register, text in zip(part.results, yielded[0], strict=True):
                 self.bind(register, text)
 
     def is_vector(self, item: Load | Store, loop: Loop) -> bool:
@@ -807,10 +808,10 @@ class Emitter:
             place = self.place(buffer, offset(buffer, item.index))
             self.line(f"store{width}({self.name_of(buffer.name)}, {place}, ({parts}))")
             return
-        guards = [None] * width if item.guard is None else lane_texts(item.guard)
+        guards = None if item.guard is None else lane_texts(item.guard)
         for lane in range(width):
-            guard: Operand | None = None
-            if guards[lane] is not None:
+            guard: Register | None = None
+            if guards is not None:
                 guard = Register(f"%{item.buffer.name}_guard{lane}", bool_)
                 self.bind(guard, guards[lane])
             at = replace(item, index=tuple(moved(part, lane) for part in item.index), guard=guard)
@@ -825,8 +826,8 @@ class Emitter:
         name = "_".join([f"product{tile}", target.dtype.name, *(kind.name for kind in kinds)])
         functions = self.builder.functions.sources
         if name not in functions:
-            elements = [from_memory("{}", kind) for kind in kinds]
-            functions[name] = product_source(name, target.dtype, tile, *elements, self.alignment)
+            left, right = (from_memory("{}", kind) for kind in kinds)
+            functions[name] = product_source(name, target.dtype, tile, left, right, self.alignment)
         self.shared += 2 * tile * DEPTH * target.dtype.bytes
         arguments = [self.name_of(target.name)]
         for matrix in factors:

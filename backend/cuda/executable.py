@@ -1,4 +1,4 @@
-"""A graph compiled for CUDA, and the call of it."""
+"""A graph compiled for CUDA, run in Numba's simulator."""
 
 from __future__ import annotations
 
@@ -48,12 +48,7 @@ class Executable:
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
         """How to call this code for parameters of these shapes."""
-        sizes: dict[str, int] = {}
-        for param, shape in zip(self.graph.params, shapes, strict=True):
-            for dim, size in zip(param.shape, shape, strict=True):
-                if isinstance(dim, Expr) and dim.symbol is not None:
-                    sizes[dim.symbol.name] = size
-        return Launcher(self, sizes)
+        return Launcher(self, sizes_of(self.graph, shapes))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         from .simulate import shaped
@@ -62,7 +57,7 @@ class Executable:
         sizes = bind_sizes(self.graph, given)
         program = self.program
         memory, errors = self.simulated.run(dict(zip(program.params, given, strict=True)), sizes)
-        self.raise_errors(errors)
+        raise_errors(self.graph, program, errors)
         stored: list[np.ndarray] = []
         for name, dtype, dims in program.stored:
             shape = tuple(evaluate(size, sizes) for size in dims)
@@ -75,11 +70,23 @@ class Executable:
             results.append(array.reshape(shape) if how == "own" else array.reshape(shape).copy())
         return results
 
-    def raise_errors(self, errors: np.ndarray) -> None:
-        for site, (failed, index, size) in enumerate(errors.reshape(-1, 3)):
-            if failed:
-                place = self.program.places[site]
-                raise IndexRangeError(
-                    f"{place.called or place.op}: index {index} is out of range for a dimension of size {size}",
-                    place.location(self.graph),
-                )
+
+def sizes_of(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """What the symbolic sizes are for parameters of these shapes."""
+    sizes: dict[str, int] = {}
+    for param, shape in zip(graph.params, shapes, strict=True):
+        for dim, size in zip(param.shape, shape, strict=True):
+            if isinstance(dim, Expr) and dim.symbol is not None:
+                sizes[dim.symbol.name] = size
+    return sizes
+
+
+def raise_errors(graph: Graph, program: Program, errors: np.ndarray) -> None:
+    """An index out of range, if kernels noted one."""
+    for site, (failed, index, size) in enumerate(errors.reshape(-1, 3)):
+        if failed:
+            place = program.places[site]
+            raise IndexRangeError(
+                f"{place.called or place.op}: index {index} is out of range for a dimension of size {size}",
+                place.location(graph),
+            )

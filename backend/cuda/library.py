@@ -35,7 +35,7 @@ def is_simulated() -> bool:
     """Whether Numba runs kernels in its simulator (NUMBA_ENABLE_CUDASIM=1, before it is imported)."""
     from numba import config
 
-    return bool(config.ENABLE_CUDASIM)
+    return bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=1)

@@ -217,14 +217,9 @@ def _upper(extent: Dim) -> int | None:
         return extent
     found = [limit(extent, True)]
     for monomial, coefficient in extent.terms:
-        if (
-            len(monomial) == 1
-            and coefficient == 1
-            and isinstance(monomial[0], Compound)
-            and monomial[0].operator == "min"
-        ):
+        smaller = monomial[0] if len(monomial) == 1 and coefficient == 1 else None
+        if isinstance(smaller, Compound) and smaller.operator == "min":
             # min(32 * q + 32, N) - 32 * q is at most 32.
-            (smaller,) = monomial
             rest = extent - Expr(((monomial, 1),))
             found += [limit(rest + part, True) for part in (smaller.left, smaller.right)]
     return min((item for item in found if isinstance(item, int)), default=None)
