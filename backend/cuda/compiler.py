@@ -40,12 +40,17 @@ class Compiled:
     resources: Resources
 
 
-def functions(source: str) -> dict[str, Any]:
+def capability(architecture: str) -> tuple[int, int]:
+    """sm_80 as (8, 0)."""
+    return divmod(int(re.sub(r"\D", "", architecture)), 10)
+
+
+def functions(source: str, architecture: str) -> dict[str, Any]:
     """The Python functions of generated source, ready for Numba."""
     whole = NATIVE_SOURCE + source
     filename = f"<smelt cuda {abs(hash(whole)):x}>"
     linecache.cache[filename] = (len(whole), None, whole.splitlines(keepends=True), filename)
-    space = dict(names())
+    space = dict(names(capability(architecture) >= (8, 0)))
     exec(compile(whole, filename, "exec"), space)
     return space
 
@@ -71,14 +76,13 @@ def to_ptx(function: Any, launch: Launch, architecture: str) -> str:
     """PTX of one launch's function, for an architecture such as sm_80."""
     from numba import cuda
 
-    capability = divmod(int(re.sub(r"\D", "", architecture)), 10)
     # Numba compiles a device function for the GPU at hand, whatever the kernel that calls it is compiled for.
-    device = SimpleNamespace(compute_capability=capability)
+    device = SimpleNamespace(compute_capability=capability(architecture))
     with patch("numba.cuda.dispatcher.get_current_device", lambda: device):
         text, _ = cuda.compile(
             function,
             signature(launch),
-            cc=capability,
+            cc=capability(architecture),
             device=False,
             abi="numba",
             output="ptx",
@@ -114,7 +118,7 @@ def _resources(log: str) -> Resources:
 
 def compile_launches(source: str, launches: Sequence[Launch], architecture: str) -> list[Compiled]:
     """All kernels of a program for one architecture."""
-    space = functions(source)
+    space = functions(source, architecture)
     made: list[Compiled] = []
     for launch in launches:
         ptx = to_ptx(space[launch.function], launch, architecture)

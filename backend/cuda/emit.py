@@ -293,7 +293,7 @@ class Emitter:
         return f"(({left}) {atom.operator} ({right}))"
 
     @contextmanager
-    def divided(self, loop: Loop) -> Iterator[None]:
+    def divided(self, loop: Loop, turn: str | None = None) -> Iterator[None]:
         """Quotients and remainders of a loop's variable that its body uses, by names of their own."""
         known = {symbol.name for symbol in size_symbols(self.kernel)} | set(self.inside)
         self.inside.append(loop.variable.name)
@@ -303,13 +303,23 @@ class Emitter:
             names = {symbol.name for symbol in symbols_of(compound.left) | symbols_of(compound.right)}
             if loop.variable.name in names and names <= known and compound not in self.quotients:
                 name = self.builder.fresh()
-                self.line(f"{name} = {self.atom(compound)}")
+                self.line(f"{name} = {self.shared_quotient(loop, compound, turn) or self.atom(compound)}")
                 self.quotients[compound] = name
                 named.append(compound)
         yield
         for compound in named:
             del self.quotients[compound]
         self.inside.pop()
+
+    def shared_quotient(self, loop: Loop, compound: Compound, turn: str | None) -> str | None:
+        """A quotient or remainder of `lane + turn * lanes` by what divides lanes: one of `lane` alone."""
+        by = compound.right
+        if turn is None or self.team is None or loop.start != 0 or compound.left != loop.variable.expr():
+            return None
+        if not isinstance(by, int) or self.team.lanes % by:
+            return None
+        own = f"uint32(lane) {compound.operator} uint32({by})"
+        return f"int32({own})" if compound.operator == "%" else f"int32({own} + {turn} * {self.team.lanes // by})"
 
     def operand(self, operand: Operand) -> Text:
         if isinstance(operand, Literal):
@@ -455,6 +465,7 @@ class Emitter:
         """The index of an element in its memory."""
         if buffer.name not in self.scratch:
             return self.index(at)
+        # Unsigned: Numba has no negative index to look for.
         if self.team is not None and self.team.kind == "warp":
             own = product(self.scratch[buffer.name].shape)
             return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.sum(at)})"
@@ -616,8 +627,8 @@ class Emitter:
         variable = self.name_of(loop.variable.name)
         totals = self.start(loop)
 
-        def body() -> None:
-            with self.divided(loop):
+        def body(turn: str | None = None) -> None:
+            with self.divided(loop, turn):
                 self.block(loop.body)
             self.accumulate(loop, totals)
 
@@ -632,7 +643,7 @@ class Emitter:
             self.line(f"{turn} = int32(0)")
             with self.indented(f"while {turn} < {extent // team.lanes}:"):
                 self.line(f"{variable} = {self.integer}({first} + {turn} * {team.lanes})")
-                self.on_own(body)
+                self.on_own(partial(body, turn))
                 self.line(f"{turn} = int32({turn} + 1)")
         else:
             self.line(f"{variable} = {self.integer}({first})")
@@ -761,8 +772,11 @@ class Emitter:
     def is_vector(self, item: Load | Store, loop: Loop) -> bool:
         """Whether an access of a vector loop is one of adjacent elements that lie aligned."""
         place = offset(item.buffer, item.index)
-        if item.guard is not None or item.buffer.name in self.scratch or item.buffer.dtype.is_complex:
+        if item.guard is not None or item.buffer.dtype.is_complex:
             return False
+        own = self.scratch.get(item.buffer.name)
+        if own is not None and not (self.team is not None and is_multiple(product(own.shape), loop.width)):
+            return False  # a thread's own memory, or that of a team which does not begin aligned
         if isinstance(item, Store) and item.combine is not None:
             return False
         if step(place, loop.variable) != 1 or loop.width not in (2, 4, 8):

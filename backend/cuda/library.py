@@ -38,14 +38,14 @@ def is_simulated() -> bool:
     return bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
-@lru_cache(maxsize=1)
-def names() -> dict[str, Any]:
-    """The globals of generated source, in this process."""
+@lru_cache(maxsize=2)
+def names(modern: bool = True) -> dict[str, Any]:
+    """The globals of generated source, in this process. `modern`: for GPUs from sm_80 on."""
     from numba import cuda
 
     found: dict[str, Any] = {name: getattr(np, name) for name in (*NAMES.values(), *UNSIGNED)}
     found |= {"inf": math.inf, "nan": math.nan, "cuda": cuda}
-    return found | (_simulated() if is_simulated() else _native())
+    return found | (_simulated() if is_simulated() else _native(modern))
 
 
 # In the simulator.
@@ -165,16 +165,6 @@ def sync_warp():
 
 
 @device
-def maximum(a, b):
-    return a if (a > b) | (a != a) else b
-
-
-@device
-def minimum(a, b):
-    return a if (a < b) | (a != a) else b
-
-
-@device
 def from_f16(value):
     return float32(value)
 
@@ -201,7 +191,7 @@ def to_bf16(value):
 # On a GPU.
 
 
-def _native() -> dict[str, Any]:
+def _native(modern: bool) -> dict[str, Any]:
     from numba import cuda
     from numba.cuda import libdevice
 
@@ -215,4 +205,4 @@ def _native() -> dict[str, Any]:
         found[f"{source}_to_{target}"] = getattr(libdevice, name)
     for name in (*BITS, "fmul_rn", "dmul_rn"):
         found[name] = getattr(libdevice, name)
-    return found | intrinsics()
+    return found | intrinsics(modern)
