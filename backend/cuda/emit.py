@@ -52,6 +52,7 @@ from .scalars import NAMES, Functions, Text, TextBuilder, literal
 from .teams import Team
 
 SHARED = 48 << 10  # bytes that a block has without asking for more
+PRIVATE = 32  # elements of a row that a thread keeps in registers
 NARROW = 1 << 31  # elements that 32 bits count
 PURE = (Let, Load, Index, Check)
 
@@ -191,6 +192,41 @@ def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
     return reads, writes
 
 
+def private_rows(loop: Loop, lanes: int) -> set[str]:
+    """Scratch of a team of which each thread touches no elements but its own, few enough to be kept in registers: it is
+    touched in loops of one length, at their variables."""
+    rows = {item.buffer.name: set[Any]() for item in walk(loop.body) if isinstance(item, Alloc)}
+    for name in accesses([item for item in loop.body if not isinstance(item, Loop)])[0] & set(rows):
+        rows[name].add(None)
+
+    def look(statements: Sequence[Statement], shared: Loop | None, innermost: Loop | None) -> None:
+        for item in statements:
+            if isinstance(item, Loop):
+                look(item.body, item if item.kind == "thread" else shared, item)
+            elif isinstance(item, (Load, Store)) and item.buffer.name in rows:
+                found: Any = None
+                if shared is not None and innermost is not None and item.guard is None and shared.start == 0:
+                    steps = 1 if innermost is shared else innermost.width
+                    aligned = innermost is shared or innermost.start == shared.variable.expr() * steps
+                    plain = isinstance(item, Load) or item.combine is None
+                    if aligned and plain and offset(item.buffer, item.index) == innermost.variable.expr():
+                        found = shared.extent, steps
+                rows[item.buffer.name].add(found)
+            elif isinstance(item, Gemm):
+                rows.get(item.output.buffer.name, set()).add(None)
+
+    look(loop.body, None, None)
+    return {
+        name
+        for name, found in rows.items()
+        if len(found) == 1 and None not in found and _few(*next(iter(found)), lanes)
+    }
+
+
+def _few(extent: Dim, steps: int, lanes: int) -> bool:
+    return isinstance(extent, int) and extent % lanes == 0 and extent // lanes * steps <= PRIVATE
+
+
 def compounds(statements: Sequence[Statement]) -> list[Compound]:
     """The quotients and remainders in the index expressions of statements, inner before outer."""
     found: dict[Compound, None] = {}
@@ -230,6 +266,8 @@ class Emitter:
         self.scratch: dict[str, Buffer] = {}
         self.inside: list[str] = []  # the variables of the loops around
         self.quotients: dict[Compound, str] = {}
+        self.private: set[str] = set()  # scratch of which each thread has its own elements, in variables
+        self.turn = 0  # of the loop that is written out for them
         self.shared = 0
         self.reading: set[str] = set()  # buffers that threads of the team may still be reading
         self.writing: set[str] = set()  # or writing
@@ -372,8 +410,9 @@ class Emitter:
             self.line(
                 "lane = int32(cuda.threadIdx.x)" if loop.kind == "block" else "lane = int32(cuda.threadIdx.x % 32)"
             )
+            self.private = private_rows(loop, lanes)
         for item in walk(loop.body):
-            if isinstance(item, Alloc):
+            if isinstance(item, Alloc) and item.buffer.name not in self.private:
                 self.allocate(item.buffer)
         self.line(f"{variable} = {self.integer}({number})")
         with self.indented(f"while {variable} < {self.index(loop.stop)}:"):
@@ -435,7 +474,7 @@ class Emitter:
 
     def settle(self, statement: Statement) -> None:
         """Wait for the other threads if a statement touches what they are at."""
-        reads, writes = accesses([statement])
+        reads, writes = (names - self.private for names in accesses([statement]))
         if (reads | writes) & self.writing or writes & self.reading:
             self.synchronize()
         self.reading |= reads
@@ -471,8 +510,14 @@ class Emitter:
             return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.sum(at)})"
         return f"uint32({self.sum(at)})"
 
+    def own_element(self, buffer: Buffer, lane: int = 0) -> Text:
+        """The variable that a thread keeps an element of a private row in."""
+        return Text(buffer.dtype.compute, (f"{self.name_of(buffer.name)}_{self.turn}_{lane}",))
+
     def load(self, statement: Load, name: str) -> Text:
         buffer = statement.buffer
+        if buffer.name in self.private:
+            return self.own_element(buffer)
         where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
         guard = None if statement.guard is None else self.operand(statement.guard).name
         if buffer.dtype.is_complex:
@@ -487,6 +532,9 @@ class Emitter:
 
     def store(self, statement: Store, value: Text) -> None:
         buffer = statement.buffer
+        if buffer.name in self.private:
+            self.assign([self.own_element(buffer)], [value])
+            return
         where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
 
         def write() -> None:
@@ -637,6 +685,11 @@ class Emitter:
         if isinstance(extent, int) and extent == team.lanes:
             self.line(f"{variable} = {self.integer}({first})")
             self.on_own(body)
+        elif set.union(*accesses(loop.body)) & self.private:
+            assert isinstance(extent, int)
+            for self.turn in range(extent // team.lanes):
+                self.line(f"{variable} = {self.integer}({first} + {self.turn * team.lanes})")
+                self.on_own(partial(body, str(self.turn)))
         elif isinstance(extent, int) and extent % team.lanes == 0:
             # All threads take as many: the loop can be unrolled, and its end need not be asked for.
             turn = self.builder.fresh()
@@ -788,6 +841,8 @@ class Emitter:
     def vector_load(self, item: Load, name: str, loop: Loop, lane_texts: Any, moved: Any) -> list[Text]:
         buffer, width = item.buffer, loop.width
         place = offset(buffer, item.index)
+        if buffer.name in self.private:
+            return [self.own_element(buffer, lane) for lane in range(width)]
         if self.is_vector(item, loop):
             names = [f"{name}_{lane}" for lane in range(width)]
             self.line(f"{', '.join(names)} = load{width}({self.name_of(buffer.name)}, {self.place(buffer, place)})")
@@ -817,6 +872,9 @@ class Emitter:
 
     def vector_store(self, item: Store, values: list[Text], loop: Loop, lane_texts: Any, moved: Any) -> None:
         buffer, width = item.buffer, loop.width
+        if buffer.name in self.private:
+            self.assign([self.own_element(buffer, lane) for lane in range(width)], values)
+            return
         if self.is_vector(item, loop):
             parts = ", ".join(to_memory(value, buffer.dtype) for value in values)
             place = self.place(buffer, offset(buffer, item.index))
