@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Symbol, is_multiple, non_negative, product, symbols_of
+from ...ir.symbolic import Compound, Dim, Symbol, is_multiple, non_negative, product, substitute, symbols_of
 from ...ir.types import DType, bool_, i64
 from ...kernels.gpu import DEPTH
 from ...kernels.loop_ir import (
@@ -52,6 +52,7 @@ from .scalars import NAMES, Functions, Text, TextBuilder, literal
 from .teams import Team
 
 SHARED = 48 << 10  # bytes that a block has without asking for more
+ELEMENT = Symbol("%element")  # of a row, in whichever loop
 PRIVATE = 32  # elements of a row that a thread keeps in registers
 NARROW = 1 << 31  # elements that 32 bits count
 PURE = (Let, Load, Index, Check)
@@ -223,6 +224,42 @@ def private_rows(loop: Loop, lanes: int) -> set[str]:
     }
 
 
+def load_key(item: Load, shared: Loop, innermost: Loop) -> tuple[Any, ...] | None:
+    """What tells the loads of a row apart, in whichever loop over the row they stand; None if it is none."""
+    if item.guard is not None or item.buffer.role != "in" or shared.start != 0:
+        return None
+    if innermost is not shared and innermost.start != shared.variable.expr() * innermost.width:
+        return None
+    place = offset(item.buffer, item.index)
+    if step(place, innermost.variable) in (0, None):
+        return None
+    place = substitute(place, {innermost.variable: ELEMENT.expr()})
+    if shared.variable in symbols_of(place):
+        return None
+    return item.buffer.name, place, shared.extent, innermost.width
+
+
+def row_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
+    """The loads of a row that a loop of a team's threads has, if it is short enough to be written out."""
+    found: set[tuple[Any, ...]] = set()
+    for inner in [loop, *(item for item in loop.body if isinstance(item, Loop))]:
+        if inner is loop or inner.kind == "vector":
+            keys = [load_key(item, loop, inner) for item in inner.body if isinstance(item, Load)]
+            found |= {key for key in keys if key is not None and _few(loop.extent, inner.width, lanes)}
+    return found
+
+
+def repeated_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
+    """Loads of a row that more than one of a team's loops over it have."""
+    written = accesses([loop])[1]
+    counts: dict[tuple[Any, ...], int] = {}
+    for item in loop.body:
+        if isinstance(item, Loop) and item.kind == "thread":
+            for key in row_loads(item, lanes):
+                counts[key] = counts.get(key, 0) + 1
+    return {key for key, count in counts.items() if count > 1 and key[0] not in written}
+
+
 def _few(extent: Dim, steps: int, lanes: int) -> bool:
     return isinstance(extent, int) and extent % lanes == 0 and extent // lanes * steps <= PRIVATE
 
@@ -268,6 +305,9 @@ class Emitter:
         self.quotients: dict[Compound, str] = {}
         self.private: set[str] = set()  # scratch of which each thread has its own elements, in variables
         self.turn = 0  # of the loop that is written out for them
+        self.repeated: set[tuple[Any, ...]] = set()  # loads of rows that more than one loop needs
+        self.kept: dict[tuple[Any, ...], list[Text]] = {}  # what such a load gave, by it and the turn
+        self.row: Loop | None = None  # the loop over a row that is being written out
         self.shared = 0
         self.reading: set[str] = set()  # buffers that threads of the team may still be reading
         self.writing: set[str] = set()  # or writing
@@ -411,6 +451,7 @@ class Emitter:
                 "lane = int32(cuda.threadIdx.x)" if loop.kind == "block" else "lane = int32(cuda.threadIdx.x % 32)"
             )
             self.private = private_rows(loop, lanes)
+            self.repeated = repeated_loads(loop, lanes)
         for item in walk(loop.body):
             if isinstance(item, Alloc) and item.buffer.name not in self.private:
                 self.allocate(item.buffer)
@@ -518,6 +559,18 @@ class Emitter:
         buffer = statement.buffer
         if buffer.name in self.private:
             return self.own_element(buffer)
+        if self.row is not None and (key := load_key(statement, self.row, self.row)) in self.repeated:
+            return self.once(key, lambda: [self.load_element(statement, f"{name}_{self.turn}")])[0]
+        return self.load_element(statement, name)
+
+    def once(self, key: tuple[Any, ...], load: Callable[[], list[Text]]) -> list[Text]:
+        """What a load of a row gives, in this turn: the first loop that needs it loads it, the others have it."""
+        if (key, self.turn) not in self.kept:
+            self.kept[key, self.turn] = load()
+        return self.kept[key, self.turn]
+
+    def load_element(self, statement: Load, name: str) -> Text:
+        buffer = statement.buffer
         where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
         guard = None if statement.guard is None else self.operand(statement.guard).name
         if buffer.dtype.is_complex:
@@ -685,11 +738,13 @@ class Emitter:
         if isinstance(extent, int) and extent == team.lanes:
             self.line(f"{variable} = {self.integer}({first})")
             self.on_own(body)
-        elif set.union(*accesses(loop.body)) & self.private:
+        elif set.union(*accesses(loop.body)) & self.private or row_loads(loop, team.lanes) & self.repeated:
             assert isinstance(extent, int)
+            self.row = loop
             for self.turn in range(extent // team.lanes):
                 self.line(f"{variable} = {self.integer}({first} + {self.turn * team.lanes})")
                 self.on_own(partial(body, str(self.turn)))
+            self.row = None
         elif isinstance(extent, int) and extent % team.lanes == 0:
             # All threads take as many: the loop can be unrolled, and its end need not be asked for.
             turn = self.builder.fresh()
@@ -787,8 +842,6 @@ class Emitter:
             return [self.operand(operand)] * width
 
         def moved(value: Dim, lane: int) -> Dim:
-            from ...ir.symbolic import substitute
-
             return substitute(value, {variable: variable.expr() + lane})
 
         for item in loop.body:
@@ -834,15 +887,20 @@ class Emitter:
             return False
         if step(place, loop.variable) != 1 or loop.width not in (2, 4, 8):
             return False
-        from ...ir.symbolic import substitute
-
         return is_multiple(substitute(place, {loop.variable: loop.start}), loop.width)
 
     def vector_load(self, item: Load, name: str, loop: Loop, lane_texts: Any, moved: Any) -> list[Text]:
         buffer, width = item.buffer, loop.width
-        place = offset(buffer, item.index)
         if buffer.name in self.private:
             return [self.own_element(buffer, lane) for lane in range(width)]
+        if self.row is not None and (key := load_key(item, self.row, loop)) in self.repeated:
+            again = f"{name}_{self.turn}"
+            return self.once(key, lambda: self.vector_elements(item, again, loop, lane_texts, moved))
+        return self.vector_elements(item, name, loop, lane_texts, moved)
+
+    def vector_elements(self, item: Load, name: str, loop: Loop, lane_texts: Any, moved: Any) -> list[Text]:
+        buffer, width = item.buffer, loop.width
+        place = offset(buffer, item.index)
         if self.is_vector(item, loop):
             names = [f"{name}_{lane}" for lane in range(width)]
             self.line(f"{', '.join(names)} = load{width}({self.name_of(buffer.name)}, {self.place(buffer, place)})")
