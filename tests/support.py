@@ -15,7 +15,8 @@ from smelt.ir.types import TensorType, dtype
 
 ALL_BACKENDS = ("interp", "cpu", "cuda")
 # Numba's simulator of CUDA has a process of its own: it is switched on before Numba is imported.
-BACKENDS = ("cuda",) if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" else ("interp", "cpu")
+_CHOSEN = "cuda" if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" else os.environ.get("SMELT_TEST_BACKENDS", "interp cpu")
+BACKENDS = tuple(_CHOSEN.split())
 
 TORCH_DTYPES = {
     "bool": torch.bool,

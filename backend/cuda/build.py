@@ -19,7 +19,8 @@ from ..artifact import Place
 from ..options import CompileOptions
 from ..plan import Kernels, StageHook, find_places, name_values, result_sources
 from ..stages import Stages
-from .emit import Launch, emit_module
+from .launch import Launch
+from .module import emit_module
 
 SIDE = 32  # of the blocks that are transposed in shared memory: a warp reads or writes a row of one at a time
 

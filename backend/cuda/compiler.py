@@ -15,8 +15,9 @@ from unittest.mock import patch
 
 from ...ir.errors import CompileError
 from ...ir.types import DType
-from .emit import Launch, memory_name
+from .launch import Launch
 from .library import NATIVE_SOURCE, names
+from .scalars import memory_name
 
 
 @dataclass(frozen=True)

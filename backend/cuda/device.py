@@ -6,6 +6,7 @@ how, and what `make gpu-check` does on a machine with a GPU.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,8 @@ from ..options import CompileOptions
 from ..stages import Stages
 from .build import Program
 from .compiler import compile_launches
-from .emit import Launch
 from .executable import raise_errors, sizes_of
-from .launch import blocks
+from .launch import Launch, blocks
 
 if TYPE_CHECKING:
     from cuda.core import Buffer, Kernel, Stream
@@ -194,9 +194,7 @@ class Memory:
         """Memory for a result, of the kind of the caller's arrays."""
         library = type(like).__module__.partition(".")[0]
         if library == "torch":
-            import torch
-
-            return torch.empty(shape, dtype=getattr(torch, TORCH[kind.name]), device=like.device)
+            return like.new_empty(shape, dtype=getattr(sys.modules["torch"], TORCH[kind.name]))
         if library == "cupy":
             return like.__class__(shape, dtype=kind.numpy)
         size = max(int(np.prod(shape, dtype=np.int64)) * kind.bytes, ALIGN)

@@ -13,22 +13,21 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Symbol, is_multiple, non_negative, product, substitute, symbols_of
-from ...ir.types import DType, bool_, i64
+from ...ir.symbolic import Compound, Dim, Symbol, non_negative, product, symbols_of
+from ...ir.types import bool_, i64
 from ...kernels.gpu import DEPTH
 from ...kernels.loop_ir import (
     TEAMS,
     Alloc,
     Buffer,
     Check,
-    Concurrent,
     Gemm,
     Index,
     Kernel,
@@ -44,244 +43,19 @@ from ...kernels.loop_ir import (
     prefixes,
     walk,
 )
-from ...kernels.loop_text import size_symbols, statement_dims
+from ...kernels.loop_text import size_symbols
 from ...kernels.scalar import COMBINERS
-from ...passes.loop.analysis import offset, step
+from ...passes.loop.analysis import offset
+from .launch import Launch
 from .product import product_source
-from .scalars import NAMES, Functions, Text, TextBuilder, literal
+from .rows import load_key, private_rows, repeated_loads, row_loads
+from .scalars import NAMES, Functions, Text, TextBuilder, from_memory, literal, memory_name, to_memory
 from .teams import Team
+from .uses import accesses, compounds
+from .vectors import Vector
 
 SHARED = 48 << 10  # bytes that a block has without asking for more
-ELEMENT = Symbol("%element")  # of a row, in whichever loop
-PRIVATE = 32  # elements of a row that a thread keeps in registers
 NARROW = 1 << 31  # elements that 32 bits count
-PURE = (Let, Load, Index, Check)
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One function of a module and how to run it."""
-
-    function: str
-    kernel: str  # whose tree of loops it is
-    kind: str  # grid | block | warp
-    count: Dim  # iterations of the outermost loop
-    threads: int  # of a block
-    buffers: tuple[Buffer, ...]
-    sizes: tuple[Symbol, ...]
-    sites: bool  # whether errors may be noted
-    narrow: bool  # whether indices have 32 bits
-    shared: int  # bytes of a block
-
-
-@dataclass
-class Module:
-    """The source of all kernels of a graph, and their launches in order."""
-
-    launches: list[Launch] = field(default_factory=list)
-    functions: Functions = field(default_factory=Functions)
-    bodies: list[list[str]] = field(default_factory=list)
-
-    @property
-    def source(self) -> str:
-        devices = ["\n".join(lines) for lines in self.functions.sources.values()]
-        return "\n\n\n".join([*devices, *("\n".join(lines) for lines in self.bodies)]) + "\n"
-
-
-def emit_module(kernels: Sequence[Kernel], simulated: bool = False) -> Module:
-    """Source and launches of kernels that were mapped to a grid. The simulator knows no alignment of shared memory."""
-    module = Module()
-    alignment = "" if simulated else ", alignment=16"
-    first = 0
-    for kernel in kernels:
-        for lines, launch in _launches(kernel, module.functions, first, alignment):
-            module.bodies.append(lines)
-            module.launches.append(launch)
-        first += len(kernel.sites)
-    return module
-
-
-def _launches(
-    kernel: Kernel, functions: Functions, first_site: int, alignment: str
-) -> Iterable[tuple[list[str], Launch]]:
-    """Each tree of a kernel with what stands before it at the top."""
-    trees: list[tuple[list[Statement], Loop]] = []
-    before: list[Statement] = []
-    for statement in kernel.body:
-        if isinstance(statement, Concurrent):
-            trees += [(list(before), branch) for branch in statement.branches]
-        elif isinstance(statement, Loop):
-            trees.append((list(before), statement))
-        elif isinstance(statement, PURE):
-            before.append(statement)
-        else:
-            once = Loop("grid", Symbol("%once", 0, 0), 0, 1, (statement,), 1)
-            trees.append((list(before), once))
-    for number, (lead, tree) in enumerate(trees):
-        name = kernel.name if len(trees) == 1 else f"{kernel.name}_{number}"
-        yield Emitter(kernel, name, functions, first_site, alignment).launch(needed(lead, tree), tree)
-
-
-def needed(lead: Sequence[Statement], tree: Loop) -> list[Statement]:
-    """Of pure statements those that a tree uses, directly or not."""
-    wanted = used([tree])
-    kept: list[Statement] = []
-    for statement in reversed(lead):
-        results = defined(statement)
-        if wanted & set(results):
-            kept.insert(0, statement)
-            wanted |= used([statement])
-    return kept
-
-
-def defined(statement: Statement) -> list[str]:
-    if isinstance(statement, Check):
-        return [statement.position.name, statement.guard.name]
-    return [statement.result.name] if isinstance(statement, (Let, Load, Index)) else []
-
-
-def used(statements: Sequence[Statement]) -> set[str]:
-    """The names of registers and checked positions that statements read."""
-    found: set[str] = set()
-
-    def operands(*items: Operand | None) -> None:
-        found.update(item.name for item in items if isinstance(item, Register))
-
-    def dims(*items: Dim) -> None:
-        found.update(symbol.name for item in items for symbol in symbols_of(item))
-
-    for item in walk(statements):
-        if isinstance(item, Let):
-            operands(*item.operands)
-        elif isinstance(item, Index):
-            dims(item.expression)
-        elif isinstance(item, Load):
-            operands(item.guard)
-            dims(*item.index, *item.buffer.shape)
-        elif isinstance(item, Store):
-            operands(item.value, item.guard)
-            dims(*item.index, *item.buffer.shape)
-        elif isinstance(item, Check):
-            operands(item.value)
-            dims(item.size)
-        elif isinstance(item, Prefix):
-            operands(item.value, item.start)
-        elif isinstance(item, Loop):
-            dims(item.start, item.stop)
-            operands(*(value for part in item.accumulators for value in part.values))
-        elif isinstance(item, Gemm):
-            for matrix in (item.output, item.left, item.right):
-                dims(matrix.offset, matrix.row_stride, matrix.column_stride)
-            dims(item.rows, item.columns, item.depth)
-    return found
-
-
-def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
-    """The names of the buffers that statements read, and of those they write."""
-    reads: set[str] = set()
-    writes: set[str] = set()
-    for item in walk(statements):
-        if isinstance(item, Load):
-            reads.add(item.buffer.name)
-        elif isinstance(item, Store):
-            writes.add(item.buffer.name)
-            if item.combine is not None:
-                reads.add(item.buffer.name)
-        elif isinstance(item, Gemm):
-            reads |= {item.left.buffer.name, item.right.buffer.name}
-            writes.add(item.output.buffer.name)
-    return reads, writes
-
-
-def private_rows(loop: Loop, lanes: int) -> set[str]:
-    """Scratch of a team of which each thread touches no elements but its own, few enough to be kept in registers: it is
-    touched in loops of one length, at their variables."""
-    rows = {item.buffer.name: set[Any]() for item in walk(loop.body) if isinstance(item, Alloc)}
-    for name in accesses([item for item in loop.body if not isinstance(item, Loop)])[0] & set(rows):
-        rows[name].add(None)
-
-    def look(statements: Sequence[Statement], shared: Loop | None, innermost: Loop | None) -> None:
-        for item in statements:
-            if isinstance(item, Loop):
-                look(item.body, item if item.kind == "thread" else shared, item)
-            elif isinstance(item, (Load, Store)) and item.buffer.name in rows:
-                found: Any = None
-                if shared is not None and innermost is not None and item.guard is None and shared.start == 0:
-                    steps = 1 if innermost is shared else innermost.width
-                    aligned = innermost is shared or innermost.start == shared.variable.expr() * steps
-                    plain = isinstance(item, Load) or item.combine is None
-                    if aligned and plain and offset(item.buffer, item.index) == innermost.variable.expr():
-                        found = shared.extent, steps
-                rows[item.buffer.name].add(found)
-            elif isinstance(item, Gemm):
-                rows.get(item.output.buffer.name, set()).add(None)
-
-    look(loop.body, None, None)
-    return {
-        name
-        for name, found in rows.items()
-        if len(found) == 1 and None not in found and _few(*next(iter(found)), lanes)
-    }
-
-
-def load_key(item: Load, shared: Loop, innermost: Loop) -> tuple[Any, ...] | None:
-    """What tells the loads of a row apart, in whichever loop over the row they stand; None if it is none."""
-    if item.guard is not None or item.buffer.role != "in" or shared.start != 0:
-        return None
-    if innermost is not shared and innermost.start != shared.variable.expr() * innermost.width:
-        return None
-    place = offset(item.buffer, item.index)
-    if step(place, innermost.variable) in (0, None):
-        return None
-    place = substitute(place, {innermost.variable: ELEMENT.expr()})
-    if shared.variable in symbols_of(place):
-        return None
-    return item.buffer.name, place, shared.extent, innermost.width
-
-
-def row_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
-    """The loads of a row that a loop of a team's threads has, if it is short enough to be written out."""
-    found: set[tuple[Any, ...]] = set()
-    for inner in [loop, *(item for item in loop.body if isinstance(item, Loop))]:
-        if inner is loop or inner.kind == "vector":
-            keys = [load_key(item, loop, inner) for item in inner.body if isinstance(item, Load)]
-            found |= {key for key in keys if key is not None and _few(loop.extent, inner.width, lanes)}
-    return found
-
-
-def repeated_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
-    """Loads of a row that more than one of a team's loops over it have."""
-    written = accesses([loop])[1]
-    counts: dict[tuple[Any, ...], int] = {}
-    for item in loop.body:
-        if isinstance(item, Loop) and item.kind == "thread":
-            for key in row_loads(item, lanes):
-                counts[key] = counts.get(key, 0) + 1
-    return {key for key, count in counts.items() if count > 1 and key[0] not in written}
-
-
-def _few(extent: Dim, steps: int, lanes: int) -> bool:
-    return isinstance(extent, int) and extent % lanes == 0 and extent // lanes * steps <= PRIVATE
-
-
-def compounds(statements: Sequence[Statement]) -> list[Compound]:
-    """The quotients and remainders in the index expressions of statements, inner before outer."""
-    found: dict[Compound, None] = {}
-
-    def look(value: Dim) -> None:
-        if isinstance(value, int):
-            return
-        for monomial, _ in value.terms:
-            for atom in monomial:
-                if isinstance(atom, Compound):
-                    look(atom.left)
-                    look(atom.right)
-                    if atom.operator in ("//", "%"):
-                        found[atom] = None
-
-    for value in statement_dims(statements):
-        look(value)
-    return list(found)
 
 
 class Emitter:
@@ -816,136 +590,18 @@ class Emitter:
                 self.line("pass")
             self.line(f"{base} = {self.integer}({base} + {team.lanes})")
 
-    # Vectors.
-
     def vector(self, loop: Loop) -> None:
         """All iterations at once, or one after the other where fewer are left."""
         if loop.extent == loop.width:
-            self.lanes(loop)
+            Vector(self, loop).write()
             return
         assert not loop.accumulators
-        start = self.index(loop.start)
-        with self.indented(f"if {start} + {loop.width} <= {self.index(loop.stop)}:"):
-            self.lanes(loop)
+        with self.indented(f"if {self.index(loop.start)} + {loop.width} <= {self.index(loop.stop)}:"):
+            Vector(self, loop).write()
         with self.indented("else:"):
             self.serial(replace(loop, kind="serial", width=1))
 
-    def lanes(self, loop: Loop) -> None:
-        width, variable = loop.width, loop.variable
-        base = self.name_of(variable.name)
-        self.line(f"{base} = {self.index(loop.start)}")
-        known: dict[str, list[Text]] = {}
-
-        def lane_texts(operand: Operand) -> list[Text]:
-            if isinstance(operand, Register) and operand.name in known:
-                return known[operand.name]
-            return [self.operand(operand)] * width
-
-        def moved(value: Dim, lane: int) -> Dim:
-            return substitute(value, {variable: variable.expr() + lane})
-
-        for item in loop.body:
-            if isinstance(item, Store):
-                values = lane_texts(item.value)
-                self.vector_store(item, values, loop, lane_texts, moved)
-                continue
-            assert isinstance(item, (Let, Load, Index))
-            name = self.name_of(item.result.name)
-            if isinstance(item, Load):
-                known[item.result.name] = self.vector_load(item, name, loop, lane_texts, moved)
-            elif isinstance(item, Index):
-                lanes = []
-                for lane in range(width):
-                    self.line(f"{name}_{lane} = int64({self.sum(moved(item.expression, lane))})")
-                    lanes.append(Text(i64, (f"{name}_{lane}",)))
-                known[item.result.name] = lanes
-            else:
-                given = [lane_texts(operand) for operand in item.operands]
-                if not any(isinstance(operand, Register) and operand.name in known for operand in item.operands):
-                    known[item.result.name] = [self.let(item, [texts[0] for texts in given], name)] * width
-                else:
-                    known[item.result.name] = [
-                        self.let(item, [texts[lane] for texts in given], f"{name}_{lane}") for lane in range(width)
-                    ]
-        for part in loop.accumulators:
-            yielded = [[lane_texts(value)[lane] for value in part.values] for lane in range(width)]
-            while len(yielded) > 1:
-                half = len(yielded) // 2
-                yielded = [self.combined(part.combiner, yielded[at], yielded[at + half]) for at in range(half)]
-            for register, text in zip(part.results, yielded[0], strict=True):
-                self.bind(register, text)
-
-    def is_vector(self, item: Load | Store, loop: Loop) -> bool:
-        """Whether an access of a vector loop is one of adjacent elements that lie aligned."""
-        place = offset(item.buffer, item.index)
-        if item.guard is not None or item.buffer.dtype.is_complex:
-            return False
-        own = self.scratch.get(item.buffer.name)
-        if own is not None and not (self.team is not None and is_multiple(product(own.shape), loop.width)):
-            return False  # a thread's own memory, or that of a team which does not begin aligned
-        if isinstance(item, Store) and item.combine is not None:
-            return False
-        if step(place, loop.variable) != 1 or loop.width not in (2, 4, 8):
-            return False
-        return is_multiple(substitute(place, {loop.variable: loop.start}), loop.width)
-
-    def vector_load(self, item: Load, name: str, loop: Loop, lane_texts: Any, moved: Any) -> list[Text]:
-        buffer, width = item.buffer, loop.width
-        if buffer.name in self.private:
-            return [self.own_element(buffer, lane) for lane in range(width)]
-        if self.row is not None and (key := load_key(item, self.row, loop)) in self.repeated:
-            again = f"{name}_{self.turn}"
-            return self.once(key, lambda: self.vector_elements(item, again, loop, lane_texts, moved))
-        return self.vector_elements(item, name, loop, lane_texts, moved)
-
-    def vector_elements(self, item: Load, name: str, loop: Loop, lane_texts: Any, moved: Any) -> list[Text]:
-        buffer, width = item.buffer, loop.width
-        place = offset(buffer, item.index)
-        if self.is_vector(item, loop):
-            names = [f"{name}_{lane}" for lane in range(width)]
-            self.line(f"{', '.join(names)} = load{width}({self.name_of(buffer.name)}, {self.place(buffer, place)})")
-            texts: list[Text] = []
-            for part in names:
-                converted = from_memory(part, buffer.dtype)
-                if converted != part:
-                    self.line(f"{part}_wide = {converted}")
-                    part = f"{part}_wide"
-                texts.append(Text(buffer.dtype.compute, (part,)))
-            return texts
-        if step(place, loop.variable) == 0 and item.guard is None:
-            return [self.load(item, name)] * width
-        guards = [None] * width if item.guard is None else lane_texts(item.guard)
-        made: list[Text] = []
-        for lane in range(width):
-            at = replace(item, index=tuple(moved(part, lane) for part in item.index), guard=None)
-            made.append(self.guarded_load(at, f"{name}_{lane}", guards[lane]))
-        return made
-
-    def guarded_load(self, item: Load, name: str, guard: Text | None) -> Text:
-        if guard is None:
-            return self.load(item, name)
-        register = Register(f"%{name}_guard", bool_)
-        self.bind(register, guard)
-        return self.load(replace(item, guard=register), name)
-
-    def vector_store(self, item: Store, values: list[Text], loop: Loop, lane_texts: Any, moved: Any) -> None:
-        buffer, width = item.buffer, loop.width
-        if buffer.name in self.private:
-            self.assign([self.own_element(buffer, lane) for lane in range(width)], values)
-            return
-        if self.is_vector(item, loop):
-            parts = ", ".join(to_memory(value, buffer.dtype) for value in values)
-            place = self.place(buffer, offset(buffer, item.index))
-            self.line(f"store{width}({self.name_of(buffer.name)}, {place}, ({parts}))")
-            return
-        guards = None if item.guard is None else lane_texts(item.guard)
-        for lane in range(width):
-            guard: Register | None = None
-            if guards is not None:
-                guard = Register(f"%{item.buffer.name}_guard{lane}", bool_)
-                self.bind(guard, guards[lane])
-            at = replace(item, index=tuple(moved(part, lane) for part in item.index), guard=guard)
-            self.store(at, values[lane])
+    # Products.
 
     def gemm(self, statement: Gemm) -> None:
         """A tile of a product, by the whole block."""
@@ -967,24 +623,3 @@ class Emitter:
         self.line(f"{name}({', '.join(arguments)})")
         self.reading.clear()
         self.writing.clear()
-
-
-def memory_name(dtype: DType) -> str:
-    """The type of a buffer's elements: bools are bytes, bf16 its bits."""
-    return {"bool": "uint8", "bf16": "uint16", "f16": "float16"}.get(dtype.name) or NAMES[dtype.name]
-
-
-def from_memory(text: str, dtype: DType) -> str:
-    """What a load gave, as a register."""
-    if dtype is bool_:
-        return f"{text} != 0"
-    return f"from_{dtype.name}({text})" if dtype.compute is not dtype else text
-
-
-def to_memory(value: Text, dtype: DType) -> str:
-    """A register, as what a store takes."""
-    if dtype is bool_:
-        return f"uint8({value.name})"
-    if dtype.is_complex:
-        return f"{NAMES[dtype.name]}(complex({value.parts[0]}, {value.parts[1]}))"
-    return f"to_{dtype.name}({value.name})" if dtype.compute is not dtype else value.name

@@ -253,3 +253,24 @@ def literal(value: Any, dtype: DType) -> str:
     number = int(value)
     # The least i64 is no literal: the minus sign comes after the number is read.
     return f"{name}({number + 1} - 1)" if dtype is i64 and number == -(2**63) else f"{name}({number})"
+
+
+def memory_name(dtype: DType) -> str:
+    """The type of a buffer's elements: bools are bytes, bf16 its bits."""
+    return {"bool": "uint8", "bf16": "uint16", "f16": "float16"}.get(dtype.name) or NAMES[dtype.name]
+
+
+def from_memory(text: str, dtype: DType) -> str:
+    """What a load gave, as a register."""
+    if dtype is bool_:
+        return f"{text} != 0"
+    return f"from_{dtype.name}({text})" if dtype.compute is not dtype else text
+
+
+def to_memory(value: Text, dtype: DType) -> str:
+    """A register, as what a store takes."""
+    if dtype is bool_:
+        return f"uint8({value.name})"
+    if dtype.is_complex:
+        return f"{NAMES[dtype.name]}(complex({value.parts[0]}, {value.parts[1]}))"
+    return f"to_{dtype.name}({value.name})" if dtype.compute is not dtype else value.name

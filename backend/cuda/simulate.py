@@ -16,8 +16,7 @@ from ...ir.symbolic import evaluate, product
 from ...ir.types import bf16, bool_
 from ..interp.loops import garbage
 from .build import Program
-from .emit import Launch
-from .launch import blocks
+from .launch import Launch, blocks
 from .library import SIMULATED_SOURCE, names
 
 BLOCKS = 2  # fewer than most launches ask for: all blocks run one after the other, and loops over the grid are tried
