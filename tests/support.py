@@ -15,8 +15,8 @@ from smelt.ir.types import TensorType, dtype
 
 ALL_BACKENDS = ("interp", "cpu", "cuda")
 # Numba's simulator of CUDA has a process of its own: it is switched on before Numba is imported.
-_CHOSEN = "cuda" if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1" else os.environ.get("SMELT_TEST_BACKENDS", "interp cpu")
-BACKENDS = tuple(_CHOSEN.split())
+_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+BACKENDS = ("cuda",) if _SIMULATED else tuple(os.environ.get("SMELT_TEST_BACKENDS", "interp cpu").split())
 
 TORCH_DTYPES = {
     "bool": torch.bool,
