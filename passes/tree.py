@@ -350,7 +350,7 @@ class Tree:
         if not self.inner or self._vector_is_outer():
             return
         size = product(extent for _, extent in self.inner)
-        if static(size) > (gpu.SCRATCH if self.l.gpu else SCRATCH_ELEMENTS):
+        if static(size) > SCRATCH_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= gpu.SCRATCH)):
             return
         decided: dict[Value, bool] = {}
         if self.tile is not None:

@@ -65,7 +65,7 @@ def bert_graphs() -> list[Graph]:
         collected.append(graph)
         return real(graph, *rest)
 
-    config = transformers.BertConfig(num_hidden_layers=2, attn_implementation="sdpa")
+    config = transformers.BertConfig(num_hidden_layers=2)
     model = transformers.BertForMaskedLM(config)
     words = torch.randint(5, 1000, (4, 128))
     with patch.object(native, "compile_graph", collect):
