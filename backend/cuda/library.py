@@ -114,7 +114,16 @@ def _conversion(kind: DType) -> Callable[[Any], Any]:
 
 
 def _loaded(width: int) -> Callable[[Any, Any], tuple[Any, ...]]:
-    return lambda array, place: tuple(array[int(place) + step] for step in range(width))
+    def load(array: Any, place: Any) -> tuple[Any, ...]:
+        _check_aligned(place, width)
+        return tuple(array[int(place) + step] for step in range(width))
+
+    return load
+
+
+def _check_aligned(place: Any, width: int) -> None:
+    if place % width:
+        raise IndexError(f"{width} elements at {place}: a GPU moves vectors to and from multiples of their width")
 
 
 def _viewed(kind: Any) -> Callable[[Any], Any]:
@@ -122,6 +131,7 @@ def _viewed(kind: Any) -> Callable[[Any], Any]:
 
 
 def _store(array: Any, place: Any, values: tuple[Any, ...]) -> None:
+    _check_aligned(place, len(values))
     for step, value in enumerate(values):
         array[int(place) + step] = value
 
