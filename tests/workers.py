@@ -1,4 +1,4 @@
-"""Processes that answer tasks: what crashes one, or never ends, costs one answer. And a bar that says how far they are."""
+"""Processes that answer tasks: what crashes one, or never ends, costs one answer. And how far they are."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ FUNCTIONS = {
     )
 } | {"abs": "fabs", "round": "rint", "raw_remainder": "fmod"}
 
-# Operators by the kind of operands (b u i f), for {a}, {b} and {c}; {t} is the type's name, {w} that of it with at least
-# 32 bits. Integers are cut to their width: Numba computes with 64 bits.
+# Operators by the kind of operands (b u i f), for {a}, {b} and {c}; {t} is the type's name, {w} that of it with 32 bits
+# or more. Integers are cut to their width: Numba computes with 64 bits.
 OPERATORS: dict[str, dict[str, str]] = {
     "add": {"f": "{a} + {b}", "iu": "{t}({a} + {b})", "b": "{a} | {b}"},
     "sub": {"f": "{a} - {b}", "iu": "{t}({a} - {b})"},

@@ -1,13 +1,14 @@
 """Blocks for Numba's simulator, whose threads take turns.
 
 The simulator's own let all threads run at once and looks again and again whether they all wait: most of the time goes
-to switches between them. Here one thread runs at a time, until it waits for the others or ends. They go from the first
-to the last up to where they all wait, from there on from the last to the first, and so on: a barrier that is missing
-shows as a wrong result, at every run.
+to switches between them. Here one thread runs at a time, until it waits for the others or ends, and from barrier to
+barrier they come in another order: one that is missing shows as a wrong result, the same one at every run.
 """
 
 from __future__ import annotations
 
+import random
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ class Pool:
     def __init__(self) -> None:
         self.threads: list[Thread] = []
         self.block: Block | None = None
+        self.random = random.Random(0)
         self.done = threading.Lock()
         self.done.acquire()
 
@@ -67,7 +69,8 @@ class Block:
         self.pool = pool
         self.place = place
         self.function = function
-        self.pending = pool.first(count)[::-1]  # who still runs, up to where all wait
+        self.pending = pool.first(count)  # who still runs, up to where all wait
+        pool.random.shuffle(self.pending)
         self.waiting: list[Thread] = []
         self.current = self.pending.pop()
         self.error: Exception | None = None
@@ -108,6 +111,7 @@ class Block:
     def _choose(self) -> bool:
         if not self.pending:
             self.pending, self.waiting = self.waiting, self.pending
+            self.pool.random.shuffle(self.pending)
         if not self.pending:
             return False
         self.current = self.pending.pop()
@@ -125,7 +129,8 @@ class Alone:
         self.number = 0
 
     def run(self) -> None:
-        for self.number in range(self.count):
+        for number in range(self.count):
+            self.number = number
             self.function()
 
     def wait(self) -> None:
@@ -178,8 +183,6 @@ def taking_turns() -> Iterator[Callable[[bool], None]]:
 
 def _shared_array(shared: Any, shape: int, dtype: Any) -> Memory:
     """The shared array of a line of source; a block finds in it what the one before left."""
-    import sys
-
     frame = sys._getframe(1)
     place = frame.f_code.co_filename, frame.f_lineno
     if place not in shared._allocations:

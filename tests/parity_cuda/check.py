@@ -55,7 +55,8 @@ def check_workload(name: str) -> list[str]:
     expected = _workload_results(workload, "cpu", workload.dtype)
     exact = _workload_results(workload, "cpu", "f64")
     messages = [
-        difference(mine, other, lambda best=best: best) for mine, other, best in zip(found, expected, exact, strict=True)
+        difference(mine, other, lambda best=best: best)
+        for mine, other, best in zip(found, expected, exact, strict=True)
     ]
     return [f"result {number}: {text}" for number, text in enumerate(messages) if text]
 
@@ -66,7 +67,7 @@ def _workload_results(workload: Workload, target: str, dtype: str) -> list[np.nd
 
 
 def check_code(name: str) -> list[str]:
-    """The kernels of some samples of an op as machine code: what the compiler refuses, and what is short of registers."""
+    """The kernels of some samples of an op as machine code: what is refused, and what is short of registers."""
     from smelt.backend.cuda.build import build
     from smelt.backend.cuda.compiler import compile_launches
 
