@@ -66,6 +66,7 @@ def _simulated() -> dict[str, Any]:
         found[name] = _viewed(_BIT_TYPES[name.split("_as_")[1]])
     found |= {
         "fmaf": lambda a, b, c: np.float32(float(a) * float(b) + float(c)),
+        "fma": _fused,
         "fmul_rn": lambda a, b: a * b,
         "dmul_rn": lambda a, b: a * b,
         "maximum": lambda a, b: a if a > b or a != a else b,
@@ -93,12 +94,36 @@ def _scalar(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:
     return lambda *values: kind(function(*map(kind, values)))
 
 
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    """reference.fma on one number each, which is most of the work of simulated products."""
+    a, b, c = float(a), float(b), float(c)
+    product = a * b
+    large_a, large_b = a * 134217729.0, b * 134217729.0
+    high_a, high_b = large_a - (large_a - a), large_b - (large_b - b)
+    low_a, low_b = a - high_a, b - high_b
+    error = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+    total = product + c
+    back = total - product
+    rest = (product - (total - back)) + (c - back) + error
+    result = total + rest
+    return np.float64(result if math.isfinite(result) and rest else total)
+
+
 def _conversion(kind: DType) -> Callable[[Any], Any]:
     return lambda value: kind.numpy.type(reference.cast(value, kind))
 
 
 def _loaded(width: int) -> Callable[[Any, Any], tuple[Any, ...]]:
-    return lambda array, place: tuple(array[int(place) + step] for step in range(width))
+    def load(array: Any, place: Any) -> tuple[Any, ...]:
+        _check_aligned(place, width)
+        return tuple(array[int(place) + step] for step in range(width))
+
+    return load
+
+
+def _check_aligned(place: Any, width: int) -> None:
+    if place % width:
+        raise IndexError(f"{width} elements at {place}: a GPU moves vectors to and from multiples of their width")
 
 
 def _viewed(kind: Any) -> Callable[[Any], Any]:
@@ -106,6 +131,7 @@ def _viewed(kind: Any) -> Callable[[Any], Any]:
 
 
 def _store(array: Any, place: Any, values: tuple[Any, ...]) -> None:
+    _check_aligned(place, len(values))
     for step, value in enumerate(values):
         array[int(place) + step] = value
 

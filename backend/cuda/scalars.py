@@ -40,16 +40,16 @@ FUNCTIONS = {
     )
 } | {"abs": "fabs", "round": "rint", "raw_remainder": "fmod"}
 
-# Operators by the kind of operands (b u i f), for {a}, {b} and {c}; {t} is the type's name. Integers are cut to their
-# width: Numba computes with 64 bits.
+# Operators by the kind of operands (b u i f), for {a}, {b} and {c}; {t} is the type's name, {w} that of it with 32 bits
+# or more. Integers are cut to their width: Numba computes with 64 bits.
 OPERATORS: dict[str, dict[str, str]] = {
     "add": {"f": "{a} + {b}", "iu": "{t}({a} + {b})", "b": "{a} | {b}"},
     "sub": {"f": "{a} - {b}", "iu": "{t}({a} - {b})"},
     "mul": {"f": "{a} * {b}", "iu": "{t}({a} * {b})", "b": "{a} & {b}"},
     "div": {"f": "{a} / {b}"},
     "neg": {"f": "-{a}", "iu": "{t}({t}(0) - {a})"},
-    "raw_divide": {"iu": "divide_{t}({a}, {b})"},
-    "raw_remainder": {"iu": "remainder_{t}({a}, {b})"},
+    "raw_divide": {"iu": "{t}(divide_{w}({a}, {b}))"},
+    "raw_remainder": {"iu": "{t}(remainder_{w}({a}, {b}))"},
     "maximum": {"f": "maximum({a}, {b})", "iu": "{t}(max({a}, {b}))", "b": "{a} | {b}"},
     "minimum": {"f": "minimum({a}, {b})", "iu": "{t}(min({a}, {b}))", "b": "{a} & {b}"},
     "eq": {"fiub": "{a} == {b}"},
@@ -163,7 +163,8 @@ class TextBuilder:
             return f"{'fmul_rn' if dtype is f32 else 'dmul_rn'}({', '.join(names)})"
         for kinds, text in OPERATORS.get(row.name, {}).items():
             if dtype.kind in kinds:
-                return text.format(t=NAMES[dtype.name], **dict(zip("abc", names, strict=False)))
+                wide = NAMES[dtype.name if dtype.bits >= 32 else "i32"]
+                return text.format(t=NAMES[dtype.name], w=wide, **dict(zip("abc", names, strict=False)))
         return None
 
     def called(self, name: str, expansion: Callable[..., Text], operands: Sequence[Text], result: DType) -> Text:

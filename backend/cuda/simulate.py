@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import linecache
-import sys
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
 from ...ir.symbolic import evaluate, product
 from ...ir.types import bf16, bool_
+from ...kernels.loop_ir import TEAMS
 from ..interp.loops import garbage
 from .build import Program
 from .launch import Launch, blocks
 from .library import SIMULATED_SOURCE, names
+from .turns import Memory, taking_turns
 
 BLOCKS = 2  # fewer than most launches ask for: all blocks run one after the other, and loops over the grid are tried
 
@@ -41,24 +40,16 @@ class Simulated:
         self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """All buffers by name after all launches, and what was noted of errors."""
-        from numba import cuda
-
         memory = {name: _device(array) for name, array in arrays.items()}
-        errors = cuda.to_device(np.zeros(3 * max(len(self.program.places), 1), np.int64))
-        from numba.cuda.simulator.kernelapi import FakeCUDAShared
+        errors = Memory(np.zeros(3 * max(len(self.program.places), 1), np.int64))
+        with warnings.catch_warnings(), taking_turns() as choose:
+            warnings.simplefilter("ignore", RuntimeWarning)  # of overflow in NumPy's scalars
+            for launch in self.program.launches:
+                choose(launch.kind in TEAMS)
+                self._launch(launch, memory, sizes, errors)
+        return {name: item.array for name, item in memory.items()}, errors.array
 
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-5)  # threads that wait for each other hand over at once
-        try:
-            with warnings.catch_warnings(), patch.object(FakeCUDAShared, "array", _shared_array):
-                warnings.simplefilter("ignore", RuntimeWarning)  # of overflow in NumPy's scalars
-                for launch in self.program.launches:
-                    self._launch(launch, memory, sizes, errors)
-        finally:
-            sys.setswitchinterval(interval)
-        return {name: item.copy_to_host() for name, item in memory.items()}, errors.copy_to_host()
-
-    def _launch(self, launch: Launch, memory: dict[str, Any], sizes: Mapping[str, int], errors: Any) -> None:
+    def _launch(self, launch: Launch, memory: dict[str, Memory], sizes: Mapping[str, int], errors: Memory) -> None:
         count = evaluate(launch.count, sizes)
         if count <= 0:
             return
@@ -72,30 +63,14 @@ class Simulated:
         self.kernels[launch.function][min(blocks(launch, count), BLOCKS), launch.threads](*arguments)
 
 
-_lock = threading.Lock()
-
-
-def _shared_array(shared: Any, shape: int, dtype: Any) -> np.ndarray:
-    """The shared array of a line of source. Numba's own may make two of them when two threads come first."""
-    frame = sys._getframe(1)
-    place = frame.f_code.co_filename, frame.f_lineno
-    with _lock:
-        if place not in shared._allocations:
-            shared._allocations[place] = np.empty(shape, dtype)
-        return shared._allocations[place]
-
-
-def _device(array: np.ndarray) -> Any:
+def _device(array: np.ndarray) -> Memory:
     """A flat copy as kernels see it: bools as bytes, bf16 as its bits."""
-    from numba import cuda
-
     flat = np.array(array).reshape(-1)
     if flat.dtype == bool_.numpy:
         flat = flat.view(np.uint8)
     elif flat.dtype == bf16.numpy:
         flat = flat.view(np.uint16)
-    # A launch on nothing does nothing, but the simulator has no arrays of nothing.
-    return cuda.to_device(flat if flat.size else np.zeros(1, flat.dtype))
+    return Memory(flat)
 
 
 def shaped(array: np.ndarray, dtype: Any, shape: Sequence[int]) -> np.ndarray:
