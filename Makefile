@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo test check test-long parity-torch ulp clean
+.PHONY: help demo test check test-long parity-torch cuda-kernels cuda-compare gpu-check ulp clean
 
 help:
 	@echo "make demo       train and inspect a small model"
@@ -16,6 +16,9 @@ help:
 	@echo "make check      lint and types"
 	@echo "make test-long  thousands of random programs, and all models of the torch.compile tests"
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
+	@echo "make cuda-kernels  all kernels of the benchmarks as machine code of GPUs (no GPU is needed)"
+	@echo "make cuda-compare  instructions of CUDA kernels beside those of hand-written ones (needs nvcc, no GPU)"
+	@echo "make gpu-check  every op on an NVIDIA GPU against PyTorch"
 	@echo "make ulp        the error of one f32 function over all operands: make ulp FUNCTION=exp"
 	@echo "make clean      remove the virtual environment and all caches"
 
@@ -30,6 +33,16 @@ test-long: $(VENV)/installed-test
 
 parity-torch: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python -m parity_torch $(ARGS)
+
+cuda-kernels: $(VENV)/installed-test
+	$(BIN)/python -m smelt.tools.cuda.kernels $(ARGS)
+
+cuda-compare: $(VENV)/installed-test
+	$(BIN)/python -m smelt.tools.cuda.compare $(ARGS)
+
+gpu-check: $(VENV)/installed-test
+	$(BIN)/smelt doctor
+	SMELT_TEST_BACKENDS=cuda $(BIN)/python -m pytest tests/test_parity.py $(ARGS)
 
 ulp: $(VENV)/installed-test
 	$(BIN)/python -m smelt.tools.ulp $(FUNCTION) $(ARGS)

@@ -13,13 +13,19 @@ from .options import CompileOptions
 from .stages import Stages
 
 if TYPE_CHECKING:
-    from .cpu.build import StageHook
+    from .plan import StageHook
+
+TARGETS = ("cpu", "cuda")
 
 
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:
     """Compile for options.target. `on_stage(name, thing)` sees the program at every stage; str(thing) is its text."""
     options = options or CompileOptions()
     check_target(options)
+    if options.target == "cuda":
+        from .cuda.compile import compile_for_cuda
+
+        return compile_for_cuda(graph, options, on_stage)
     from .cpu.executable import Executable
 
     stages = Stages()
@@ -47,8 +53,8 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
 
 
 def check_target(options: CompileOptions) -> None:
-    if options.target != "cpu":
-        raise CompileError(f"unknown target {options.target!r}; there is cpu")
+    if options.target not in TARGETS:
+        raise CompileError(f"unknown target {options.target!r}; there are {' and '.join(TARGETS)}")
 
 
 def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class CompileOptions:
     """Everything a caller may choose.
 
-    target: "cpu"
+    target: "cpu" or "cuda"
+    architecture: that of the GPU, such as "sm_80"; None for the one at hand
     vector_bits: how wide vectors are; None for the machine's own width
     max_cost: how long the code of one kernel may get, in additions
     addresses: native code gets the addresses of data, not of NumPy's objects
@@ -19,6 +20,7 @@ class CompileOptions:
     """
 
     target: str = "cpu"
+    architecture: str | None = None
     vector_bits: int | None = None
     max_cost: int = 1024
     addresses: bool = False

@@ -129,6 +129,8 @@ class Bound:
         arrays: Sequence[np.ndarray],
     ) -> Entry | None:
         """Native code for calls like this one, where it can make them."""
+        if self.version.executable.target != "cpu":
+            return None
         from .backend.cpu.entry import Call, make_entry
 
         call = Call(args, kwargs, static_numbers, static_names, leaves, arrays)
@@ -426,6 +428,7 @@ def jit(
 
     static_argnums, static_argnames: arguments that are plain Python; each value compiles anew.
     dynamic: a dimension seen with a second size becomes symbolic instead of compiling for every size.
+    target: "cpu", or "cuda" for NVIDIA GPUs.
     """
     chosen = options or CompileOptions(target=target)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)

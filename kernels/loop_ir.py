@@ -3,7 +3,7 @@
 The whole grammar:
 
     Kernel     buffers, then statements
-    Loop       serial | parallel | vector, over one variable; may reduce (accumulators)
+    Loop       over one variable; its kind says who runs its iterations; may reduce (accumulators)
     Concurrent several parallel loops that do not depend on each other, in one parallel region
     Let        a scalar op of kernels/scalar.py on registers and literals
     Index      an index expression as an i64 register
@@ -25,6 +25,19 @@ A `vector` loop of width w runs w iterations at a time; iterations must not depe
 through its accumulators and prefixes. A `parallel` loop hands out runs of `width` iterations to threads.
 Accumulators and prefixes combine in an order that depends on the loop's bounds and width alone, so the number of
 threads never shows. A loop's bounds may name checked positions: data says how often it runs.
+
+On a GPU, where threads come in warps and blocks of `width` threads, the outermost loop of a tree is
+
+    grid       each thread of the grid takes iterations
+    block      each block does: all of its threads run the body together
+    warp       each warp does: all of its threads run the body together
+
+and inside of the latter two
+
+    thread     the threads of the block, or of the warp, take iterations; accumulators and prefixes combine across them
+
+What is in no `thread` loop is computed by all threads alike, and stored by one of them. What an Alloc makes is shared
+by them.
 """
 
 from __future__ import annotations
@@ -38,7 +51,9 @@ from ..ir.graph import Location
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import DType
 
-KINDS = ("serial", "parallel", "vector")  # of loops
+KINDS = ("serial", "parallel", "vector", "grid", "block", "warp", "thread")  # of loops
+OUTERMOST = ("parallel", "grid", "block", "warp")  # the kinds of loops that nothing is around
+TEAMS = ("block", "warp")  # whose threads run a body together
 CONVERSIONS = ("cast", "bitcast", "round_f16", "round_bf16")  # scalar ops whose result has a type of its own
 
 
@@ -171,7 +186,7 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    kind: str  # serial | parallel | vector
+    kind: str  # one of KINDS
     variable: Symbol
     start: Dim
     stop: Dim

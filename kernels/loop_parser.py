@@ -14,7 +14,7 @@
               | "gemm" matrix "=" matrix "*" matrix "over" "(" size "," size "," size ")"
               | "transpose" matrix "=" matrix "over" "(" size "," size ")"
               | "pack" matrix "=" matrix "over" "(" size "," size ")"
-    loop      = ("serial" | "parallel" | "vector") [ "<" NUMBER ">" ] "%name" "in" size ".." size
+    loop      = KIND [ "<" NUMBER ">" ] "%name" "in" size ".." size
                   [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
                   "{" { statement } [ "yield" operand { "," operand } ] "}"
     typed     = "%name" ":" DTYPE
@@ -393,7 +393,7 @@ class KernelReader(Reader):
 
     def loop(self) -> Loop:
         if self.token.text not in KINDS:
-            self.fail("a loop: serial, parallel or vector")
+            self.fail(f"a loop: {', '.join(KINDS[:-1])} or {KINDS[-1]}")
         kind = self.next().text
         width = 1
         if self.accept("<"):

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..ir.printer import COMMENT_COLUMN, HEADER_WIDTH, INDENT, literal_text
 from ..ir.symbolic import Dim, Symbol, symbols_of
@@ -92,7 +92,12 @@ def dims(kernel: Kernel) -> Iterator[Dim]:
     """Every size and index expression of a kernel."""
     for buffer in kernel.buffers:
         yield from buffer.shape
-    for statement in walk(kernel.body):
+    yield from statement_dims(kernel.body)
+
+
+def statement_dims(statements: Sequence[Statement]) -> Iterator[Dim]:
+    """Those of statements."""
+    for statement in walk(statements):
         if isinstance(statement, Index):
             yield statement.expression
         elif isinstance(statement, (Load, Store)):

@@ -38,6 +38,8 @@ from ..ir.types import DType, bool_, f32, i64
 from .loop_ir import (
     CONVERSIONS,
     KINDS,
+    OUTERMOST,
+    TEAMS,
     Accumulator,
     Alloc,
     Buffer,
@@ -298,8 +300,8 @@ class Verifier:
         self.symbols[statement.position.name] = statement.symbol
 
     def prefix(self, statement: Prefix) -> None:
-        if not self.loops or self.loops[-1].kind == "parallel":
-            self.fail("a prefix runs along a serial or vector loop, and stands in no other")
+        if not self.loops or self.loops[-1].kind in OUTERMOST:
+            self.fail("a prefix runs along a serial, vector or thread loop, and stands in no other")
         kind = self.operand(statement.value)
         self.combiner(statement.combiner, [kind])
         if isinstance(statement.start, Register) and statement.start.name not in self.outer[-1]:
@@ -335,7 +337,8 @@ class Verifier:
             self.memory(matrix.buffer)
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
         kinds = [matrix.buffer.dtype for matrix in (output, *sources)]
-        if any(kind is not kinds[0] for kind in kinds) or kinds[0].name not in GEMM:
+        # A GPU multiplies f16 and bf16 where they lie, in f32.
+        if any(kind.compute is not kinds[0] for kind in kinds) or kinds[0].name not in GEMM:
             self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one of {', '.join(GEMM)}")
         if output.buffer.role == "in":
             self.fail(f"{output.buffer.name} is an input and cannot be written")
@@ -391,14 +394,18 @@ class Verifier:
         here = self.guilty
         if loop.kind not in KINDS:
             self.fail(f"{loop.kind} is no kind of loop; there are {', '.join(KINDS)}")
-        if loop.width < 1 or (loop.kind == "serial" and loop.width != 1):
+        if loop.width < 1 or (loop.kind in ("serial", "thread") and loop.width != 1):
             self.fail(f"a {loop.kind} loop cannot have width {loop.width}")
-        if loop.kind == "parallel" and self.loops:
-            self.fail("a parallel loop inside of another loop")
+        if loop.kind in OUTERMOST and self.loops:
+            self.fail(f"a {loop.kind} loop inside of another loop")
+        if loop.kind == "thread":
+            around = [item.kind for item in self.loops]
+            if not around or around[0] not in TEAMS or "thread" in around or "vector" in around:
+                self.fail("a thread loop stands in a block or warp loop, and in no other thread or vector loop")
         if loop.kind == "vector" and self.inside_vector():
             self.fail("a vector loop inside of another")
-        if loop.kind == "parallel" and loop.accumulators:
-            self.fail("a parallel loop cannot reduce: its iterations end in no order")
+        if loop.kind in OUTERMOST and loop.accumulators:
+            self.fail(f"a {loop.kind} loop cannot reduce: its iterations end in no order")
         self.sizes([loop.start, loop.stop])
         self.check_new(loop.variable.name)
         with self.body(loop):

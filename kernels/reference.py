@@ -102,6 +102,9 @@ def remainder(a: Any, b: Any) -> np.ndarray:
 
 def power(a: Any, b: Any) -> np.ndarray:
     a, b = np.asarray(a), np.asarray(b)
+    if a.dtype.kind == "f":
+        # For a single exponent of 0.5 NumPy takes a square root, of which that of -inf is nan.
+        return np.where((a == -np.inf) & (b == 0.5), b.dtype.type(np.inf), np.power(a, b))
     if a.dtype.kind not in "iu":
         return np.power(a, b)
     positive = np.power(a, np.maximum(b, 0)).astype(a.dtype)

@@ -16,4 +16,5 @@ MODULES = (
     "loop.interchange",
     "loop.parallelize",
     "loop.stream",
+    "loop.grid",
 )

@@ -144,9 +144,10 @@ class Fused:
 class Fuser:
     """Grows groups op by op. `ancestors` has, by group number, the numbers of all groups it depends on, as bits."""
 
-    def __init__(self, graph: Graph, max_cost: int):
+    def __init__(self, graph: Graph, max_cost: int, whole_rows: bool):
         self.graph = graph
         self.max_cost = max_cost
+        self.whole_rows = whole_rows
         self.inlining = Inlining(graph)
         self.basis, self.early = early_ops(graph)
         self.axes = AxisUnion()
@@ -382,6 +383,8 @@ class Fuser:
                 return f"{special.label} has a kernel of its own"
             if other.row_reads:
                 return "a matrix product shares its kernel with no reads at places that data chooses"
+            if other.reduces and not self.whole_rows:
+                return "tiles of matrix products have no whole rows"
             if other.reduces and (reason := no_whole_rows(special)):
                 return reason
             made = {value for op in special.ops for value in op.results} | {special.product}
@@ -534,7 +537,8 @@ class Fuser:
                 if merged is not None:
                     group = self.adopt(merged, producer, group)
         self._siblings()
-        chain(self)
+        if self.whole_rows:
+            chain(self)
         return self._finish()
 
     def _single(self, group: Group) -> Structure:
@@ -633,6 +637,6 @@ class Fuser:
 
 
 @graph_pass("fuse")
-def fuse(graph: Graph, *, max_cost: int = 1024) -> Fused:
+def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True) -> Fused:
     """Groups of primitives that become one kernel each, and why others do not."""
-    return Fuser(graph, max_cost).run()
+    return Fuser(graph, max_cost, whole_rows).run()

@@ -64,10 +64,11 @@ class Scope:
 class Lowering:
     """Writes one kernel. Implements kinds.ElementBuilder for the ops that say how one element is made."""
 
-    def __init__(self, fused: Fused, name: str, taken: set[str], bits: int):
+    def __init__(self, fused: Fused, name: str, taken: set[str], bits: int, gpu: bool = False):
         self.fused = fused
         self.name = name
         self.bits = bits
+        self.gpu = gpu
         self.buffers: dict[str, Buffer] = {}
         self.sites: list[Site] = []
         self.registers = 0
@@ -489,12 +490,13 @@ SCALE = dict.fromkeys(
 )
 
 
-def lower(fused: Fused, bits: int = 256) -> list[Kernel]:
-    """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for vectors of `bits`."""
+def lower(fused: Fused, bits: int = 256, gpu: bool = False) -> list[Kernel]:
+    """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for vectors of `bits`, or
+    for the blocks of a GPU."""
     kernels: list[Kernel] = []
     taken = {f"%{name}" for name in fused.names.values()}
     for number, groups in enumerate(fused.launches):
-        lowering = Lowering(fused, kernel_name(groups, number), taken, bits)
+        lowering = Lowering(fused, kernel_name(groups, number), taken, bits, gpu)
         bodies = [lowering.lower(group) for group in groups]
         if len(bodies) > 1:
             branches = [item for part in bodies for item in part if isinstance(item, Loop)]

@@ -7,3 +7,6 @@ GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce")
 
 # Loops of one kernel: from serial to what the machine runs.
 LOOPS = ("part", "transpose", "vectorize", "block", "interchange", "parallelize", "stream")
+
+# The same for a GPU.
+CUDA_LOOPS = ("part", "transpose", "grid")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
 from ..ir.symbolic import Dim, ceil_divide, floor_divide, maximum, minimum, remainder
+from ..kernels import gpu
 from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTile, row_tile, tile_shape
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
 from .axes import batched_matrix
@@ -91,7 +92,9 @@ class Product:
     def build(self) -> None:
         self.l.members = self.members
         empty = any(size == 0 for size in (*self.output.shape, self.depth))
-        if self.dtype.name in BYTES and not empty and not self._is_dot():
+        if self.l.gpu and self.output.dtype.compute.name in BYTES and not empty and not self._is_dot():
+            self._blocks()
+        elif not self.l.gpu and self.dtype.name in BYTES and not empty and not self._is_dot():
             self._tiles()
         else:
             self._sums()
@@ -208,6 +211,22 @@ class Product:
         tile = Tile(at, row, column, many, wide, height, width)
         left = None if first is None else first.multiply(tile.of_columns(first.columns))
         self.multiply(tile, left)
+        self._close()
+
+    def _blocks(self) -> None:
+        """The same for a GPU: square tiles, of matrices where they lie, whatever their type."""
+        lowering = self.l
+        size = gpu.block_tile(self.batch, self.rows, self.columns)
+        counts = (self.batch, ceil_divide(self.rows, size), ceil_divide(self.columns, size))
+        left, right = self._matrix(self.left), self._matrix(self.right)
+        at, row, column = self._loops(counts, (1, size, size))
+        lowering.floor = inside = len(lowering.scopes) - 1
+        many, wide = minimum(size, self.rows - row), minimum(size, self.columns - column)
+        tile = Tile(at, row, column, many, wide, size, size)
+        target = self._scratch("tile", tile)
+        factors = left.at(at, row, 0), right.at(at, 0, column)
+        lowering.add(inside, Gemm(target, *factors, many, wide, self.depth, self.op.loc))
+        self._elements(tile, target, False)
         self._close()
 
     def prepare(self, unit: RegisterTile, down: Dim, across: Dim) -> None:

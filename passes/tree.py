@@ -32,6 +32,7 @@ from ..ir.symbolic import (
     remainder,
 )
 from ..ir.types import i64
+from ..kernels import gpu
 from ..kernels.loop_ir import Alloc, Buffer, Literal, Operand, Store
 from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Element, Reduce, View
@@ -349,7 +350,7 @@ class Tree:
         if not self.inner or self._vector_is_outer():
             return
         size = product(extent for _, extent in self.inner)
-        if static(size) > SCRATCH_ELEMENTS:
+        if static(size) > SCRATCH_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= gpu.SCRATCH)):
             return
         decided: dict[Value, bool] = {}
         if self.tile is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,10 @@ import torch
 from smelt.ir.graph import Graph, Value, replace_values
 from smelt.ir.types import TensorType, dtype
 
-BACKENDS = ("interp", "cpu")
+ALL_BACKENDS = ("interp", "cpu", "cuda")
+# Numba's simulator of CUDA has a process of its own: it is switched on before Numba is imported.
+_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
+BACKENDS = ("cuda",) if _SIMULATED else tuple(os.environ.get("SMELT_TEST_BACKENDS", "interp cpu").split())
 
 TORCH_DTYPES = {
     "bool": torch.bool,
@@ -45,9 +49,9 @@ def evaluate(function: Callable[..., Any], arrays: Sequence[np.ndarray], backend
     """The results of a function over traced tensors, on one back end."""
     if backend == "interp":
         return interpret(trace(function, arrays), arrays)
-    if backend == "cpu":
-        return [np.asarray(result) for result in flatten(smelt.jit(function)(*arrays))]
-    raise ValueError(f"no back end {backend!r}; there are {', '.join(BACKENDS)}")
+    if backend in ("cpu", "cuda"):
+        return [np.asarray(result) for result in flatten(smelt.jit(function, target=backend)(*arrays))]
+    raise ValueError(f"no back end {backend!r}; there are {', '.join(ALL_BACKENDS)}")
 
 
 def compiled(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

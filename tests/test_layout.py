@@ -33,9 +33,10 @@ LAYERS = (
 # Who may import a heavy dependency: modules, or packages and all in them. The workloads of `smelt bench` have to.
 FENCES = {
     "sympy": ("smelt.ir.symbolic",),
-    "llvmlite": ("smelt.backend.cpu",),
+    "llvmlite": ("smelt.backend.cpu", "smelt.backend.cuda"),
     "scipy": ("smelt.tools.ulp", "smelt.tools.workloads"),
     "numba": ("smelt.backend.cuda", "smelt.tools.workloads"),
+    "cuda": ("smelt.backend.cuda",),
     "torch": ("smelt.torch", "smelt.tools.workloads"),
     "jax": ("smelt.tools.workloads",),
 }

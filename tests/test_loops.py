@@ -545,7 +545,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "prefix of pairs": (inside("%0 = prefix argmax(1.0:f32) from 0.0:f32"), "argmax combines 2 values at a time"),
     "parallel prefix": (
         "kernel @k() {\n  parallel %i in 0..8 {\n    %0 = prefix add(1.0:f32) from 0.0:f32\n  }\n}",
-        "a prefix runs along a serial or vector loop",
+        "a prefix runs along a serial, vector or thread loop",
     ),
     "prefix along nothing": ("kernel @k() {\n  %0 = prefix add(1.0:f32) from 0.0:f32\n}", "a prefix runs along"),
     "nested vectors": (

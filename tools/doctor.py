@@ -65,8 +65,25 @@ def examine() -> dict[str, Any]:
         except Exception as error:  # whatever is broken here is what the user came to learn
             found["compiler"] = {}
             problems.append(f"the native compiler does not work: {type(error).__name__}: {error}")
+    found["cuda"] = cuda_facts()
     found["problems"] = problems
     return found
+
+
+def cuda_facts() -> dict[str, str]:
+    """What of CUDA is there."""
+    if not installed_version("numba-cuda"):
+        return {"compiler": "not installed"}
+    # In a process of its own: it loads NVIDIA's libraries.
+    code = (
+        "from numba import cuda; from smelt.backend.cuda.compiler import architectures\n"
+        "print(' '.join(architectures())); print(*[item.name for item in cuda.gpus] if cuda.is_available() else [])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if ran.returncode:
+        return {"compiler": f"does not work: {ran.stderr.strip().splitlines()[-1]}"}
+    known, gpus = ran.stdout.splitlines()
+    return {"compiler": f"libNVVM for {known}", "GPU": gpus or "none: kernels run in Numba's simulator only"}
 
 
 def compiler_facts() -> dict[str, str]:
@@ -144,6 +161,8 @@ def show(found: dict[str, Any]) -> None:
     ]
     rows += [(name, str(value)) for name, value in found["compiler"].items()]
     print(table(rows))
+    print(heading("\nCUDA"))
+    print(table(list(found["cuda"].items())))
     print(heading("\nDependencies"))
     print(table([(name, version or paint("missing", "red")) for name, version in found["dependencies"].items()]))
     print(heading("\nOptional"))

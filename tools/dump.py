@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.errors import suggest
-from .program import compile_stages, configure_function, trace_function
+from .program import compile_stages, configure_function, configure_target, trace_function
 from .terminal import FINE, UsageError, heading, highlight, progress
 
-STAGES = ("graph", "decompose", "simplify", "fuse", "loops", "llvm", "asm")
+STAGES = {
+    "cpu": ("graph", "decompose", "simplify", "fuse", "loops", "llvm", "asm"),
+    "cuda": ("graph", "decompose", "simplify", "fuse", "loops", "cuda", "ptx", "sass"),
+}
 
 # The line on which a kernel, or a function of it, begins; and what begins a comment there.
 KERNEL_HEADS = {
@@ -24,22 +27,25 @@ KERNEL_HEADS = {
 
 def configure(parser: ArgumentParser) -> None:
     configure_function(parser)
+    configure_target(parser)
     parser.add_argument(
         "--stage",
         default="graph",
         metavar="STAGE",
-        help=f"one of {', '.join(STAGES)}, all (default: graph)",
+        help=f"one of {', '.join(STAGES['cpu'])}, all (default: graph); "
+        f"with --target cuda the last are {', '.join(STAGES['cuda'][-3:])}",
     )
 
 
 def run(options: Namespace) -> int:
-    if options.stage not in (*STAGES, "all"):
-        close = suggest(options.stage, STAGES)
-        raise UsageError(f"unknown stage {options.stage!r}{close}; there are {', '.join(STAGES)}, all")
-    wanted = STAGES if options.stage == "all" else (options.stage,)
+    stages = STAGES[options.target]
+    if options.stage not in (*stages, "all"):
+        close = suggest(options.stage, stages)
+        raise UsageError(f"unknown stage {options.stage!r}{close}; there are {', '.join(stages)}, all")
+    wanted = stages if options.stage == "all" else (options.stage,)
     with progress(f"compiling {options.function}"):
         graph = trace_function(options.function, options.args, options.grad)
-        seen = compile_stages(graph, wanted)
+        seen = compile_stages(graph, wanted, options.target, options.arch)
     for stage in wanted:
         if len(wanted) > 1:
             print(heading(f"// ----- {stage}"))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from typing import Any
 
-from .program import configure_function, trace_program
+from .program import configure_function, configure_target, trace_program
 from .terminal import FINE, highlight, progress
 
 
 def configure(parser: ArgumentParser) -> None:
     configure_function(parser)
+    configure_target(parser)
     parser.add_argument("--json", action="store_true", help="the same for programs")
 
 
@@ -18,6 +21,11 @@ def run(options: Namespace) -> int:
 
     with progress(f"compiling {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
-        report = compile_graph(graph, chosen).report
+        if options.target == "cuda":
+            from ..backend.cuda.compile import explain_for_cuda
+
+            report: Any = explain_for_cuda(graph, replace(chosen, target="cuda", architecture=options.arch))
+        else:
+            report = compile_graph(graph, chosen).report
     print(report.json() if options.json else highlight(str(report)))
     return FINE

@@ -232,7 +232,15 @@ class Enough(Exception):
     """The last stage that was asked for has been seen: what follows need not be compiled."""
 
 
-def compile_stages(graph: Graph, wanted: Sequence[str]) -> dict[str, Any]:
+def configure_target(parser: ArgumentParser) -> None:
+    """The arguments by which a subcommand takes a target."""
+    parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"), help="what to compile for (default: cpu)")
+    parser.add_argument("--arch", metavar="SM", help="architecture of the GPU, such as sm_90 (default: sm_80)")
+
+
+def compile_stages(
+    graph: Graph, wanted: Sequence[str], target: str = "cpu", architecture: str | None = None
+) -> dict[str, Any]:
     """What the compiler makes of a graph at each stage up to the last one wanted, by the stage's name."""
     from ..backend.compile import compile_graph
 
@@ -244,7 +252,9 @@ def compile_stages(graph: Graph, wanted: Sequence[str]) -> dict[str, Any]:
             raise Enough
 
     with contextlib.suppress(Enough):
-        compile_graph(graph, CompileOptions(annotate=True, want_asm="asm" in wanted), on_stage=keep)
+        want_asm = "asm" in wanted or "sass" in wanted
+        chosen = CompileOptions(target=target, architecture=architecture, annotate=True, want_asm=want_asm)
+        compile_graph(graph, chosen, on_stage=keep)
     return seen
 
 

@@ -44,6 +44,8 @@ _NO_MEMORY = np.empty(0, np.uint8)
 class Executable:
     """Call it with arrays of the parameters' types; it returns the results as new arrays."""
 
+    target = "cpu"
+
     def __init__(self, graph: Graph, artifact: Artifact, cache: Lookup, stages: Stages):
         self.graph = graph
         self.artifact = artifact

@@ -229,7 +229,9 @@ class LoopInterpreter:
         else:
             left = self.memory[statement.left.buffer.name][self._places(statement.left, rows, depth)]
         right = self.memory[statement.right.buffer.name][self._places(statement.right, depth, columns)]
-        self.memory[statement.output.buffer.name][self._places(statement.output, rows, columns)] = left @ right
+        output = self.memory[statement.output.buffer.name]
+        product = left.astype(output.dtype) @ right.astype(output.dtype)
+        output[self._places(statement.output, rows, columns)] = product
 
     def _pack(self, statement: Pack) -> None:
         rows, columns = self.index(statement.rows), self.index(statement.columns)

@@ -35,7 +35,7 @@ SHORT = 8  # a loop below this is not worth a block
 
 
 @loop_pass("transpose")
-def transpose(kernel: Kernel) -> Kernel:
+def transpose(kernel: Kernel, *, side: int = 0, pad: int = 0) -> Kernel:
     """In a nest of independent loops, copy what lies along an outer loop into blocks that lie along the inner one.
 
         serial %i in 0..2048 {                 serial %i.block in 0..8 {
@@ -51,8 +51,11 @@ def transpose(kernel: Kernel) -> Kernel:
     several, or reduce, whole rows of a few iterations of the outer loop are transposed.
 
     A copy goes through a block, too: rows of the block become runs of whole cache lines, which can be streamed.
+
+    side: blocks are squares of this size, and there are no whole rows; for a GPU
+    pad: by so much a row of such a block is longer in memory, so that its columns do not meet in one bank
     """
-    names = Names(kernel)
+    names = Names(kernel, side, pad)
     return replace(kernel, body=tuple(new for item in kernel.body for new in _statement(item, names, frozenset())))
 
 
@@ -76,7 +79,7 @@ def _loop(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement
     plan = _plan(nest, around) if nest is not None else None
     if nest is not None and plan is not None:
         return [_blocked(nest, plan, names)]
-    rows = blocked_rows(loop, names, around)
+    rows = None if names.side else blocked_rows(loop, names, around)
     if rows is not None:
         return rows
     inside = around | {loop.variable}
@@ -158,7 +161,7 @@ def _traffic(access: Load | Store, times: Mapping[Symbol, int]) -> int:
 
 
 def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
-    sizes = _sizes(nest, plan)
+    sizes = dict.fromkeys((plan.down, plan.across), names.side) if names.side else _sizes(nest, plan)
     outer: list[Loop] = []
     inner: dict[Symbol, Loop] = {}
     for loop in nest.loops:
@@ -172,7 +175,7 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
     head: list[Statement] = []
     tail: list[Statement] = []
     moved: dict[int, Statement] = {}
-    width = sizes[plan.across]
+    width = sizes[plan.across] + names.pad
     for access in plan.accesses:
         scratch = names.scratch(access, (sizes[plan.down], width))
         head.append(Alloc(scratch))

@@ -13,9 +13,11 @@ LINE = 16  # blocks have a multiple of this many rows and columns: what one load
 
 
 class Names:
-    """New names for a kernel's blocks and their loops."""
+    """New names for a kernel's blocks and their loops, and what was chosen about them."""
 
-    def __init__(self, kernel: Kernel):
+    def __init__(self, kernel: Kernel, side: int = 0, pad: int = 0):
+        self.side = side  # of blocks, if it is given
+        self.pad = pad
         self.taken = {buffer.name for buffer in kernel.buffers}
         for item in walk(kernel.body):
             if isinstance(item, Alloc):

@@ -7,28 +7,17 @@ import fnmatch
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from smelt.tools.terminal import fail
+from workers import run, show_progress
 
+from .check import answer
 from .summary import print_summary, worse
-from .workers import run
 
 BACKENDS = ("smelt", "aot_eager")
-
-
-def show_progress(done: int, total: int, failed: int, name: str, begin: float) -> None:
-    if not sys.stderr.isatty():
-        return
-    width = 30
-    full = width * done // max(total, 1)
-    left = (time.monotonic() - begin) * (total - done) / max(done, 1)
-    bar = "#" * full + "." * (width - full)
-    sys.stderr.write(f"\r\x1b[K[{bar}] {done}/{total}  {failed} failed  {left:.0f} s left  {name[:40]}")
-    if done == total:
-        sys.stderr.write("\r\x1b[K")
-    sys.stderr.flush()
 
 
 def main() -> int:
@@ -63,7 +52,9 @@ def main() -> int:
     tasks = [] if options.show else tasks
     begin, failed = time.monotonic(), 0
     options.results.parent.mkdir(parents=True, exist_ok=True)
-    for done, (backend, name, outcomes) in enumerate(run(tasks, options.samples, options.workers), 1):
+    samples = options.samples
+    found = run(tasks, partial(answer, samples=samples), most=samples, workers=options.workers)
+    for done, ((backend, name), outcomes) in enumerate(found, 1):
         kept[backend][name] = outcomes
         failed += any(not item["passed"] for item in outcomes)
         show_progress(done, len(tasks), failed, name, begin)

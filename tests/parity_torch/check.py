@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from parity.compare import difference
 from smelt import torch as smelt_torch
 from torch.utils import _pytree as pytree
 
-from .cases import SEED, Run, Subject
+from .cases import SEED, Run, Subject, subjects
 
 LIMIT = 20.0  # seconds of computing for a sample
 Outcome = dict[str, Any]
@@ -22,6 +22,20 @@ Outcome = dict[str, Any]
 
 class TimeIsUp(BaseException):
     """A sample took too long."""
+
+
+def answer(task: tuple[str, ...], skip: int, samples: int) -> Iterator[Outcome]:
+    """How samples of a subject fare with a back end, from one on: the work of a process."""
+    backend, name = task
+    torch.set_num_threads(1)
+    try:
+        found = subjects()[name].samples(samples)
+    except Exception as error:
+        found = []
+        if not skip:
+            yield {"passed": True, "why": f"no samples: {type(error).__name__}: {error}", "void": True}
+    for run in found[skip:]:
+        yield check(subjects()[name], run, backend)
 
 
 def check(subject: Subject, run: Run, backend: str) -> Outcome:

@@ -1,0 +1,625 @@
+"""Loop IR to Python source for numba.cuda: a function for each tree of loops, which is one launch.
+
+Buffers are parameters that are indexed by one number, sizes are integers, and the last parameter is where errors are
+noted. How the kinds of loops are run (kernels/loop_ir.py):
+
+    grid      each thread of the grid takes an iteration, then the one as many further on as the grid has threads
+    block     the same with blocks, and warp with warps: `lane` is a thread's number in the block or warp
+    thread    from `lane` on in steps of as many as there are lanes; accumulators are combined with shuffles
+    vector    written out, so many times, with vector accesses where memory is adjacent and aligned
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...ir.errors import CompileError
+from ...ir.symbolic import Compound, Dim, Symbol, non_negative, product, symbols_of
+from ...ir.types import bool_, i64
+from ...kernels.gpu import DEPTH
+from ...kernels.loop_ir import (
+    TEAMS,
+    Alloc,
+    Buffer,
+    Check,
+    Gemm,
+    Index,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Operand,
+    Prefix,
+    Register,
+    Statement,
+    Store,
+    prefixes,
+    walk,
+)
+from ...kernels.loop_text import size_symbols
+from ...kernels.scalar import COMBINERS
+from ...passes.loop.analysis import offset
+from .launch import Launch
+from .product import product_source
+from .rows import load_key, private_rows, repeated_loads, row_loads
+from .scalars import NAMES, Functions, Text, TextBuilder, from_memory, literal, memory_name, to_memory
+from .teams import Team
+from .uses import accesses, compounds
+from .vectors import Vector
+
+SHARED = 48 << 10  # bytes that a block has without asking for more
+NARROW = 1 << 31  # elements that 32 bits count
+
+
+class Emitter:
+    """Writes the function of one tree of loops."""
+
+    def __init__(self, kernel: Kernel, name: str, functions: Functions, first_site: int, alignment: str):
+        self.kernel = kernel
+        self.name = name
+        self.first_site = first_site
+        self.alignment = alignment  # of shared memory, as an argument
+        self.lines: list[str] = []
+        self.depth = 1
+        self.builder = TextBuilder(self.line, functions)
+        self.texts: dict[str, Text] = {}
+        self.names: dict[str, str] = {}
+        self.taken: set[str] = {"cuda", "lane", "errors", "inf", "nan", *NAMES.values()}
+        self.team: Team | None = None
+        self.alone = True  # whether threads work each on their own here
+        self.scratch: dict[str, Buffer] = {}
+        self.inside: list[str] = []  # the variables of the loops around
+        self.quotients: dict[Compound, str] = {}
+        self.private: set[str] = set()  # scratch of which each thread has its own elements, in variables
+        self.turn = 0  # of the loop that is written out for them
+        self.repeated: set[tuple[Any, ...]] = set()  # loads of rows that more than one loop needs
+        self.kept: dict[tuple[Any, ...], list[Text]] = {}  # what such a load gave, by it and the turn
+        self.row: Loop | None = None  # the loop over a row that is being written out
+        self.shared = 0
+        self.reading: set[str] = set()  # buffers that threads of the team may still be reading
+        self.writing: set[str] = set()  # or writing
+        sizes = [product(buffer.shape) for buffer in kernel.buffers]
+        self.narrow = all(isinstance(size, int) and size < NARROW for size in sizes)
+        self.integer = "int32" if self.narrow else "int64"
+
+    # Text.
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def indented(self, head: str) -> Any:
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def name_of(self, name: str) -> str:
+        """A Python name for a name of the IR."""
+        known = self.names.get(name)
+        if known is None:
+            known = re.sub(r"\W", "_", name.lstrip("%"))
+            known = f"v{known}" if known[:1].isdigit() else known
+            while known in self.taken or keyword.iskeyword(known) or re.fullmatch(r"[es]\d+", known):
+                known += "_"
+            self.taken.add(known)
+            self.names[name] = known
+        return known
+
+    def index(self, value: Dim) -> str:
+        """An index expression, in the kernel's integers."""
+        if isinstance(value, int):
+            return f"{self.integer}({value})"
+        symbol = value.symbol
+        return self.name_of(symbol.name) if symbol is not None else f"{self.integer}({self.sum(value)})"
+
+    def sum(self, value: Dim) -> str:
+        if isinstance(value, int):
+            return str(value)
+        terms: list[str] = []
+        for monomial, coefficient in value.terms:
+            factors = [self.atom(atom) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.insert(0, str(coefficient))
+            terms.append(" * ".join(factors))
+        return " + ".join(terms)
+
+    def atom(self, atom: Symbol | Compound) -> str:
+        if isinstance(atom, Symbol):
+            return self.name_of(atom.name)
+        if atom in self.quotients:
+            return self.quotients[atom]
+        left, right = self.sum(atom.left), self.sum(atom.right)
+        if atom.operator in ("min", "max"):
+            return f"{atom.operator}({self.index(atom.left)}, {self.index(atom.right)})"
+        if non_negative(atom.left):
+            # Unsigned division needs no correction of the sign.
+            return f"{self.integer}(u{self.integer}({left}) {atom.operator} u{self.integer}({right}))"
+        return f"(({left}) {atom.operator} ({right}))"
+
+    @contextmanager
+    def divided(self, loop: Loop, turn: str | None = None) -> Iterator[None]:
+        """Quotients and remainders of a loop's variable that its body uses, by names of their own."""
+        known = {symbol.name for symbol in size_symbols(self.kernel)} | set(self.inside)
+        self.inside.append(loop.variable.name)
+        known.add(loop.variable.name)
+        named: list[Compound] = []
+        for compound in compounds(loop.body):
+            names = {symbol.name for symbol in symbols_of(compound.left) | symbols_of(compound.right)}
+            if loop.variable.name in names and names <= known and compound not in self.quotients:
+                name = self.builder.fresh()
+                self.line(f"{name} = {self.shared_quotient(loop, compound, turn) or self.atom(compound)}")
+                self.quotients[compound] = name
+                named.append(compound)
+        yield
+        for compound in named:
+            del self.quotients[compound]
+        self.inside.pop()
+
+    def shared_quotient(self, loop: Loop, compound: Compound, turn: str | None) -> str | None:
+        """A quotient or remainder of `lane + turn * lanes` by what divides lanes: one of `lane` alone."""
+        by = compound.right
+        if turn is None or self.team is None or loop.start != 0 or compound.left != loop.variable.expr():
+            return None
+        if not isinstance(by, int) or self.team.lanes % by:
+            return None
+        own = f"uint32(lane) {compound.operator} uint32({by})"
+        return f"int32({own})" if compound.operator == "%" else f"int32({own} + {turn} * {self.team.lanes // by})"
+
+    def operand(self, operand: Operand) -> Text:
+        if isinstance(operand, Literal):
+            return self.builder.constant(operand.value, operand.dtype)
+        return self.texts[operand.name]
+
+    def bind(self, register: Register, text: Text) -> None:
+        self.texts[register.name] = text
+
+    # The function.
+
+    def launch(self, lead: Sequence[Statement], tree: Loop) -> tuple[list[str], Launch]:
+        """The lines of the function, and how to launch it."""
+        buffers = [item for item in self.kernel.buffers if item.name in set.union(*accesses([*lead, tree]))]
+        sizes = tuple(size_symbols(replace(self.kernel, body=(*lead, tree))))
+        sites = any(isinstance(item, Check) for item in walk([*lead, tree]))
+        parameters = [self.name_of(item.name) for item in buffers]
+        parameters += [self.name_of(symbol.name) for symbol in sizes]
+        self.block(lead)
+        self.outermost(tree)
+        head = f"def {self.name}({', '.join([*parameters, *(['errors'] if sites else [])])}):"
+        launch = Launch(
+            self.name,
+            self.kernel.name,
+            tree.kind,
+            tree.extent,
+            tree.width,
+            tuple(buffers),
+            sizes,
+            sites,
+            self.narrow,
+            self.shared,
+        )
+        return [head, *self.lines], launch
+
+    def outermost(self, loop: Loop) -> None:
+        if loop.kind not in ("grid", *TEAMS):
+            raise CompileError(f"{self.name}: a {loop.kind} loop is not mapped to a grid")
+        variable, width = self.name_of(loop.variable.name), loop.width
+        number = f"cuda.blockIdx.x * {width} + cuda.threadIdx.x"
+        apart = f"cuda.gridDim.x * {width}"
+        if loop.kind == "warp":
+            number, apart = f"({number}) // 32", f"({apart}) // 32"
+        elif loop.kind == "block":
+            number, apart = "cuda.blockIdx.x", "cuda.gridDim.x"
+        if loop.kind in TEAMS:
+            lanes = 32 if loop.kind == "warp" else width
+            self.team = Team(loop.kind, lanes, width)
+            self.alone = False
+            self.line(
+                "lane = int32(cuda.threadIdx.x)" if loop.kind == "block" else "lane = int32(cuda.threadIdx.x % 32)"
+            )
+            self.private = private_rows(loop, lanes)
+            self.repeated = repeated_loads(loop, lanes)
+        for item in walk(loop.body):
+            if isinstance(item, Alloc) and item.buffer.name not in self.private:
+                self.allocate(item.buffer)
+        self.line(f"{variable} = {self.integer}({number})")
+        with self.indented(f"while {variable} < {self.index(loop.stop)}:"):
+            with self.divided(loop):
+                self.block(loop.body)
+            if self.scratch:
+                self.synchronize()
+            self.line(f"{variable} = {self.integer}({variable} + {apart})")
+
+    def allocate(self, buffer: Buffer) -> None:
+        """Scratch: shared by a team, or a thread's own."""
+        size = product(buffer.shape)
+        if not isinstance(size, int):
+            raise CompileError(f"{self.name}: scratch of a size that is not known")
+        self.scratch[buffer.name] = buffer
+        kind, name = memory_name(buffer.dtype), self.name_of(buffer.name)
+        if self.team is None:
+            self.line(f"{name} = cuda.local.array({size}, {kind})")
+            return
+        teams = self.team.threads // self.team.lanes
+        self.shared += teams * size * buffer.dtype.bytes
+        if self.shared > SHARED:
+            raise CompileError(f"{self.name}: {self.shared} bytes of shared memory; a block has {SHARED}")
+        self.line(f"{name} = cuda.shared.array({teams * size}, {kind}{self.alignment})")
+
+    # Statements.
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def statement(self, statement: Statement) -> None:
+        if not self.alone:
+            self.settle(statement)
+        if isinstance(statement, Let):
+            self.bind(statement.result, self.let(statement, [self.operand(item) for item in statement.operands]))
+        elif isinstance(statement, Index):
+            name = self.name_of(statement.result.name)
+            self.line(f"{name} = int64({self.sum(statement.expression)})")
+            self.bind(statement.result, Text(i64, (name,)))
+        elif isinstance(statement, Load):
+            self.bind(statement.result, self.load(statement, self.name_of(statement.result.name)))
+        elif isinstance(statement, Store):
+            if self.alone:
+                self.store(statement, self.operand(statement.value))
+            else:
+                with self.indented("if lane == 0:"):
+                    self.store(statement, self.operand(statement.value))
+        elif isinstance(statement, Check):
+            self.check(statement)
+        elif isinstance(statement, Loop):
+            self.loop(statement)
+        elif isinstance(statement, Gemm):
+            self.gemm(statement)
+        elif isinstance(statement, Prefix):
+            self.prefix(statement)
+        elif not isinstance(statement, Alloc):
+            raise CompileError(f"{self.name}: a {type(statement).__name__.lower()} is not for a GPU")
+
+    def settle(self, statement: Statement) -> None:
+        """Wait for the other threads if a statement touches what they are at."""
+        reads, writes = (names - self.private for names in accesses([statement]))
+        if (reads | writes) & self.writing or writes & self.reading:
+            self.synchronize()
+        self.reading |= reads
+        self.writing |= writes
+
+    def synchronize(self) -> None:
+        if self.team is not None:
+            self.line(self.team.barrier)
+        self.reading.clear()
+        self.writing.clear()
+
+    def let(self, statement: Let, operands: Sequence[Text], name: str | None = None) -> Text:
+        builder = self.builder
+        builder.wanted = name or self.name_of(statement.result.name)
+        try:
+            if statement.op == "cast":
+                return builder.cast(operands[0], statement.result.dtype)
+            if statement.op == "bitcast":
+                return builder.bitcast(operands[0], statement.result.dtype)
+            if statement.op in ("round_f16", "round_bf16"):
+                return builder.round_to(operands[0], statement.op.removeprefix("round_"))
+            return builder.op(statement.op, *operands)
+        finally:
+            builder.wanted = None
+
+    def place(self, buffer: Buffer, at: Dim) -> str:
+        """The index of an element in its memory."""
+        if buffer.name not in self.scratch:
+            return self.index(at)
+        # Unsigned: Numba has no negative index to look for.
+        if self.team is not None and self.team.kind == "warp":
+            own = product(self.scratch[buffer.name].shape)
+            return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.sum(at)})"
+        return f"uint32({self.sum(at)})"
+
+    def own_element(self, buffer: Buffer, lane: int = 0) -> Text:
+        """The variable that a thread keeps an element of a private row in."""
+        return Text(buffer.dtype.compute, (f"{self.name_of(buffer.name)}_{self.turn}_{lane}",))
+
+    def load(self, statement: Load, name: str) -> Text:
+        buffer = statement.buffer
+        if buffer.name in self.private:
+            return self.own_element(buffer)
+        if self.row is not None and (key := load_key(statement, self.row, self.row)) in self.repeated:
+            return self.once(key, lambda: [self.load_element(statement, f"{name}_{self.turn}")])[0]
+        return self.load_element(statement, name)
+
+    def once(self, key: tuple[Any, ...], load: Callable[[], list[Text]]) -> list[Text]:
+        """What a load of a row gives, in this turn: the first loop that needs it loads it, the others have it."""
+        if (key, self.turn) not in self.kept:
+            self.kept[key, self.turn] = load()
+        return self.kept[key, self.turn]
+
+    def load_element(self, statement: Load, name: str) -> Text:
+        buffer = statement.buffer
+        where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
+        guard = None if statement.guard is None else self.operand(statement.guard).name
+        if buffer.dtype.is_complex:
+            zero = "" if guard is None else f" if {guard} else {NAMES[buffer.dtype.name]}(0)"
+            self.line(f"{name} = {where}{zero}")
+            return Text(buffer.dtype, (f"{name}.real", f"{name}.imag"))
+        text = from_memory(where, buffer.dtype)
+        if guard is not None:
+            text = f"{text} if {guard} else {literal(0, buffer.dtype.compute)}"
+        self.line(f"{name} = {text}")
+        return Text(buffer.dtype.compute, (name,))
+
+    def store(self, statement: Store, value: Text) -> None:
+        buffer = statement.buffer
+        if buffer.name in self.private:
+            self.assign([self.own_element(buffer)], [value])
+            return
+        where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
+
+        def write() -> None:
+            new = value
+            if statement.combine is not None:
+                old = self.builder.assign(from_memory(where, buffer.dtype), buffer.dtype.compute)
+                if buffer.dtype.is_complex:
+                    old = Text(buffer.dtype, (f"{old.name}.real", f"{old.name}.imag"))
+                new = self.combined(statement.combine, [old], [value])[0]
+            self.line(f"{where} = {to_memory(new, buffer.dtype)}")
+
+        if statement.guard is None:
+            write()
+        else:
+            with self.indented(f"if {self.operand(statement.guard).name}:"):
+                write()
+
+    def check(self, statement: Check) -> None:
+        """An index that data chose: out of range it is noted, and counts as 0."""
+        place, good = self.name_of(statement.position.name), self.name_of(statement.guard.name)
+        value, size = self.operand(statement.value).name, self.index(statement.size)
+        self.line(f"{place} = {value}")
+        if statement.wrap:
+            self.line(f"{place} = {place} + {size} if {place} < 0 else {place}")
+        self.line(f"{good} = ({place} >= 0) & ({place} < {size})")
+        record = 3 * (self.first_site + statement.site)
+        with self.indented(f"if not {good}:"):
+            self.line(f"errors[{record + 1}] = {value}")
+            self.line(f"errors[{record + 2}] = {size}")
+            self.line(f"errors[{record}] = 1")
+        position = f"{place}_at"
+        self.line(f"{position} = {self.integer}({place}) if {good} else {self.integer}(0)")
+        self.names[statement.position.name] = position
+        self.bind(statement.position, Text(i64, (f"int64({position})",)))
+        self.bind(statement.guard, Text(bool_, (good,)))
+
+    # Loops.
+
+    def loop(self, loop: Loop) -> None:
+        if loop.kind == "vector":
+            self.vector(loop)
+        elif loop.kind == "thread":
+            self.shared_out(loop)
+        elif self.alone:
+            self.serial(loop)
+        elif any(
+            isinstance(item, Loop) and item.kind == "thread" or isinstance(item, Gemm) for item in walk(loop.body)
+        ):
+            self.serial(loop, together=True)
+        elif not any(isinstance(item, Store) for item in walk(loop.body)):
+            self.on_own(lambda: self.serial(loop))  # all threads alike
+        elif loop.accumulators:
+            raise CompileError(f"{self.name}: a loop that stores and reduces in an order of its own")
+        else:
+            with self.indented("if lane == 0:"):
+                self.on_own(lambda: self.serial(loop))
+
+    def on_own(self, write: Callable[[], None]) -> None:
+        """What threads do each on their own."""
+        before, self.alone = self.alone, True
+        write()
+        self.alone = before
+
+    def serial(self, loop: Loop, together: bool = False) -> None:
+        variable = self.name_of(loop.variable.name)
+        totals = self.start(loop)
+        for item in prefixes(loop):
+            self.start_prefix(item)
+        self.line(f"{variable} = {self.index(loop.start)}")
+        stop = self.bound(loop.stop)
+        with self.indented(f"while {variable} < {stop}:"):
+            with self.divided(loop):
+                self.block(loop.body)
+            self.accumulate(loop, totals)
+            if together and accesses(loop.body)[1]:
+                self.synchronize()
+            self.line(f"{variable} = {self.integer}({variable} + 1)")
+        self.finish(loop, totals)
+
+    def bound(self, stop: Dim) -> str:
+        """A loop's end, computed once."""
+        if isinstance(stop, int):
+            return str(stop)
+        name = self.builder.fresh()
+        self.line(f"{name} = {self.index(stop)}")
+        return name
+
+    def start(self, loop: Loop) -> list[list[Text]]:
+        """The variables of a loop's accumulators, with the results of nothing."""
+        totals: list[list[Text]] = []
+        for item in loop.accumulators:
+            numbers = COMBINERS[item.combiner].identity(item.results[0].dtype)
+            made: list[Text] = []
+            for register, number in zip(item.results, numbers, strict=True):
+                value = self.builder.constant(number, register.dtype)
+                names = self.register_names(register)
+                for name, part in zip(names, value.parts, strict=True):
+                    self.line(f"{name} = {part}")
+                made.append(Text(register.dtype, names))
+            totals.append(made)
+        return totals
+
+    def register_names(self, register: Register) -> tuple[str, ...]:
+        name = self.name_of(register.name)
+        return (f"{name}_re", f"{name}_im") if register.dtype.is_complex else (name,)
+
+    def accumulate(self, loop: Loop, totals: Sequence[Sequence[Text]]) -> None:
+        for item, total in zip(loop.accumulators, totals, strict=True):
+            values = [self.operand(value) for value in item.values]
+            self.assign(total, self.combined(item.combiner, total, values))
+
+    def assign(self, targets: Sequence[Text], values: Sequence[Text]) -> None:
+        left = [part for item in targets for part in item.parts]
+        right = [part for item in values for part in item.parts]
+        self.line(f"{', '.join(left)} = {', '.join(right)}")
+
+    def combined(self, combiner: str, left: Sequence[Text], right: Sequence[Text]) -> list[Text]:
+        if len(left) == 1:
+            return list(COMBINERS[combiner].combine(self.builder, tuple(left), tuple(right)))
+        function = self.builder.combiner(combiner, [item.dtype for item in left])
+        names = [Text(item.dtype, tuple(self.builder.fresh() for _ in item.parts)) for item in left]
+        arguments = ", ".join(part for item in (*left, *right) for part in item.parts)
+        self.line(f"{', '.join(part for item in names for part in item.parts)} = {function}({arguments})")
+        return names
+
+    def finish(self, loop: Loop, totals: Sequence[Sequence[Text]]) -> None:
+        for item, total in zip(loop.accumulators, totals, strict=True):
+            for register, text in zip(item.results, total, strict=True):
+                self.bind(register, text)
+
+    def shared_out(self, loop: Loop) -> None:
+        """A loop whose iterations the threads of the team take."""
+        team = self.team
+        assert team is not None
+        if prefixes(loop):
+            self.scan(loop)
+            return
+        variable = self.name_of(loop.variable.name)
+        totals = self.start(loop)
+
+        def body(turn: str | None = None) -> None:
+            with self.divided(loop, turn):
+                self.block(loop.body)
+            self.accumulate(loop, totals)
+
+        first = f"{self.sum(loop.start)} + lane" if loop.start != 0 else "lane"
+        extent = loop.extent
+        if isinstance(extent, int) and extent == team.lanes:
+            self.line(f"{variable} = {self.integer}({first})")
+            self.on_own(body)
+        elif set.union(*accesses(loop.body)) & self.private or row_loads(loop, team.lanes) & self.repeated:
+            assert isinstance(extent, int)
+            self.row = loop
+            for self.turn in range(extent // team.lanes):
+                self.line(f"{variable} = {self.integer}({first} + {self.turn * team.lanes})")
+                self.on_own(partial(body, str(self.turn)))
+            self.row = None
+        elif isinstance(extent, int) and extent % team.lanes == 0:
+            # All threads take as many: the loop can be unrolled, and its end need not be asked for.
+            turn = self.builder.fresh()
+            self.line(f"{turn} = int32(0)")
+            with self.indented(f"while {turn} < {extent // team.lanes}:"):
+                self.line(f"{variable} = {self.integer}({first} + {turn} * {team.lanes})")
+                self.on_own(partial(body, turn))
+                self.line(f"{turn} = int32({turn} + 1)")
+        else:
+            self.line(f"{variable} = {self.integer}({first})")
+            stop = self.bound(loop.stop)
+            with self.indented(f"while {variable} < {stop}:"):
+                self.on_own(body)
+                self.line(f"{variable} = {self.integer}({variable} + {team.lanes})")
+        for item, total in zip(loop.accumulators, totals, strict=True):
+            function = team.reduction(self.builder, item.combiner, [text.dtype for text in total])
+            arguments = ", ".join(part for text in total for part in text.parts)
+            self.line(f"{', '.join(part for text in total for part in text.parts)} = {function}({arguments})")
+        self.finish(loop, totals)
+
+    # Prefixes.
+
+    def start_prefix(self, item: Prefix) -> None:
+        """The variable that a prefix runs in."""
+        target = Text(item.result.dtype, self.register_names(item.result))
+        self.assign([target], [self.operand(item.start)])
+        self.bind(item.result, target)
+
+    def prefix(self, item: Prefix) -> None:
+        running = self.texts[item.result.name]
+        self.assign([running], self.combined(item.combiner, [running], [self.operand(item.value)]))
+
+    def scan(self, loop: Loop) -> None:
+        """As many iterations at a time as there are lanes; the prefixes go on from what came before."""
+        team = self.team
+        assert team is not None and not loop.accumulators
+        variable, base, active = self.name_of(loop.variable.name), self.builder.fresh(), self.builder.fresh()
+        for item in prefixes(loop):
+            self.start_prefix(item)
+            running = self.texts[item.result.name]
+            carried = Text(running.dtype, tuple(f"{part}_carry" for part in running.parts))
+            self.assign([carried], [running])
+        self.line(f"{base} = {self.index(loop.start)}")
+        stop = self.bound(loop.stop)
+        with self.indented(f"while {base} < {stop}:"):
+            self.line(f"{variable} = {self.integer}({base} + lane)")
+            self.line(f"{active} = {variable} < {stop}")
+            pending: list[Statement] = []
+            for statement in loop.body:
+                if not isinstance(statement, Prefix):
+                    pending.append(statement)
+                    continue
+                running = self.texts[statement.result.name]
+                numbers = COMBINERS[statement.combiner].identity(running.dtype)
+                self.assign([running], [self.builder.constant(numbers[0], running.dtype)])
+                with self.indented(f"if {active}:"):
+                    self.on_own(partial(self.block, tuple(pending)))
+                    self.assign([running], [self.operand(statement.value)])
+                pending = []
+                function = team.scan(self.builder, statement.combiner, running.dtype)
+                total = Text(running.dtype, tuple(self.builder.fresh() for _ in running.parts))
+                given = ", ".join(running.parts)
+                self.line(f"{given}, {', '.join(total.parts)} = {function}({given})")
+                carried = Text(running.dtype, tuple(f"{part}_carry" for part in running.parts))
+                self.assign([running], self.combined(statement.combiner, [carried], [running]))
+                self.assign([carried], self.combined(statement.combiner, [carried], [total]))
+            with self.indented(f"if {active}:"):
+                self.on_own(lambda: self.block(pending))
+                self.line("pass")
+            self.line(f"{base} = {self.integer}({base} + {team.lanes})")
+
+    def vector(self, loop: Loop) -> None:
+        """All iterations at once, or one after the other where fewer are left."""
+        if loop.extent == loop.width:
+            Vector(self, loop).write()
+            return
+        assert not loop.accumulators
+        with self.indented(f"if {self.index(loop.start)} + {loop.width} <= {self.index(loop.stop)}:"):
+            Vector(self, loop).write()
+        with self.indented("else:"):
+            self.serial(replace(loop, kind="serial", width=1))
+
+    # Products.
+
+    def gemm(self, statement: Gemm) -> None:
+        """A tile of a product, by the whole block."""
+        target, factors = statement.output.buffer, (statement.left, statement.right)
+        kinds = [matrix.buffer.dtype for matrix in factors]
+        tile = statement.output.row_stride
+        assert isinstance(tile, int)
+        name = "_".join([f"product{tile}", target.dtype.name, *(kind.name for kind in kinds)])
+        functions = self.builder.functions.sources
+        if name not in functions:
+            left, right = (from_memory("{}", kind) for kind in kinds)
+            functions[name] = product_source(name, target.dtype, tile, left, right, self.alignment)
+        self.shared += 2 * tile * DEPTH * target.dtype.bytes
+        arguments = [self.name_of(target.name)]
+        for matrix in factors:
+            arguments.append(self.name_of(matrix.buffer.name))
+            arguments += map(self.index, (matrix.offset, matrix.row_stride, matrix.column_stride))
+        arguments += map(self.index, (statement.rows, statement.columns, statement.depth))
+        self.line(f"{name}({', '.join(arguments)})")
+        self.reading.clear()
+        self.writing.clear()

@@ -1,0 +1,92 @@
+"""A graph compiled for CUDA, run in Numba's simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...ir.errors import IndexRangeError
+from ...ir.graph import Graph
+from ...ir.symbolic import Expr, evaluate
+from ..arrays import as_plain, bind_sizes
+from ..stages import Stages
+from .build import Program
+
+if TYPE_CHECKING:
+    from ..report import Report
+
+
+class Launcher:
+    """The call for one set of sizes."""
+
+    def __init__(self, executable: Executable, sizes: dict[str, int]):
+        self.executable = executable
+        self.sizes = sizes
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.executable(arrays)
+
+
+class Executable:
+    """Call it with arrays of the parameters' types; it returns the results as new arrays."""
+
+    target = "cuda"
+
+    def __init__(self, graph: Graph, program: Program, stages: Stages):
+        from .simulate import Simulated
+
+        self.graph = graph
+        self.program = program
+        self.stages = stages
+        self.simulated = Simulated(program)
+
+    @property
+    def report(self) -> Report:
+        raise NotImplementedError
+
+    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
+        """How to call this code for parameters of these shapes."""
+        return Launcher(self, sizes_of(self.graph, shapes))
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        from .simulate import shaped
+
+        given = list(map(as_plain, arrays))
+        sizes = bind_sizes(self.graph, given)
+        program = self.program
+        memory, errors = self.simulated.run(dict(zip(program.params, given, strict=True)), sizes)
+        raise_errors(self.graph, program, errors)
+        stored: list[np.ndarray] = []
+        for name, dtype, dims in program.stored:
+            shape = tuple(evaluate(size, sizes) for size in dims)
+            found = memory.get(name)
+            stored.append(np.zeros(shape, dtype.numpy) if found is None else shaped(found, dtype, shape))
+        results: list[np.ndarray] = []
+        for value, (how, number) in zip(self.graph.results, program.sources, strict=True):
+            array = given[number] if how == "parameter" else stored[number]
+            shape = tuple(evaluate(size, sizes) for size in value.shape)
+            results.append(array.reshape(shape) if how == "own" else array.reshape(shape).copy())
+        return results
+
+
+def sizes_of(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """What the symbolic sizes are for parameters of these shapes."""
+    sizes: dict[str, int] = {}
+    for param, shape in zip(graph.params, shapes, strict=True):
+        for dim, size in zip(param.shape, shape, strict=True):
+            if isinstance(dim, Expr) and dim.symbol is not None:
+                sizes[dim.symbol.name] = size
+    return sizes
+
+
+def raise_errors(graph: Graph, program: Program, errors: np.ndarray) -> None:
+    """An index out of range, if kernels noted one."""
+    for site, (failed, index, size) in enumerate(errors.reshape(-1, 3)):
+        if failed:
+            place = program.places[site]
+            raise IndexRangeError(
+                f"{place.called or place.op}: index {index} is out of range for a dimension of size {size}",
+                place.location(graph),
+            )

@@ -1,0 +1,97 @@
+"""What a graph is on a GPU: registers, shared memory, occupancy, bytes, and how long that takes at least."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from ...ir.symbolic import Dim
+from ...kernels.loop_ir import Kernel
+from ...passes.loop.analysis import cost
+from ..account import size_text, traffic
+from .build import Program
+from .compiler import Compiled, Resources
+from .gpus import GPUS, occupancy, predicted
+
+
+@dataclass(frozen=True)
+class LaunchReport:
+    """One launch."""
+
+    function: str
+    kind: str
+    threads: int
+    resources: Resources
+    occupancy: float
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One kernel: one launch or several."""
+
+    name: str
+    launches: list[LaunchReport]
+    bytes: int | str  # a formula where sizes are symbolic
+    microseconds: dict[str, float]  # at least, by GPU; empty where sizes are symbolic
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the compiler made of one graph for one architecture."""
+
+    name: str
+    architecture: str
+    kernels: list[KernelReport]
+
+    def json(self) -> str:
+        return json.dumps(asdict(self), indent=2)
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)} for {self.architecture}"]
+        for kernel in self.kernels:
+            moved = size_text(kernel.bytes) if isinstance(kernel.bytes, int) else f"{kernel.bytes} B"
+            lines.append(f"  {kernel.name}: moves {moved}")
+            for launch in kernel.launches:
+                taken = launch.resources
+                spills = f", {taken.spills} bytes of spills" if taken.spills else ""
+                lines.append(
+                    f"    {launch.function}: {launch.kind}s of {launch.threads} threads, {taken.registers} registers, "
+                    f"{size_text(taken.shared)} shared{spills}, occupancy {launch.occupancy:.0%}"
+                    if launch.kind == "block"
+                    else f"    {launch.function}: {launch.kind}, blocks of {launch.threads} threads, "
+                    f"{taken.registers} registers, {size_text(taken.shared)} shared{spills}, "
+                    f"occupancy {launch.occupancy:.0%}"
+                )
+            if kernel.microseconds:
+                shown = ", ".join(f"{name} {time:.1f}" for name, time in kernel.microseconds.items())
+                lines.append(f"    at least, in microseconds: {shown}")
+        return "\n".join(lines)
+
+
+def make_report(
+    name: str, architecture: str, program: Program, kernels: Sequence[Kernel], compiled: Sequence[Compiled]
+) -> Report:
+    """The report of a program whose launches were compiled for an architecture."""
+    found: list[KernelReport] = []
+    made = {item.name: item for item in compiled}
+    for kernel in kernels:
+        own = [launch for launch in program.launches if launch.kernel == kernel.name]
+        launches = [
+            LaunchReport(
+                launch.function,
+                launch.kind,
+                launch.threads,
+                made[launch.function].resources,
+                occupancy(made[launch.function].resources, launch.threads, architecture),
+            )
+            for launch in own
+        ]
+        reads, writes = traffic(kernel)
+        moved: Dim = reads + writes
+        times: dict[str, float] = {}
+        if isinstance(moved, int):
+            # A product counts an eighth of its multiplications as additions do on a CPU: here both are work.
+            times = {gpu.name: round(1e6 * predicted(moved, cost(kernel.body), gpu), 1) for gpu in GPUS}
+        found.append(KernelReport(kernel.name, launches, moved if isinstance(moved, int) else str(moved), times))
+    return Report(name, architecture, found)

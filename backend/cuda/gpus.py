@@ -1,0 +1,72 @@
+"""What GPUs have: the limits of a multiprocessor by architecture, and speeds of some GPUs that people own.
+
+From NVIDIA's tables (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability") and data sheets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .compiler import Resources
+
+WARP = 32
+REGISTERS = 65536  # of a multiprocessor, in all architectures here
+REGISTER_UNIT = 256  # a warp gets a multiple of these
+SHARED_UNIT = 128  # a block gets a multiple of these bytes
+LAUNCH = 3e-6  # seconds until a kernel begins that waits for the one before
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one multiprocessor."""
+
+    threads: int
+    blocks: int
+    shared: int  # bytes
+    reserved: int  # bytes of shared memory that the system takes for each block
+
+
+ARCHITECTURES = {
+    "sm_75": Limits(1024, 16, 64 << 10, 0),
+    "sm_80": Limits(2048, 32, 164 << 10, 1024),
+    "sm_90": Limits(2048, 32, 228 << 10, 1024),
+    "sm_100": Limits(2048, 32, 228 << 10, 1024),
+    "sm_120": Limits(1536, 24, 100 << 10, 1024),
+}
+
+
+@dataclass(frozen=True)
+class Gpu:
+    name: str
+    architecture: str
+    bandwidth: float  # bytes a second
+    peak: float  # f32 operations a second
+
+
+GPUS = (
+    Gpu("T4", "sm_75", 320e9, 8.1e12),
+    Gpu("A100", "sm_80", 1555e9, 19.5e12),
+    Gpu("H100", "sm_90", 3350e9, 66.9e12),
+    Gpu("B200", "sm_100", 8000e9, 74.5e12),
+    Gpu("RTX 5090", "sm_120", 1792e9, 104.8e12),
+)
+
+
+def occupancy(resources: Resources, threads: int, architecture: str) -> float:
+    """The share of a multiprocessor's threads that can be there at once."""
+    limits = ARCHITECTURES[architecture]
+    warps = -(-threads // WARP)
+    registers = -(-resources.registers * WARP // REGISTER_UNIT) * REGISTER_UNIT * warps
+    shared = -(-(resources.shared + limits.reserved) // SHARED_UNIT) * SHARED_UNIT
+    blocks = min(
+        limits.blocks,
+        limits.threads // (warps * WARP),
+        REGISTERS // registers if registers else limits.blocks,
+        limits.shared // shared if shared else limits.blocks,
+    )
+    return blocks * warps * WARP / limits.threads
+
+
+def predicted(moved: int, operations: int, gpu: Gpu) -> float:
+    """Seconds that a kernel takes at least: memory or arithmetic, whichever is longer, and its launch."""
+    return max(moved / gpu.bandwidth, operations / gpu.peak) + LAUNCH

@@ -1,0 +1,32 @@
+"""One launch: a function, its parameters, and how many threads run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.symbolic import Dim, Symbol
+from ...kernels.loop_ir import Buffer
+
+MOST = 1 << 16  # blocks: enough for any GPU; more iterations are loops of their threads
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One function of a module and how to run it."""
+
+    function: str
+    kernel: str  # whose tree of loops it is
+    kind: str  # grid | block | warp
+    count: Dim  # iterations of the outermost loop
+    threads: int  # of a block
+    buffers: tuple[Buffer, ...]
+    sizes: tuple[Symbol, ...]
+    sites: bool  # whether errors may be noted
+    narrow: bool  # whether indices have 32 bits
+    shared: int  # bytes of a block
+
+
+def blocks(launch: Launch, count: int) -> int:
+    """Blocks for so many iterations of the outermost loop."""
+    each = {"grid": launch.threads, "warp": launch.threads // 32, "block": 1}[launch.kind]
+    return min(-(-count // each), MOST)

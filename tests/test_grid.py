@@ -1,0 +1,135 @@
+"""The passes that map loops to the grid of a GPU: they keep the meaning, and what they make of typical trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_programs import Seeded, build, disagreement
+from smelt.backend.cuda.build import schedule
+from smelt.backend.interp.loops import interpret_kernels
+from smelt.backend.plan import name_values
+from smelt.ir.graph import Graph
+from smelt.ir.parser import parse_graph
+from smelt.kernels.loop_ir import Kernel, Loop, walk
+from smelt.kernels.loop_parser import parse_kernels
+from smelt.kernels.loop_text import print_kernel
+from smelt.passes.fuse import Fused, fuse
+from smelt.passes.lower import lower
+from smelt.passes.manager import Pipeline
+from smelt.passes.pipelines import CUDA_LOOPS, GRAPH
+from support import interpret
+from test_golden import Case, read_cases, update
+from test_loops import PROGRAMS, SYMBOLIC, assert_close, assert_round_trip, numbers, trace
+
+GOLDEN = Path(__file__).parent / "golden" / "grid"
+RANDOM_PROGRAMS = range(3000, 3040)
+
+
+def lowered(graph: Graph) -> tuple[Fused, list[Kernel]]:
+    """A graph of any ops, after all graph passes, as kernels of serial loops for a GPU."""
+    fused = fuse(Pipeline(GRAPH).run(graph, verify_each=True), whole_rows=False)
+    name_values(fused)
+    return fused, lower(fused, gpu=True)
+
+
+def scheduled(graph: Graph) -> tuple[Fused, list[Kernel]]:
+    fused, kernels = lowered(graph)
+    return fused, [schedule(kernel, verify=True) for kernel in kernels]
+
+
+def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
+    fused, kernels = scheduled(graph)
+    for kernel in kernels:
+        assert_round_trip(kernel)
+    for wanted, found in zip(interpret(fused.graph, arrays), interpret_kernels(fused, kernels, arrays), strict=True):
+        assert_close("\n".join(map(str, kernels)), wanted, found)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_meaning(name: str) -> None:
+    function, arrays = PROGRAMS[name]
+    assert_meaning(trace(function, arrays, None), arrays)
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_sizes(name: str) -> None:
+    function, arrays = PROGRAMS[name]
+    assert_meaning(trace(function, arrays, SYMBOLIC[name]), arrays)
+
+
+@pytest.mark.parametrize("name", ["softmax", "cumsum", "argmax", "column sums", "sum of the middle", "layer_norm"])
+def test_small_programs_scheduled_like_large_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of few elements that a block of threads shares."""
+    monkeypatch.setattr("smelt.passes.loop.grid.ALONE", 1)
+    monkeypatch.setattr("smelt.passes.loop.grid.ROW", 2)
+    function, arrays = PROGRAMS[name]
+    assert_meaning(trace(function, arrays, None), arrays)
+
+
+def test_random_programs() -> None:
+    for seed in RANDOM_PROGRAMS:
+        program = build(Seeded(seed))
+        fused, kernels = scheduled(program.graph)
+        for kernel in kernels:
+            assert_round_trip(kernel)
+        wanted = interpret(fused.graph, program.inputs)
+        difference = disagreement(program, wanted, interpret_kernels(fused, kernels, program.inputs))
+        assert not difference, f"seed {seed}: {difference}\n{fused}\n" + "\n".join(map(str, kernels))
+
+
+def test_every_tree_is_mapped() -> None:
+    """Nothing is left that one thread of the whole grid would run alone."""
+    for name, (function, arrays) in PROGRAMS.items():
+        _, kernels = scheduled(trace(function, arrays, None))
+        for kernel in kernels:
+            outermost = [item for item in kernel.body if isinstance(item, Loop)]
+            assert all(loop.kind in ("grid", "block", "warp") for loop in outermost), f"{name}\n{kernel}"
+            assert not any(isinstance(item, Loop) and item.kind == "parallel" for item in walk(kernel.body))
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("%0 = exp(%x) : f32[64, 4096]\n  return %0", {"grid", "vector"}),
+        ("%0 = sum(%x) {dim = (1)} : f32[64]\n  return %0", {"block", "thread", "vector"}),
+        ("%0 = sum(%x) {dim = (0)} : f32[4096]\n  return %0", {"grid", "serial"}),
+    ],
+)
+def test_kinds_of_loops(text: str, kinds: set[str]) -> None:
+    _, kernels = scheduled(parse_graph(f"graph @f(%x: f32[64, 4096]) {{\n  {text}\n}}"))
+    found = {item.kind for kernel in kernels for item in walk(kernel.body) if isinstance(item, Loop)}
+    assert found == kinds, "\n".join(map(str, kernels))
+
+
+def test_names_do_not_meet() -> None:
+    text = "graph @f(%g0: f32[7, 12], %g1: f32[7, 12]) {\n  %0 = add(%g0, %g1) : f32[7, 12]\n  return %0\n}"
+    arrays = [numbers(7, 12), numbers(7, 12, seed=1)]
+    assert_meaning(parse_graph(text), arrays)
+
+
+GOLDEN_CASES = [case for file in sorted(GOLDEN.glob("*.ir")) for case in read_cases(file)]
+
+
+def golden_text(case: Case) -> str:
+    _, kernels = lowered(parse_graph(case.source, case.file.name))
+    passes = Pipeline([case.pipeline])
+    return "\n\n".join(print_kernel(passes.run(kernel, verify_each=True), locations=False) for kernel in kernels)
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=str)
+def test_golden(case: Case, request: pytest.FixtureRequest) -> None:
+    text = golden_text(case)
+    if request.config.getoption("--update-golden"):
+        update(case, text)
+        return
+    assert text == (case.expected or "").strip(), "run pytest --update-golden if the new schedule is right"
+
+
+def test_golden_files_use_the_pipeline() -> None:
+    for case in GOLDEN_CASES:
+        assert [part.split("{")[0] for part in case.pipeline.replace(",pad", ";pad").split(",")] == list(CUDA_LOOPS)
+        text = (case.expected or "").strip()
+        assert "\n\n".join(print_kernel(kernel) for kernel in parse_kernels(text)) == text

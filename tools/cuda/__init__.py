@@ -1,0 +1,1 @@
+"""Measuring CUDA code without a GPU."""
