@@ -57,9 +57,9 @@ class Step:
 CONTEXT, FIRST_SITE, HEAD = range(3)
 
 
-RUNTIME = """
-@zero = internal constant [64 x i8] zeroinitializer, align 64
+ZERO = "@zero = internal constant [64 x i8] zeroinitializer, align 64"
 
+REPORT = """
 ; The first index out of range is kept for the caller.
 define internal void @report(ptr %args, i64 %number, i64 %index, i64 %bound) #1 {
   %ctx = load ptr, ptr %args
@@ -104,7 +104,11 @@ class ModuleEmitter:
 
     def emit(self, kernels: Sequence[Kernel]) -> Module:
         self._run(kernels)
-        text = "\n".join([RUNTIME, *self.functions])
+        text = "\n".join(self.functions)
+        if "@zero" in text:
+            text = f"{ZERO}\n{text}"
+        if "@report(" in text:
+            text = f"{REPORT}\n{text}"
         for size, fetch in itertools.product(ELEMENTS, (False, True)):
             if called(size, fetch) in text:
                 text += f"\n{transpose_text(size, fetch, self.vector_bits, self.declarations)}\n"

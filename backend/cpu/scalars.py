@@ -11,6 +11,7 @@ from ...kernels.scalar import COMBINERS, SCALARS, spelling
 from .types import REGISTER, Lanes, constant, register_type, suffix, vector
 
 FLAGS = "contract "  # a * b + c of the program may become one instruction; inside of an expansion nothing may
+RARE_BYTES = 64  # of a vector that code off the common way works on at a time: the largest register
 
 
 # if condition: the first value, made on demand; else the second.
@@ -163,14 +164,33 @@ class ScalarEmitter:
         wide = [self.splat(operand, lanes) for operand in operands]
 
         def outside() -> Lanes:
-            function = self._outlined(slow, wide, fast.dtype)
-            arguments = [(register_type(item.dtype, lanes), item.name) for item in wide]
-            kind = register_type(fast.dtype, lanes)
-            given = ", ".join(f"{kind} {value}" for kind, value in arguments)
-            called = Lanes(fast.dtype, lanes, (self.instruction(f"call {kind} {function}({given})"),))
-            return self.select(condition.name, lanes, called, fast)
+            return self.select(condition.name, lanes, self._call_outlined(slow, wide, fast.dtype), fast)
 
         return self._branch(some, outside, fast)
+
+    def _call_outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> Lanes:
+        """The expansion of all lanes, half of them at a time as long as they fill several registers: code that hardly
+        ever runs should be quick to compile."""
+        lanes = operands[0].lanes
+        if lanes * result.bytes > RARE_BYTES and lanes % 2 == 0:
+            half = lanes // 2
+            parts = [
+                self._call_outlined(slow, [self._half(item, first) for item in operands], result) for first in (0, half)
+            ]
+            kind = register_type(result, half)
+            order = ", ".join(f"i32 {lane}" for lane in range(lanes))
+            pair = ", ".join(f"{kind} {part.name}" for part in parts)
+            return Lanes(result, lanes, (self.instruction(f"shufflevector {pair}, <{lanes} x i32> <{order}>"),))
+        function = self._outlined(slow, operands, result)
+        given = ", ".join(f"{register_type(item.dtype, lanes)} {item.name}" for item in operands)
+        return Lanes(result, lanes, (self.instruction(f"call {register_type(result, lanes)} {function}({given})"),))
+
+    def _half(self, operand: Lanes, first: int) -> Lanes:
+        half = operand.lanes // 2
+        kind = register_type(operand.dtype, operand.lanes)
+        order = ", ".join(f"i32 {lane}" for lane in range(first, first + half))
+        part = self.instruction(f"shufflevector {kind} {operand.name}, {kind} poison, <{half} x i32> <{order}>")
+        return Lanes(operand.dtype, half, (part,))
 
     def _outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> str:
         """The expansion as a function of the module: cheap to compile, however often it is called."""
