@@ -431,7 +431,7 @@ class Routines:
                 return list(zip(kinds, found, strict=True))
 
             def as_it_lies() -> list[tuple[str, str]]:
-                found = [source, str(right_step), f.at(source, line), right_step, f.multiply(depth, right_step), "%rows"]
+                found = [source, right_step, f.at(source, line), right_step, f.multiply(depth, right_step), "%rows"]
                 return list(zip(kinds, found, strict=True))
 
             found = f.choose(f.op(f"and i1 {direct}, {full}"), as_it_lies, fresh)
