@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo test check test-long parity-torch cuda-kernels cuda-compare gpu-check ulp clean
+.PHONY: help demo test check test-long parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
 
 help:
 	@echo "make demo       train and inspect a small model"
@@ -16,6 +16,7 @@ help:
 	@echo "make check      lint and types"
 	@echo "make test-long  thousands of random programs, and all models of the torch.compile tests"
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
+	@echo "make parity-cuda  every op and workload in Numba's simulator of CUDA, and as machine code"
 	@echo "make cuda-kernels  all kernels of the benchmarks as machine code of GPUs (no GPU is needed)"
 	@echo "make cuda-compare  instructions of CUDA kernels beside those of hand-written ones (needs nvcc, no GPU)"
 	@echo "make gpu-check  every op on an NVIDIA GPU against PyTorch"
@@ -33,6 +34,10 @@ test-long: $(VENV)/installed-test
 
 parity-torch: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python -m parity_torch $(ARGS)
+
+parity-cuda: $(VENV)/installed-test
+	NUMBA_ENABLE_CUDASIM=1 PYTHONPATH=tests $(BIN)/python -m parity_cuda $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m parity_cuda $(ARGS)
 
 cuda-kernels: $(VENV)/installed-test
 	$(BIN)/python -m smelt.tools.cuda.kernels $(ARGS)

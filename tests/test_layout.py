@@ -37,7 +37,7 @@ FENCES = {
     "scipy": ("smelt.tools.ulp", "smelt.tools.workloads"),
     "numba": ("smelt.backend.cuda", "smelt.tools.workloads"),
     "cuda": ("smelt.backend.cuda",),
-    "torch": ("smelt.torch", "smelt.tools.workloads"),
+    "torch": ("smelt.torch", "smelt.tools.workloads", "smelt.tools.cuda"),
     "jax": ("smelt.tools.workloads",),
 }
 

@@ -57,7 +57,7 @@ class Simulated:
             if buffer.name not in memory:
                 memory[buffer.name] = _device(garbage(evaluate(product(buffer.shape), sizes), buffer.dtype))
         integer = np.int32 if launch.narrow else np.int64
-        arguments = [memory[buffer.name] for buffer in launch.buffers]
+        arguments: list[Any] = [memory[buffer.name] for buffer in launch.buffers]
         arguments += [integer(sizes[symbol.name]) for symbol in launch.sizes]
         arguments += [errors] if launch.sites else []
         self.kernels[launch.function][min(blocks(launch, count), BLOCKS), launch.threads](*arguments)

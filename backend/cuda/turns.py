@@ -165,7 +165,7 @@ def taking_turns() -> Iterator[Callable[[bool], None]]:
         waits = given
 
     places = [Dim3(number, 0, 0) for number in range(1024)]
-    replaced = {
+    replaced: dict[str, Any] = {
         "threadIdx": property(lambda module: places[block.current.number]),
         "blockIdx": property(lambda module: block.place),
         "syncthreads": lambda module: block.wait(),
