@@ -455,3 +455,34 @@ def test_exported_programs_refuse_what_they_were_not_exported_for(x: Any, messag
     assert function(torch.randn(100, 8)).shape == (100, 16)
     with pytest.raises(smelt.SmeltError, match=message):
         function(x)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_an_encoder_layer_in_inference(norm_first: bool, activation: str):
+    """PyTorch makes one op of it there."""
+    layer = nn.TransformerEncoderLayer(
+        64, 4, 128, batch_first=True, norm_first=norm_first, activation=activation
+    ).eval()
+    x = torch.randn(3, 17, 64)
+    smelt.torch.reset_stats()
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(layer)(x), layer(x))
+    assert smelt.torch.stats()["fallback_ops"] == 0
+
+
+def test_calls_after_the_first_ones():
+    """From the third call on the simplest programs run as a function that was written out."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.relu(x + y), x, (x * y).t()
+
+    run = compiled(function, dynamic=False)
+    for rows in (8, 8, 8, 8, 5, 5, 5, 5):
+        x, y = torch.randn(rows, 6), torch.randn(6, rows).t()
+        with torch.no_grad():
+            results = run(x, y)
+        for got, expected in zip(results, function(x, y), strict=True):
+            same(got, expected)
+        assert results[1] is x
+    assert_native()

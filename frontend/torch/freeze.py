@@ -133,7 +133,7 @@ class Frozen:
             template = self.program.template.copy()
             for place, tensor in zip(self.places, self.prologue.compute(*held)):
                 template[place] = tensor
-            self.program.template = template
+            self.program.use_constants(template)
             self.folds += 1
             self.seen = [(tensor, _version(tensor), tensor.data_ptr()) for tensor in held]
 

@@ -13,6 +13,7 @@ from torch.fx.node import map_arg
 
 from .native import NativeStep
 from .partition import Partition, is_size
+from .straight import Run, straight_line
 
 Slots = list[Any]
 Step = Callable[[Slots], None]
@@ -30,15 +31,25 @@ class Program:
         self.template: Slots = []
         self.natives: list[NativeStep] = []
         (self.output,) = (node for node in self.graph.nodes if node.op == "output")
-        for node in self.graph.nodes:
-            if node.op == "placeholder":
-                self.slot(node)  # the first ones, in order
+        self.placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
+        for node in self.placeholders:
+            self.slot(node)  # the first ones, in order
         for node in self.graph.nodes:
             if node.op == "get_attr":
                 self.template[self.slot(node)] = operator.attrgetter(node.target)(module)
         self.steps = self._steps()
         self.results: Any = map_arg(self.output.args[0], self._place)
         self._release(found)
+        self.straight: Run | None = None  # from the second call on, if the program is that simple
+        self.calls = 0
+
+    def use_constants(self, template: Slots) -> None:
+        """Other constants from the next call on."""
+        self.template, self.straight, self.calls = template, None, 0
+
+    def result_places(self) -> list[int | None]:
+        """The slot of each result; None for what is no tensor."""
+        return [item.place if type(item) is _Slot else None for item in self.results]
 
     def slot(self, node: Node) -> int:
         if node not in self.slots:
@@ -136,6 +147,11 @@ class Program:
                 self.dead[number].append(place)
 
     def __call__(self, args: list[Any]) -> Any:
+        if self.straight is not None:
+            return self.straight(args)
+        if self.calls == 1:
+            self.straight = straight_line(self)
+        self.calls += 1
         slots = self.template.copy()
         slots[: len(args)] = args
         args.clear()

@@ -147,3 +147,33 @@ def extreme(node: Node, a: dict[str, Any]) -> Any:
 
 
 from . import convolution  # noqa: E402, F401  (rules of its own, which need `rule`)
+
+
+@rule("_transformer_encoder_layer_fwd")
+def encoder_layer(node: Node, a: dict[str, Any]) -> Any:
+    """What nn.TransformerEncoderLayer calls in inference, in place of all that it is made of."""
+    if a.get("mask") is not None:
+        return NotImplemented
+    linear, norm = REGISTRY["linear"], REGISTRY["layer_norm"]
+    x, width, heads = a["src"], a["embed_dim"], a["num_heads"]
+    batch, length, _ = x.shape
+
+    def attend(value: Any) -> Any:
+        parts = reshape_to(linear(value, a["qkv_weight"], a["qkv_bias"]), (batch, length, 3, heads, width // heads))
+        query, key, content = (REGISTRY["select"](parts, 2, part).transpose(1, 2) for part in range(3))
+        mixed = REGISTRY["scaled_dot_product_attention"](query, key, content).transpose(1, 2)
+        return linear(reshape_to(mixed, (batch, length, width)), a["proj_weight"], a["proj_bias"])
+
+    def feed_forward(value: Any) -> Any:
+        hidden = linear(value, a["ffn_weight_1"], a["ffn_bias_1"])
+        active = REGISTRY["gelu" if a["use_gelu"] else "relu"](hidden)
+        return linear(active, a["ffn_weight_2"], a["ffn_bias_2"])
+
+    def normal(value: Any, number: int) -> Any:
+        return norm(value, (width,), a[f"norm_weight_{number}"], a[f"norm_bias_{number}"], a["eps"])
+
+    if a["norm_first"]:
+        x = x + attend(normal(x, 1))
+        return x + feed_forward(normal(x, 2))
+    x = normal(x + attend(x), 1)
+    return normal(x + feed_forward(x), 2)
