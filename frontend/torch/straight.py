@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C._dynamo.guards import _empty_strided_cpu
+from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
 
 if TYPE_CHECKING:
     from .native import Call
