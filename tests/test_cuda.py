@@ -86,3 +86,14 @@ def test_simulator() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", str(SIMULATED)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
+
+
+def test_explained_times() -> None:
+    """A product takes as long as its arithmetic, what is elementwise as long as its bytes."""
+    from smelt.backend.cuda.compile import explain_for_cuda
+
+    size = 1024
+    graph = smelt.jit(lambda x, y: (x @ y, x + 1)).trace(*[smelt.spec(f"f32[{size}, {size}]")] * 2)
+    product, element = explain_for_cuda(graph, CompileOptions(target="cuda")).kernels
+    assert product.microseconds["A100"] == pytest.approx(3 + 1e6 * 2 * size**3 / 19.5e12, rel=0.01)
+    assert element.microseconds["A100"] == pytest.approx(3 + 1e6 * 8 * size**2 / 1555e9, rel=0.01)

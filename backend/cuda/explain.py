@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from ...ir.symbolic import Dim
-from ...kernels.loop_ir import Kernel
-from ...passes.loop.analysis import cost
+from ...ir.symbolic import Dim, limit
+from ...kernels.loop_ir import Concurrent, Gemm, Kernel, Loop, Statement
+from ...passes.loop.analysis import cost, count
 from ..account import size_text, traffic
 from .build import Program
 from .compiler import Compiled, Resources
@@ -91,7 +91,29 @@ def make_report(
         moved: Dim = reads + writes
         times: dict[str, float] = {}
         if isinstance(moved, int):
-            # A product counts an eighth of its multiplications as additions do on a CPU: here both are work.
-            times = {gpu.name: round(1e6 * predicted(moved, cost(kernel.body), gpu), 1) for gpu in GPUS}
+            work = operations(kernel.body)
+            times = {gpu.name: round(1e6 * predicted(moved, work, gpu), 1) for gpu in GPUS}
         found.append(KernelReport(kernel.name, launches, moved if isinstance(moved, int) else str(moved), times))
     return Report(name, architecture, found)
+
+
+def operations(statements: Sequence[Statement]) -> int:
+    """Additions and multiplications, roughly."""
+    total = 0
+    for item in statements:
+        if isinstance(item, Concurrent):
+            total += operations(item.branches)
+        elif isinstance(item, Loop):
+            total += count(item.extent) * (operations(item.body) + len(item.accumulators))
+        elif isinstance(item, Gemm):
+            # Both of each multiplication and its addition; the tiles at the edges count as whole ones.
+            rows, columns, depth = (_tile_side(size) for size in (item.rows, item.columns, item.depth))
+            total += 2 * rows * columns * depth
+        else:
+            total += cost([item])
+    return total
+
+
+def _tile_side(size: Dim) -> int:
+    upper = limit(size, True)
+    return count(upper if isinstance(upper, int) else size)

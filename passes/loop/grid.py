@@ -47,7 +47,7 @@ from .substitute import substitute_statement
 
 WARP = 32  # threads
 THREADS = 256  # of a block whose threads work on their own
-MOST = 1024  # of any block
+MOST = 512  # of any block: with more, a thread may have no more than 64 registers
 ALONE = 8  # iterations of an inner loop that are no work for several threads
 ROW = 1024  # iterations of inner loops that a warp does; a block does more
 EACH = 8  # iterations of a long row for one thread, at least, before a block gets more of them

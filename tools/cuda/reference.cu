@@ -126,27 +126,27 @@ extern "C" __global__ void __launch_bounds__(128) transpose_add(float* out, cons
 }
 
 // log(sum(exp(x))) - x[label], rows of 32000, a block each.
-extern "C" __global__ void __launch_bounds__(1024) cross_entropy(float* out, const float4* x, const long long* labels) {
-    __shared__ float parts[32];
+extern "C" __global__ void __launch_bounds__(512) cross_entropy(float* out, const float4* x, const long long* labels) {
+    __shared__ float parts[16];
     for (int row = blockIdx.x; row < 512; row += gridDim.x) {
         float largest = -INFINITY, sum = 0.0f;
-        for (int j = threadIdx.x; j < 8000; j += 1024) {
+        for (int j = threadIdx.x; j < 8000; j += 512) {
             float4 v = x[row * 8000 + j];
             largest = fmaxf(largest, fmaxf(fmaxf(v.x, v.y), fmaxf(v.z, v.w)));
         }
         largest = warp_max(largest);
         if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = largest;
         __syncthreads();
-        largest = warp_max(parts[threadIdx.x % 32]);
+        largest = warp_max(parts[threadIdx.x % 16]);
         __syncthreads();
-        for (int j = threadIdx.x; j < 8000; j += 1024) {
+        for (int j = threadIdx.x; j < 8000; j += 512) {
             float4 v = x[row * 8000 + j];
             sum += (expf(v.x - largest) + expf(v.y - largest)) + (expf(v.z - largest) + expf(v.w - largest));
         }
         sum = warp_sum(sum);
         if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
         __syncthreads();
-        sum = warp_sum(parts[threadIdx.x % 32]);
+        sum = warp_sum(threadIdx.x % 32 < 16 ? parts[threadIdx.x % 32] : 0.0f);
         __syncthreads();
         if (threadIdx.x == 0) out[row] = logf(sum) + largest - ((const float*)x)[row * 32000 + labels[row]];
     }
