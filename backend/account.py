@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.graph import Graph
 from ..ir.symbolic import Dim, ceil_divide
-from ..kernels.loop_ir import Concurrent, Kernel, Loop, walk
+from ..kernels.loop_ir import OUTERMOST, Concurrent, Kernel, Loop, walk
 from ..passes.fuse import Fused
 from .report import KernelReport, Report
 
@@ -65,7 +65,7 @@ def regions(kernel: Kernel) -> int:
     """Parallel regions of a kernel; what runs before, between or after them on the caller counts as one each."""
     total, serial = 0, False
     for statement in kernel.body:
-        parallel = isinstance(statement, Concurrent) or (isinstance(statement, Loop) and statement.kind == "parallel")
+        parallel = isinstance(statement, Concurrent) or (isinstance(statement, Loop) and statement.kind in OUTERMOST)
         if parallel or not serial:
             total += 1
         serial = not parallel
@@ -73,16 +73,17 @@ def regions(kernel: Kernel) -> int:
 
 
 def pieces(kernel: Kernel) -> int | str:
-    """How many pieces the largest region is cut into for threads."""
+    """How many pieces the largest region is cut into for threads; on a GPU, how many threads it has work for."""
     most = 1
     for statement in kernel.body:
         loops = statement.branches if isinstance(statement, Concurrent) else (statement,)
-        parallel = [loop for loop in loops if isinstance(loop, Loop) and loop.kind == "parallel"]
+        parallel = [loop for loop in loops if isinstance(loop, Loop) and loop.kind in OUTERMOST]
         if not parallel:
             continue
         total: Dim = len(loops) - len(parallel)
         for loop in parallel:
-            total = total + ceil_divide(loop.extent, loop.width)
+            each = {"parallel": ceil_divide(loop.extent, loop.width), "grid": loop.extent, "warp": loop.extent * 32}
+            total = total + each.get(loop.kind, loop.extent * loop.width)
         if not isinstance(total, int):
             return str(total)
         most = max(most, total)

@@ -214,3 +214,11 @@ def test_threads_of_a_grid_do_not_wait() -> None:
 def test_memory_has_bounds(place: str, waits: bool) -> None:
     with pytest.raises(IndexError):
         launch(OUTSIDE.format(place=place), waits=waits)
+
+
+def test_the_receipt() -> None:
+    function = smelt.jit(lambda x: ops.softmax(x, 1), target="cuda")
+    function(numbers(6, 40))
+    (kernel,) = function.report().kernels
+    assert kernel.regions == 1 and kernel.threads == 6 * 32 and kernel.reads == "960 B"
+    assert "off" in str(function.report())

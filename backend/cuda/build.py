@@ -15,9 +15,11 @@ from ...passes.lower import lower
 from ...passes.manager import PASSES, Pipeline
 from ...passes.memory import plan_memory
 from ...passes.pipelines import CUDA_LOOPS, GRAPH
+from ..account import make_report
 from ..artifact import Place
 from ..options import CompileOptions
 from ..plan import Kernels, StageHook, find_places, name_values, result_sources
+from ..report import Report
 from ..stages import Stages
 from .launch import Launch
 from .module import emit_module
@@ -37,6 +39,7 @@ class Program:
     offsets: dict[str, Dim]  # of temporaries in the arena
     arena: Dim  # bytes
     places: Sequence[Place]  # by site
+    report: Report  # without what is known only in the process at hand
 
 
 def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook, simulated: bool) -> Program:
@@ -67,6 +70,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         offsets=plan.offsets,
         arena=plan.size,
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
+        report=make_report(simple, fused, kernels, plan.size),
     )
 
 

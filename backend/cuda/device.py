@@ -21,11 +21,13 @@ from ..options import CompileOptions
 from ..stages import Stages
 from .build import Program
 from .compiler import compile_launches
-from .executable import raise_errors, sizes_of
+from .executable import raise_errors, report_of, sizes_of
 from .launch import Launch, blocks
 
 if TYPE_CHECKING:
     from cuda.core import Buffer, Kernel, Stream
+
+    from ..report import Report
 
 ALIGN = 256  # of the arena, and of every vector access
 
@@ -49,6 +51,10 @@ class DeviceExecutable:
             compiled = compile_launches(program.source, program.launches, architecture)
         with stages.timed("load"):
             self.kernels: list[Kernel] = [ObjectCode.from_cubin(item.cubin).get_kernel(item.entry) for item in compiled]
+
+    @property
+    def report(self) -> Report:
+        return report_of(self.program, self.stages)
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> DeviceLauncher:
         """How to call this code for parameters of these shapes."""

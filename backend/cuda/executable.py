@@ -11,11 +11,14 @@ from ...ir.errors import IndexRangeError
 from ...ir.graph import Graph
 from ...ir.symbolic import Expr, evaluate
 from ..arrays import as_plain, bind_sizes
+from ..cache import Lookup
 from ..stages import Stages
 from .build import Program
 
 if TYPE_CHECKING:
     from ..report import Report
+
+ALL_THREADS = 1 << 31  # as many as there is work for
 
 
 class Launcher:
@@ -44,7 +47,7 @@ class Executable:
 
     @property
     def report(self) -> Report:
-        raise NotImplementedError
+        return report_of(self.program, self.stages)
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
         """How to call this code for parameters of these shapes."""
@@ -69,6 +72,11 @@ class Executable:
             shape = tuple(evaluate(size, sizes) for size in value.shape)
             results.append(array.reshape(shape) if how == "own" else array.reshape(shape).copy())
         return results
+
+
+def report_of(program: Program, stages: Stages) -> Report:
+    """What was fused and what each kernel moves; `smelt explain --target cuda` says what it takes of a GPU."""
+    return program.report.here(ALL_THREADS, Lookup("off", "there is no cache of CUDA code yet"), stages.seconds)
 
 
 def sizes_of(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
