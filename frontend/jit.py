@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optree
 
-from .backend.arrays import as_plain
 from .backend.options import CompileOptions
 from .ir.errors import ArgumentError, DTypeError, SmeltError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
 from .ir.types import DType, TensorType, dtype, scalar_dtype
+from .layout import Order, in_memory, inverse, store_in_order
 from .ops.define import OpDef, as_array
+from .ops.view import permute
 from .random import next_seed
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 
@@ -53,10 +54,17 @@ class Compiled:
     """One compiled version: the shapes it takes, and how to run it."""
 
     def __init__(
-        self, shapes: tuple[tuple[Dim, ...], ...], traced: Traced, executable: Any, structure: Any, fixed: Any
+        self,
+        shapes: tuple[tuple[Dim, ...], ...],
+        traced: Traced,
+        orders: list[Order | None],
+        executable: Any,
+        structure: Any,
+        fixed: Any,
     ):
         self.shapes = shapes
         self.traced = traced
+        self.orders = orders  # the dims of each result among those of what is stored
         self.executable = executable
         self.structure = structure
         self.fixed = fixed  # result leaves that are no tensors, by position
@@ -100,6 +108,7 @@ class Bound:
         self.fixed = fixed
         self.hidden = version.hidden
         self.seeded = version.traced.seeded
+        self.turned = [(at, order) for at, order in enumerate(version.orders) if order is not None]
         self.structure = version.structure
         self.single = not fixed and self.structure == LEAF
         self.positions = range(self.structure.num_leaves)
@@ -112,6 +121,8 @@ class Bound:
         if self.seeded:
             arrays = [*arrays, next_seed()]
         results = self.launch(arrays)
+        for at, order in self.turned:
+            results[at] = results[at].transpose(order)
         if self.single:
             return results[0]
         if self.fixed:
@@ -135,7 +146,7 @@ class Bound:
 
         call = Call(args, kwargs, static_numbers, static_names, leaves, arrays)
         draw_seed = next_seed if self.seeded else None
-        return make_entry(self.launch, call, self.hidden, draw_seed, self.structure, self.fixed)
+        return make_entry(self.launch, call, self.hidden, draw_seed, self.structure, self.fixed, self.version.orders)
 
 
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -208,13 +219,18 @@ class Jitted:
         if any(isinstance(leaf, Value) for leaf in leaves):
             # Inside another trace: the function is just part of it.
             return self.function(*args, **kwargs)
-        arrays = [self._array(leaf) for leaf in leaves]
-        key = (structure, static, tuple(array.dtype for array in arrays), tuple(array.ndim for array in arrays))
+        arrays, orders = [], []
+        for leaf in leaves:
+            array, order = in_memory(self._array(leaf))
+            arrays.append(array)
+            orders.append(order)
+        dtypes, ranks = tuple(array.dtype for array in arrays), tuple(array.ndim for array in arrays)
+        key = (structure, static, dtypes, ranks, tuple(orders))
         shapes = tuple(array.shape for array in arrays)
         bound = self.exact.get((key, shapes))
         if bound is None:
             with self.lock:
-                bound = self._find(key, shapes, arrays, args, kwargs).bind(shapes)
+                bound = self._find(key, shapes, arrays, orders, args, kwargs).bind(shapes)
                 _keep(self.exact, (key, shapes), bound)
         else:
             self._enter_quickly(bound, args, kwargs, leaves, arrays)
@@ -256,9 +272,9 @@ class Jitted:
         return leaves, structure, _static_key((static_args, static_kwargs))
 
     def _array(self, leaf: Any) -> np.ndarray:
-        """A leaf as a contiguous array; a Python number as a 0-dim one."""
+        """A leaf as an array; a Python number as a 0-dim one."""
         if type(leaf) is np.ndarray:
-            return as_plain(leaf)
+            return leaf
         if isinstance(leaf, np.generic):
             return np.asarray(leaf)
         if isinstance(leaf, (bool, int, float, complex)):
@@ -271,7 +287,7 @@ class Jitted:
                 f"{self.name}: got the string {leaf!r}: pass it as a static argument (static_argnames)",
                 current_location(),
             )
-        return as_plain(as_array(leaf, self.name))
+        return as_array(leaf, self.name)
 
     def _dtype(self, array: np.ndarray) -> DType:
         try:
@@ -280,7 +296,13 @@ class Jitted:
             raise DTypeError(f"{self.name}: {error.message}", current_location()) from None
 
     def _find(
-        self, key: Any, shapes: tuple[tuple[int, ...], ...], arrays: list[np.ndarray], args: Any, kwargs: Any
+        self,
+        key: Any,
+        shapes: tuple[tuple[int, ...], ...],
+        arrays: list[np.ndarray],
+        orders: list[Order | None],
+        args: Any,
+        kwargs: Any,
     ) -> Compiled:
         versions = self.versions.setdefault(key, [])
         for version in reversed(versions):
@@ -293,27 +315,39 @@ class Jitted:
             patterns, hints = _symbolic(seen, shapes)
         dtypes = [self._dtype(array) for array in arrays]
         try:
-            traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, patterns)), args, kwargs, hints)
+            types = list(map(TensorType, dtypes, patterns))
+            traced, structure, fixed, used = self._trace(types, orders, args, kwargs, hints)
         except SmeltError:
             if not hints:
                 raise
             # What holds for the sizes at hand need not hold for all: no symbols then. A mistake shows again.
-            traced, structure, fixed, used = self._trace(list(map(TensorType, dtypes, shapes)), args, kwargs, {})
+            types = list(map(TensorType, dtypes, shapes))
+            traced, structure, fixed, used = self._trace(types, orders, args, kwargs, {})
+        traced.graph, back = store_in_order(traced.graph)
         executable = _compile(traced.graph, self.options)
-        version = Compiled(tuple(item.shape for item in used), traced, executable, structure, fixed)
+        version = Compiled(tuple(item.shape for item in used), traced, back, executable, structure, fixed)
         versions.append(version)
         seen.append(shapes)
         del seen[:-_REMEMBERED]
         return version
 
     def _trace(
-        self, types: Sequence[TensorType], args: Any, kwargs: Any, hints: dict[str, int]
+        self,
+        types: Sequence[TensorType],
+        orders: Sequence[Order | None],
+        args: Any,
+        kwargs: Any,
+        hints: dict[str, int],
     ) -> tuple[Traced, Any, dict[int, Any], list[TensorType]]:
         _, structure, _ = self._flatten(args, kwargs)
         kept: dict[str, Any] = {}
 
         def run(params: list[Value]) -> list[Value]:
-            moving_args, moving_kwargs = optree.tree_unflatten(structure, params)
+            given = [
+                param if order is None else permute(param, inverse(order))
+                for param, order in zip(params, orders, strict=True)
+            ]
+            moving_args, moving_kwargs = optree.tree_unflatten(structure, given)
             full = [args[at] if at in self.static_argnums else item for at, item in enumerate(moving_args)]
             static = {name: value for name, value in kwargs.items() if name in self.static_argnames}
             result = self.function(*full, **moving_kwargs, **static)
@@ -355,6 +389,13 @@ class Jitted:
 
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph for arguments that are arrays or specs (smelt.spec("f32[N, 64]"))."""
+        return self._graph(args, kwargs)
+
+    def stored_graph(self, *args: Any, **kwargs: Any) -> Graph:
+        """The same as it is compiled: with the results in the order in which they are stored."""
+        return store_in_order(self._graph(args, kwargs))[0]
+
+    def _graph(self, args: Any, kwargs: Any) -> Graph:
         leaves, _, _ = self._flatten(args, kwargs)
         types: list[TensorType] = []
         for leaf in leaves:
@@ -363,7 +404,7 @@ class Jitted:
             else:
                 array = self._array(leaf)
                 types.append(TensorType(self._dtype(array), array.shape))
-        return self._trace(types, args, kwargs, {})[0].graph
+        return self._trace(types, [None] * len(types), args, kwargs, {})[0].graph
 
     def report(self) -> Report:
         """What the compiler did for the latest call."""

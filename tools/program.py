@@ -114,7 +114,7 @@ def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False
         traced = _gradient(function, arguments, name) if gradient else function
         program = smelt.jit(traced, static_argnums=static, options=options)
     try:
-        return program.trace(*arguments), options
+        return program.stored_graph(*arguments), options
     except (smelt.SmeltError, UserError):
         raise
     except Exception as error:

@@ -192,6 +192,8 @@ class Accesses:
             return self.emitter.instruction(
                 f"load {kind}, ptr {self._element(buffer, place, element)}, align {real.bytes}"
             )
+        if how == "anywhere" and active is None:
+            return self._read_each(buffer, place, element)
         pointer, address = self._places(buffer, place, how, element)
         name = "load" if how == "along" else "gather"
         function = f"llvm.masked.{name}.{suffix(element, lanes)}.{'p0' if how == 'along' else f'v{lanes}p0'}"
@@ -201,6 +203,18 @@ class Accesses:
             f"call {kind} @{function}({pointer} align {real.bytes} {address}, "
             f"{mask} {active or constant(True, bool_, lanes)}, {kind} zeroinitializer)"
         )
+
+    def _read_each(self, buffer: Buffer, place: Dim, element: str) -> str:
+        lanes = self.region.lanes
+        write = self.emitter.instruction
+        base, places = self.region.pointer(buffer), self.region.wide(place)
+        found = "poison"
+        for lane in range(lanes):
+            at = write(f"extractelement {vector('i64', lanes)} {places}, i64 {lane}")
+            address = write(f"getelementptr inbounds {element}, ptr {base}, i64 {at}")
+            part = write(f"load {element}, ptr {address}, align {buffer.dtype.real.bytes}")
+            found = write(f"insertelement {vector(element, lanes)} {found}, {element} {part}, i64 {lane}")
+        return found
 
     def _write_vector(self, buffer: Buffer, place: Dim, how: str, text: str, active: str | None, stream: bool) -> None:
         lanes, real = self.region.lanes, buffer.dtype.real

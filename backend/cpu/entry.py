@@ -146,6 +146,8 @@ class Call:
         if type(item) not in (np.ndarray, bool, int, float) or self.leaves[self.number] is not item:
             raise Unsupported
         array = self.arrays[self.number]
+        if type(item) is np.ndarray and array is not item:
+            raise Unsupported  # it lies in another order, or was copied
         number, stand_in = text.NO_NUMBER, 0
         if not array.ndim and array.dtype.name in _NUMBERS:
             number, stand_in = _NUMBERS[array.dtype.name], self._stand_in()
@@ -170,11 +172,12 @@ def make_entry(
     draw_seed: Callable[[], np.ndarray] | None,
     structure: Any,
     fixed: dict[int, Any],
+    orders: Sequence[tuple[int, ...] | None],
 ) -> Entry | None:
     """Native code for calls like this one; None if only Python can make them.
 
     hidden: arrays behind the leaves; draw_seed gives one more, anew for each call. structure: that of what the call
-    returns, of which the leaves in `fixed` are no results.
+    returns, of which the leaves in `fixed` are no results. orders: the dims of results among those of what is stored.
     """
     method = native_code()
     own = allocator()
@@ -206,11 +209,15 @@ def make_entry(
         launcher.executable.raise_index_error(found)
 
     results = Words()
-    shapes = dict(zip((number for _, number in sources), launcher.shapes, strict=True))
+    shapes = {
+        number: _shape_and_strides(shape, order, launcher.results[number][1].itemsize)
+        for (_, number), shape, order in zip(sources, launcher.shapes, orders, strict=True)
+    }
     for number, stored in enumerate(launcher.results):
-        results.add(len(shapes[number]))
+        shape, strides = shapes[number]
+        results.add(len(shape))
         results.refer(stored[1])
-        results.add(_bytes(stored), *shapes[number])
+        results.add(_bytes(stored), *shape, *strides)
     lists = [words.array() for words in (guards, results, output)]
     plan = np.zeros(text.PLAN_WORDS, np.int64).view(Plan)
     plan.kept = [launcher, frame, held, hidden, draw_seed, complain, own, threads, lists]
@@ -241,6 +248,15 @@ def make_entry(
         return leaves if leaves is NotImplemented else optree.tree_unflatten(structure, leaves)
 
     return Entry(enter if whole else enter_and_finish, frame.workers, threads.address)
+
+
+def _shape_and_strides(
+    stored: tuple[int, ...], order: tuple[int, ...] | None, step: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a result whose memory has a shape, and whose dims are those of that shape in some order."""
+    strides = [step * math.prod(stored[dim + 1 :]) for dim in range(len(stored))]
+    dims = order or range(len(stored))
+    return tuple(stored[dim] for dim in dims), tuple(strides[dim] for dim in dims)
 
 
 def _bytes(stored: tuple[tuple[int, ...], np.dtype]) -> int:

@@ -35,7 +35,7 @@ NEW_FLAGS = PLAIN_FLAGS | 0x400  # writable, too
 OWNING = 0x4
 DTYPE_AT = 24  # in a dtype: its kind, its letter, its byte order, something else, its number
 DTYPE_MASK = ~(0xFF << 24)
-NEW_FROM_DESCRIPTOR, EMPTY = 94, 184  # places in the table of NumPy's functions
+NEW_FROM_DESCRIPTOR = 94  # its place in the table of NumPy's functions
 
 _TEXT = """
 define ptr @enter(ptr %self, ptr %arguments, i64 %count) #0 {{
@@ -202,14 +202,15 @@ make.result:
   %bytes.at = getelementptr i64, ptr %words, i64 2
   %bytes = load i64, ptr %bytes.at
   %sizes = getelementptr i64, ptr %words, i64 3
-  %result = call ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %descriptor, i64 %bytes)
+  %strides = getelementptr i64, ptr %sizes, i64 %rank
+  %result = call ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %strides, ptr %descriptor, i64 %bytes)
   %no.result = icmp eq ptr %result, null
   br i1 %no.result, label %undo, label %store.result
 store.result:
   %slot = getelementptr i64, ptr %result.slots, i64 %number
   store ptr %result, ptr %slot
   %number.next = add i64 %number, 1
-  %words.next = getelementptr i64, ptr %sizes, i64 %rank
+  %words.next = getelementptr i64, ptr %strides, i64 %rank
   br label %next.result
 undo:
   call void @undo(ptr %plan, ptr %ctx, i64 %number)
@@ -312,18 +313,21 @@ done:
 }}
 
 ; A new array. From {MIDDLE} bytes up its memory comes from the run time's allocator, and it owns that.
-define internal ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %descriptor, i64 %bytes) #0 {{
+define internal ptr @make(ptr %plan, i64 %rank, ptr %sizes, ptr %strides, ptr %descriptor, i64 %bytes) #0 {{
 entry:
   %numpy.at = getelementptr i64, ptr %plan, i64 {NUMPY}
   %numpy = load ptr, ptr %numpy.at
+  %new.at = getelementptr ptr, ptr %numpy, i64 {NEW_FROM_DESCRIPTOR}
+  %new = load ptr, ptr %new.at
+  %ndarray.at = getelementptr i64, ptr %plan, i64 {NDARRAY}
+  %ndarray = load ptr, ptr %ndarray.at
   %short.rank = trunc i64 %rank to i32
   call void @Py_IncRef(ptr %descriptor)
   %tiny = icmp slt i64 %bytes, {MIDDLE}
   br i1 %tiny, label %usual, label %own
 usual:
-  %empty.at = getelementptr ptr, ptr %numpy, i64 {EMPTY}
-  %empty = load ptr, ptr %empty.at
-  %small.array = call ptr %empty(i32 %short.rank, ptr %sizes, ptr %descriptor, i32 0)
+  %small.array = call ptr %new(ptr %ndarray, ptr %descriptor, i32 %short.rank, ptr %sizes, ptr %strides, ptr null,
+                               i32 0, ptr null)
   ret ptr %small.array
 own:
   %memory = call ptr @allocate(ptr %plan, i64 %bytes)
@@ -334,11 +338,7 @@ short:
   %ignored = call ptr @PyErr_NoMemory()
   ret ptr null
 wrap:
-  %ndarray.at = getelementptr i64, ptr %plan, i64 {NDARRAY}
-  %ndarray = load ptr, ptr %ndarray.at
-  %new.at = getelementptr ptr, ptr %numpy, i64 {NEW_FROM_DESCRIPTOR}
-  %new = load ptr, ptr %new.at
-  %array = call ptr %new(ptr %ndarray, ptr %descriptor, i32 %short.rank, ptr %sizes, ptr null, ptr %memory,
+  %array = call ptr %new(ptr %ndarray, ptr %descriptor, i32 %short.rank, ptr %sizes, ptr %strides, ptr %memory,
                          i32 {NEW_FLAGS}, ptr null)
   %failed = icmp eq ptr %array, null
   br i1 %failed, label %lost, label %give
@@ -713,7 +713,7 @@ def entry_text(data_offset: int) -> str:
         DATA=data_offset,
         ALLOCATE=ALLOCATE, ARENA=ARENA, ARENA_BYTES=ARENA_BYTES, ARRAY_WORDS=ARRAY_WORDS, BOOL_NUMBER=BOOL_NUMBER,
         BORROWED=BORROWED, CONTEXT=CONTEXT, DESCRIPTOR_AT=DESCRIPTOR_AT, DICT=DICT, DTYPE_AT=DTYPE_AT,
-        DTYPE_MASK=DTYPE_MASK, EMPTY=EMPTY, ERROR_AT=ERROR_AT, FIRST_RESULT=FIRST_RESULT, FLAGS_AT=FLAGS_AT,
+        DTYPE_MASK=DTYPE_MASK, ERROR_AT=ERROR_AT, FIRST_RESULT=FIRST_RESULT, FLAGS_AT=FLAGS_AT,
         FLOAT=FLOAT, FLOAT_NUMBER=FLOAT_NUMBER, GUARDS=GUARDS, HANDLER=HANDLER, HANDLER_AT=HANDLER_AT, HELD=HELD,
         HELD_COUNT=HELD_COUNT, INT=INT, INT_NUMBER=INT_NUMBER, IS_ARRAY=IS_ARRAY, IS_DICT=IS_DICT, IS_EQUAL=IS_EQUAL,
         IS_LIST=IS_LIST, IS_SAME=IS_SAME, IS_TUPLE=IS_TUPLE, LIMIT=LIMIT, LIST=LIST, MIDDLE=MIDDLE, NDARRAY=NDARRAY,

@@ -1,0 +1,97 @@
+"""In which order arrays lie in memory: arguments as they come, results as NumPy and PyTorch would lay them out.
+
+Nothing is transposed just to be row-major. An argument whose dims lie in another order, such as x.T, is taken as it
+is; the program sees it through `permute`. A result of elementwise ops lies in the order of what they read, and a
+transposed view of what was computed stays one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .backend.arrays import as_plain, is_plain
+from .ir.graph import Graph, Op, Value, located
+from .ops.kinds import Elementwise, Generate
+from .ops.view import permute
+from .passes.rewrite import ops_behind
+
+Order = tuple[int, ...]  # of dims, from the one with the largest stride to that with the smallest
+
+
+def in_memory(array: np.ndarray) -> tuple[np.ndarray, Order | None]:
+    """The array with its dims in the order of memory, and that order if it is not their own; a copy if need be."""
+    if is_plain(array):
+        return array, None
+    if array.ndim > 1:
+        order = tuple(sorted(range(array.ndim), key=lambda dim: -array.strides[dim]))
+        turned = array.transpose(order)
+        if is_plain(turned):
+            return turned, order
+    return as_plain(array), None
+
+
+def inverse(order: Order) -> Order:
+    """The permutation that undoes another."""
+    return tuple(order.index(dim) for dim in range(len(order)))
+
+
+def store_in_order(graph: Graph) -> tuple[Graph, list[Order | None]]:
+    """The graph with its results in the order in which they are stored, and what brings their dims back."""
+    orders = _Orders()
+    for op in graph.ops:
+        orders.visit(op)
+    if not any(value in orders.turned for value in graph.results):
+        return graph, [None] * len(graph.results)
+    stored: list[Value] = []
+    back: list[Order | None] = []
+    for value in graph.results:
+        order = orders.turned.get(value)
+        with located(value.op.loc if value.op is not None else None):
+            stored.append(value if order is None else permute(value, order))
+        back.append(None if order is None else inverse(order))
+    return Graph.build(graph.name, graph.params, stored), back
+
+
+class _Orders:
+    """The orders that a program's values come in if nothing is transposed that need not be."""
+
+    def __init__(self) -> None:
+        self.turned: dict[Value, Order] = {}  # all others are row-major
+        self.free: set[Value] = set()  # those that lie nowhere: what repeats, what is made from the index alone
+
+    def visit(self, op: Op) -> None:
+        kind, result = op.defn.kind, op.results[0]
+        if kind is None:
+            self._visit_body(op)
+        elif isinstance(kind, Elementwise):
+            read = [value for value in op.operands if value.shape == result.shape and value not in self.free]
+            found = {self.turned.get(value) for value in read}
+            if not read:
+                self.free.add(result)
+            elif len(found) == 1:
+                self._set(result, found.pop())
+        elif isinstance(kind, Generate) or op.name == "expand":
+            self.free.add(result)
+        elif op.name == "permute":
+            dims, (value,) = op.arguments["dims"], op.operands
+            before = self.turned.get(value, range(value.ndim))
+            self._set(result, tuple(dims.index(dim) for dim in before))
+        elif op.name in ("alias", "slice"):
+            self._set(result, self.turned.get(op.operands[0]))
+
+    def _visit_body(self, op: Op) -> None:
+        """A composite is as good as its body, which matters only if something in it or before it is turned."""
+        if op.defn.module != "view" and not any(value in self.turned for value in op.operands):
+            return
+        with located(op.loc):
+            results = op.defn.expand(op.arguments)
+        for inner in ops_behind(results, {value.op.serial for value in op.operands if value.op is not None}):
+            self.visit(inner)
+        for value, made in zip(op.results, results, strict=True):
+            self._set(value, self.turned.get(made))
+            if made in self.free:
+                self.free.add(value)
+
+    def _set(self, value: Value, order: Order | None) -> None:
+        if order is not None and order != tuple(range(value.ndim)):
+            self.turned[value] = order
