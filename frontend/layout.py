@@ -11,11 +11,12 @@ import numpy as np
 
 from .backend.arrays import as_plain, is_plain
 from .ir.graph import Graph, Op, Value, located
-from .ops.kinds import Elementwise, Generate
+from .ops.kinds import Elementwise, Generate, View
 from .ops.view import permute
 from .passes.rewrite import ops_behind
 
 Order = tuple[int, ...]  # of dims, from the one with the largest stride to that with the smallest
+UNKNOWN: Order = ()
 
 
 def in_memory(array: np.ndarray) -> tuple[np.ndarray, Order | None]:
@@ -40,12 +41,12 @@ def store_in_order(graph: Graph) -> tuple[Graph, list[Order | None]]:
     orders = _Orders()
     for op in graph.ops:
         orders.visit(op)
-    if not any(value in orders.turned for value in graph.results):
+    if not any(orders.turned.get(value) for value in graph.results):
         return graph, [None] * len(graph.results)
     stored: list[Value] = []
     back: list[Order | None] = []
     for value in graph.results:
-        order = orders.turned.get(value)
+        order = orders.turned.get(value) or None
         with located(value.op.loc if value.op is not None else None):
             stored.append(value if order is None else permute(value, order))
         back.append(None if order is None else inverse(order))
@@ -68,8 +69,8 @@ class _Orders:
             found = {self.turned.get(value) for value in read}
             if not read:
                 self.free.add(result)
-            elif len(found) == 1:
-                self._set(result, found.pop())
+            elif len(found) == 1 or UNKNOWN in found:
+                self._set(result, UNKNOWN if UNKNOWN in found else found.pop())
         elif isinstance(kind, Generate) or op.name == "expand":
             self.free.add(result)
         elif op.name == "permute":
@@ -78,10 +79,13 @@ class _Orders:
             self._set(result, tuple(dims.index(dim) for dim in before))
         elif op.name in ("alias", "slice"):
             self._set(result, self.turned.get(op.operands[0]))
+        elif isinstance(kind, View) and op.operands[0] in self.turned:
+            self._set(result, UNKNOWN)
 
     def _visit_body(self, op: Op) -> None:
-        """A composite is as good as its body, which matters only if something in it or before it is turned."""
-        if op.defn.module != "view" and not any(value in self.turned for value in op.operands):
+        """A composite is as good as its body, which is worked out only where it is likely to matter."""
+        if op.defn.module != "view" and not any(self.turned.get(value) for value in op.operands):
+            self.turned.update(dict.fromkeys(op.results, UNKNOWN))
             return
         with located(op.loc):
             results = op.defn.expand(op.arguments)

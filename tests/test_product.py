@@ -184,9 +184,10 @@ def test_what_a_product_does_not_take() -> None:
         assert any(refusal in reason for reason in report.refusals), report.refusals
         (exact,) = run(function, x.astype(np.float64), w.astype(np.float64))
         np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-6)
-    got, report = kernels(lambda x, w: ops.transpose(x @ w, 0, 1) + 1.0, x, w)
+    rows = floats(130, 200, seed=3)
+    got, report = kernels(lambda x, w, rows: ops.transpose(x @ w, 0, 1) + rows, x, w, rows)
     assert any("stored across memory" in reason for reason in report.refusals)
-    np.testing.assert_allclose(got, (x @ w).T + 1, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(got, (x @ w).T + rows, rtol=1e-4, atol=1e-4)
     got, report = kernels(lambda x, w: (x @ w) * ops.exp(x[:, 0])[:, None], x, w)
     assert len(report.kernels) == 2  # the rows' factors are no part of it: they would be worked out for each column
     np.testing.assert_allclose(got, (x @ w) * np.exp(x[:, :1]), rtol=1e-4, atol=1e-4)

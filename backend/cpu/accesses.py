@@ -1,9 +1,10 @@
 """Loads and stores of a region: elements of buffers as registers, and back.
 
-An access is a vector access where the place moves by one element a lane, a scalar one where it does not move, a
-gather or a scatter otherwise. A place that wraps around, such as that of a roll, is read as a vector unless the
-vector happens to lie across the wrap. Lanes that the mask of the last vector or a guard switches off touch no
-memory, so their places, and the first lane's among them, need not lie in the buffer.
+An access is a vector access where the place moves by one element a lane, a scalar one where it does not move. Otherwise
+every lane is loaded on its own; where only some may be, and for stores, it is a gather or a scatter. A place that wraps
+around, such as that of a roll, is read as a vector unless the vector happens to lie across the wrap. Lanes that the
+mask of the last vector or a guard switches off touch no memory, so their places, and the first lane's among them, need
+not lie in the buffer.
 """
 
 from __future__ import annotations
@@ -205,8 +206,8 @@ class Accesses:
         )
 
     def _read_each(self, buffer: Buffer, place: Dim, element: str) -> str:
-        lanes = self.region.lanes
-        write = self.emitter.instruction
+        """Elements from anywhere, one by one: the processor's own gathers take up to twice as long."""
+        lanes, write = self.region.lanes, self.emitter.instruction
         base, places = self.region.pointer(buffer), self.region.wide(place)
         found = "poison"
         for lane in range(lanes):
