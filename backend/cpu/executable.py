@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..report import Report
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-KEPT = 1 << 15  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
+KEPT = 1 << 17  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
 _NO_MEMORY = np.empty(0, np.uint8)
 
 
