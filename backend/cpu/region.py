@@ -2,21 +2,18 @@
 
 Inside a vector loop every register is either the same for all lanes (a scalar) or has one value a lane; a scalar
 is spread out only where it meets a vector. The last, incomplete vector of a loop runs the same body under a mask.
-accesses.py has the loads and stores.
-
-Index arithmetic goes to the outermost loop where its variables exist: `Frame` is the text of a loop body while
-it is being written, and lines may be added to the frames around it until it is closed.
+frames.py has the text and the index arithmetic, accesses.py the loads and stores, calls.py what every program shares.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, floor_divide, is_multiple, non_negative, symbols_of
-from ...ir.types import bool_, i32, i64, u8
-from ...kernels.gemm import BYTES, RegisterTile
+from ...ir.symbolic import Symbol, is_multiple, non_negative
+from ...ir.types import bool_, i32, i64
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,
@@ -27,7 +24,6 @@ from ...kernels.loop_ir import (
     Literal,
     Load,
     Loop,
-    Matrix,
     Operand,
     Pack,
     Prefix,
@@ -40,10 +36,10 @@ from ...kernels.loop_ir import (
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.scalar import COMBINERS
 from .accesses import Accesses
-from .context import PRODUCTS
+from .calls import Calls
 from .debug import FunctionNotes
+from .frames import Frame, Frames
 from .scalars import ScalarEmitter
-from .transpose import called
 from .types import Lanes, constant, register_type, suffix, vector
 
 Values = list[tuple[Lanes, ...]]
@@ -51,16 +47,7 @@ Values = list[tuple[Lanes, ...]]
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-class Frame:
-    """A loop body being written."""
-
-    def __init__(self, label: str):
-        self.lines: list[str] = []
-        self.label = label  # of the basic block that the next line goes to
-        self.cache: dict[Dim, str] = {}
-
-
-class Region:
+class Region(Frames):
     """Writes the body of one function."""
 
     def __init__(
@@ -72,55 +59,19 @@ class Region:
         bits: int,
         note: FunctionNotes | None = None,
     ):
-        self.frames = [Frame("entry")]
-        self.target = 0
-        self.emitter = ScalarEmitter(self.write, declarations, self._branch)
-        self.registers: dict[str, Lanes] = {}
+        mark = note.nowhere if note is not None else ""
+        super().__init__(ScalarEmitter(self.write, declarations, self._branch), functools.partial(size, self), mark)
         self.register_depths: dict[str, int] = {}
         self.running: dict[str, tuple[Lanes, bool]] = {}  # of prefixes: what they have reached, whether across lanes
         self.rising: dict[str, str] = {}  # indices one more in each lane, by register: the first lane's
-        self.symbols: dict[str, Lanes] = {}
-        self.depths: dict[str, int] = {}
-        self.variable: Symbol | None = None
-        self.lanes = 1
         self.mask: str | None = None
-        self.labels = 0
         self.note = note
-        # What stands behind every instruction: the user's line, if lines are asked for.
-        self.mark = note.nowhere if note is not None else ""
         self._pointer = pointer
-        self._size = size
         self._scratch = scratch
         self.bits = bits
         self.pointers: dict[str, str] = {}
         self.accesses = Accesses(self)
-
-    # Text.
-
-    def write(self, text: str) -> None:
-        self.frames[self.target].lines.append(f"  {text}{self.mark}")
-
-    @contextmanager
-    def at(self, depth: int) -> Iterator[None]:
-        """Lines go to an outer frame."""
-        previous, self.target = self.target, depth
-        try:
-            yield
-        finally:
-            self.target = previous
-
-    def push(self, label: str) -> None:
-        self.frames.append(Frame(label))
-        self.target = len(self.frames) - 1
-
-    def pop(self) -> Frame:
-        frame = self.frames.pop()
-        self.target = len(self.frames) - 1
-        return frame
-
-    def new_label(self, name: str) -> str:
-        self.labels += 1
-        return f"{name}{self.labels}"
+        self.calls = Calls(self)
 
     def pointer(self, buffer: Buffer) -> str:
         found = self.pointers.get(buffer.name)
@@ -130,126 +81,9 @@ class Region:
             self.pointers[buffer.name] = found
         return found
 
-    # Index expressions.
-
-    def symbol(self, symbol: Symbol) -> tuple[Lanes, int]:
-        """A symbol's value and the frame where it is known. A vector variable gives its first lane."""
-        known = self.symbols.get(symbol.name)
-        if known is not None:
-            return known, self.depths[symbol.name]
-        if symbol.name.startswith("%"):
-            register = self.registers[symbol.name]
-            return register, len(self.frames) - 1
-        with self.at(0):
-            name = self._size(self, symbol)
-        self.symbols[symbol.name] = Lanes(i64, 1, (name,))
-        self.depths[symbol.name] = 0
-        return self.symbols[symbol.name], 0
-
-    def moves_along(self, place: Dim) -> bool:
-        """Whether a place is one more in each lane than in the one before."""
-        if self.variable is None or not isinstance(place, Expr) or place.coefficient(self.variable) != 1:
-            return False
-        return all(symbol == self.variable or self.symbol(symbol)[0].lanes == 1 for symbol in symbols_of(place))
-
-    def varying(self, value: Dim) -> bool:
-        return any(symbol == self.variable or self.symbol(symbol)[0].lanes > 1 for symbol in symbols_of(value))
-
-    def uniform(self, value: Dim) -> str:
-        """An index that is the same for all lanes (or its value in the first lane), as an i64."""
-        if isinstance(value, int):
-            return str(value)
-        parts: dict[int, list] = {}
-        for monomial, coefficient in value.terms:
-            deepest = 0
-            for atom in monomial:
-                for symbol in symbols_of(Expr((((atom,), 1),))):
-                    deepest = max(deepest, self.symbol(symbol)[1])
-            parts.setdefault(deepest, []).append((monomial, coefficient))
-        total = ""
-        so_far: list = []
-        for depth in sorted(parts):
-            so_far = so_far + parts[depth]
-            key = Expr(tuple(so_far))
-            cached = self.frames[depth].cache.get(key)
-            if cached is None:
-                with self.at(depth):
-                    cached = total
-                    for monomial, coefficient in parts[depth]:
-                        term = self._product(monomial, coefficient)
-                        cached = self.emitter.instruction(f"add i64 {cached}, {term}") if cached else term
-                self.frames[depth].cache[key] = cached
-            total = cached
-        return total
-
-    def _product(self, monomial: Sequence, coefficient: int) -> str:
-        result = ""
-        for atom in monomial:
-            if isinstance(atom, Symbol):
-                factor = self.symbol(atom)[0].name
-            else:
-                factor = self._compound(atom, self.uniform(atom.left), self.uniform(atom.right), 1)
-            result = self.emitter.instruction(f"mul i64 {result}, {factor}") if result else factor
-        if not result:
-            return str(coefficient)
-        return result if coefficient == 1 else self.emitter.instruction(f"mul i64 {result}, {coefficient}")
-
-    def _compound(self, atom: Compound, left: str, right: str, lanes: int) -> str:
-        kind = vector("i64", lanes)
-        write = self.emitter.instruction
-        if atom.operator in ("min", "max"):
-            function = f"llvm.s{atom.operator}.{suffix('i64', lanes)}"
-            return self.emitter.call(kind, function, (kind, left), (kind, right))
-        if not non_negative(atom.right - 1):
-            # A size such as N - 2 may be zero. No loop over such a size runs, but the division stands before it.
-            function = f"llvm.smax.{suffix('i64', lanes)}"
-            right = self.emitter.call(kind, function, (kind, right), (kind, constant(1, i64, lanes)))
-        if atom.operator == "%" and fits(atom.left, atom.right * 2):
-            # At most one turn too far: unsigned, a negative number is larger than any index.
-            turned = write(f"sub {kind} {left}, {right}")
-            return self.emitter.call(kind, f"llvm.umin.{suffix('i64', lanes)}", (kind, left), (kind, turned))
-        if non_negative(atom.left):
-            return write(f"{'udiv' if atom.operator == '//' else 'urem'} {kind} {left}, {right}")
-        rest = write(f"srem {kind} {left}, {right}")
-        negative = write(f"icmp slt {kind} {rest}, {constant(0, i64, lanes)}")
-        mask = vector("i1", lanes)
-        if atom.operator == "%":
-            lifted = write(f"add {kind} {rest}, {right}")
-            return write(f"select {mask} {negative}, {kind} {lifted}, {kind} {rest}")
-        quotient = write(f"sdiv {kind} {left}, {right}")
-        lower = write(f"sub {kind} {quotient}, {constant(1, i64, lanes)}")
-        return write(f"select {mask} {negative}, {kind} {lower}, {kind} {quotient}")
-
-    def wide(self, value: Dim) -> str:
-        """An index with its own value in every lane, as a vector of i64."""
-        kind = vector("i64", self.lanes)
-        if not self.varying(value):
-            return self.emitter.splat(Lanes(i64, 1, (self.uniform(value),)), self.lanes).name
-        assert isinstance(value, Expr)
-        still = tuple(term for term in value.terms if not self.varying(Expr((term,)) if term[0] else term[1]))
-        total = ""
-        if still:
-            base: Dim = Expr(still) if any(monomial for monomial, _ in still) else still[0][1]
-            total = self.emitter.splat(Lanes(i64, 1, (self.uniform(base),)), self.lanes).name
-        for monomial, coefficient in value.terms:
-            if (monomial, coefficient) in still:
-                continue
-            term = constant(coefficient, i64, self.lanes) if coefficient != 1 else ""
-            for atom in monomial:
-                factor = self._wide_atom(atom)
-                term = self.emitter.instruction(f"mul {kind} {term}, {factor}") if term else factor
-            total = self.emitter.instruction(f"add {kind} {total}, {term}") if total else term
-        return total
-
-    def _wide_atom(self, atom: Symbol | Compound) -> str:
-        kind = vector("i64", self.lanes)
-        if isinstance(atom, Compound):
-            return self._compound(atom, self.wide(atom.left), self.wide(atom.right), self.lanes)
-        value, _ = self.symbol(atom)
-        spread = self.emitter.splat(value, self.lanes).name
-        if atom == self.variable:
-            return self.emitter.instruction(f"add {kind} {spread}, {self.emitter.iota(self.lanes)}")
-        return spread
+    def scratch(self, buffer: Buffer) -> str:
+        """Memory of this thread alone."""
+        return self._scratch(self, buffer)
 
     # Statements.
 
@@ -277,13 +111,13 @@ class Region:
             elif isinstance(statement, Loop):
                 self.loop(statement)
             elif isinstance(statement, Alloc):
-                self.pointers[statement.buffer.name] = self._scratch(self, statement.buffer)
+                self.pointers[statement.buffer.name] = self.scratch(statement.buffer)
             elif isinstance(statement, Gemm):
-                self._gemm(statement)
+                self.calls.gemm(statement)
             elif isinstance(statement, Transpose):
-                self._transpose(statement)
+                self.calls.transpose(statement)
             elif isinstance(statement, Pack):
-                self._pack(statement)
+                self.calls.pack(statement)
             else:
                 raise CompileError("concurrent loops inside of a loop")
 
@@ -402,62 +236,6 @@ class Region:
         safe = write(f"select {mask} {good}, {kind} {place}, {kind} {constant(0, i64, lanes)}")
         self.registers[statement.position.name] = Lanes(i64, lanes, (safe,))
         self.registers[statement.guard.name] = Lanes(bool_, lanes, (good,))
-
-    def _gemm(self, statement: Gemm) -> None:
-        """A call of one of the routines of gemm.py, with scratch memory for what it packs."""
-        output, left, right = statement.output, statement.left, statement.right
-        dtype = output.buffer.dtype
-        tile = RegisterTile(dtype.name, self.bits)
-        scratch = self._scratch(self, Buffer("%gemm", u8, (tile.scratch_bytes,), "scratch"))
-        # From row to row of packed panels it is as far as the depth of one, on the average.
-        left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride
-        left_numbers = (left_row, left.panel or left.column_stride, left.panel)
-        panel = right.column_stride if right.panel else 0
-        numbers = (right.row_stride, right.column_stride, panel, statement.rows, statement.columns, statement.depth)
-        self.write(
-            f"call void {self._routine(dtype.name, 0)}(ptr {self._address(output)}, "
-            f"i64 {self.uniform(output.row_stride)}, ptr {self._address(left)}, "
-            f"{', '.join(f'i64 {self.uniform(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
-            f"{', '.join(f'i64 {self.uniform(item)}' for item in numbers)}, ptr {scratch})"
-        )
-
-    def _transpose(self, statement: Transpose) -> None:
-        target, source = statement.target, statement.source
-        arguments: list[str] = []
-        for matrix, step in ((target, target.row_stride), (source, source.column_stride)):
-            place = self.uniform(matrix.offset * matrix.buffer.dtype.bytes)
-            base = self.pointer(matrix.buffer)
-            address = self.emitter.instruction(f"getelementptr inbounds i8, ptr {base}, i64 {place}")
-            arguments.extend((f"ptr {address}", f"i64 {self.uniform(step)}"))
-        arguments.extend(f"i64 {self.uniform(size)}" for size in (statement.rows, statement.columns))
-        function = called(target.buffer.dtype.bytes, source.buffer.role != "scratch")
-        self.write(f"call void {function}{', '.join(arguments)})")
-
-    def _pack(self, statement: Pack) -> None:
-        output, source = statement.output, statement.source
-        numbers = (source.column_stride, source.row_stride, statement.columns, statement.rows)
-        self.write(
-            f"call void {self._routine(output.buffer.dtype.name, 1)}(ptr {self._address(output)}, "
-            f"i64 {output.panel}, i64 {self.uniform(output.column_stride)}, ptr {self._address(source)}, "
-            f"{', '.join(f'i64 {self.uniform(item)}' for item in numbers)})"
-        )
-
-    def _routine(self, dtype: str, number: int) -> str:
-        """The address of a routine, from the tables in ctx."""
-        name = f"%{dtype}.{number}"
-        if name not in self.pointers:
-            write = self.emitter.instruction
-            with self.at(0):
-                table = write("load ptr, ptr %args, align 8")
-                for place in (PRODUCTS, list(BYTES).index(dtype), number):
-                    table = write(f"load ptr, ptr {write(f'getelementptr i64, ptr {table}, i64 {place}')}, align 8")
-            self.pointers[name] = table
-        return self.pointers[name]
-
-    def _address(self, matrix: Matrix) -> str:
-        """Where a matrix begins."""
-        place = self.emitter.instruction(f"mul i64 {self.uniform(matrix.offset)}, {matrix.buffer.dtype.bytes}")
-        return self.emitter.instruction(f"getelementptr inbounds i8, ptr {self.pointer(matrix.buffer)}, i64 {place}")
 
     # Control.
 

@@ -1,0 +1,81 @@
+"""Calls of what every program shares: matrix products (gemm.py) and transpositions (transpose.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.symbolic import floor_divide
+from ...ir.types import u8
+from ...kernels.gemm import BYTES, RegisterTile
+from ...kernels.loop_ir import Buffer, Gemm, Matrix, Pack, Transpose
+from .context import PRODUCTS
+from .transpose import called
+
+if TYPE_CHECKING:
+    from .region import Region
+
+
+class Calls:
+    """Those of one region."""
+
+    def __init__(self, region: Region):
+        self.region = region
+
+    def gemm(self, statement: Gemm) -> None:
+        """A call of one of the routines of gemm.py, with scratch memory for what it packs."""
+        output, left, right = statement.output, statement.left, statement.right
+        dtype = output.buffer.dtype
+        tile = RegisterTile(dtype.name, self.region.bits)
+        scratch = self.region.scratch(Buffer("%gemm", u8, (tile.scratch_bytes,), "scratch"))
+        # From row to row of packed panels it is as far as the depth of one, on the average.
+        left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride
+        left_numbers = (left_row, left.panel or left.column_stride, left.panel)
+        panel = right.column_stride if right.panel else 0
+        numbers = (right.row_stride, right.column_stride, panel, statement.rows, statement.columns, statement.depth)
+        self.region.write(
+            f"call void {self._routine(dtype.name, 0)}(ptr {self._address(output)}, "
+            f"i64 {self.region.uniform(output.row_stride)}, ptr {self._address(left)}, "
+            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
+            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in numbers)}, ptr {scratch})"
+        )
+
+    def transpose(self, statement: Transpose) -> None:
+        """A call of one of the routines of transpose.py."""
+        target, source = statement.target, statement.source
+        arguments: list[str] = []
+        for matrix, step in ((target, target.row_stride), (source, source.column_stride)):
+            place = self.region.uniform(matrix.offset * matrix.buffer.dtype.bytes)
+            base = self.region.pointer(matrix.buffer)
+            address = self.region.emitter.instruction(f"getelementptr inbounds i8, ptr {base}, i64 {place}")
+            arguments.extend((f"ptr {address}", f"i64 {self.region.uniform(step)}"))
+        arguments.extend(f"i64 {self.region.uniform(size)}" for size in (statement.rows, statement.columns))
+        function = called(target.buffer.dtype.bytes, source.buffer.role != "scratch")
+        self.region.write(f"call void {function}{', '.join(arguments)})")
+
+    def pack(self, statement: Pack) -> None:
+        """A matrix as panels, which the routines for products take as they are."""
+        output, source = statement.output, statement.source
+        numbers = (source.column_stride, source.row_stride, statement.columns, statement.rows)
+        self.region.write(
+            f"call void {self._routine(output.buffer.dtype.name, 1)}(ptr {self._address(output)}, "
+            f"i64 {output.panel}, i64 {self.region.uniform(output.column_stride)}, ptr {self._address(source)}, "
+            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in numbers)})"
+        )
+
+    def _routine(self, dtype: str, number: int) -> str:
+        """The address of a routine, from the tables in ctx."""
+        name = f"%{dtype}.{number}"
+        if name not in self.region.pointers:
+            write = self.region.emitter.instruction
+            with self.region.at(0):
+                table = write("load ptr, ptr %args, align 8")
+                for place in (PRODUCTS, list(BYTES).index(dtype), number):
+                    table = write(f"load ptr, ptr {write(f'getelementptr i64, ptr {table}, i64 {place}')}, align 8")
+            self.region.pointers[name] = table
+        return self.region.pointers[name]
+
+    def _address(self, matrix: Matrix) -> str:
+        """Where a matrix begins."""
+        region, write = self.region, self.region.emitter.instruction
+        place = write(f"mul i64 {region.uniform(matrix.offset)}, {matrix.buffer.dtype.bytes}")
+        return write(f"getelementptr inbounds i8, ptr {region.pointer(matrix.buffer)}, i64 {place}")
