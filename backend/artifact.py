@@ -41,6 +41,9 @@ class Overwrites:
         self.writes = writes  # the first kernel that writes each array
         self.same_place = {(array, param) for array, param in same_place}  # an element is read, then written
 
+    def header(self) -> list[Any]:
+        return [self.reads, self.writes, sorted(self.same_place)]
+
     def allow(self, array: int, param: int) -> bool:
         if self.reads[param] < self.writes[array]:
             return True
@@ -84,7 +87,7 @@ class Artifact:
             "arena": encode(self.arena),
             "products": self.products,
             "vector_bits": self.vector_bits,
-            "overwrites": [self.overwrites.reads, self.overwrites.writes, sorted(self.overwrites.same_place)],
+            "overwrites": self.overwrites.header(),
             "places": [[place.op, place.number, place.called] for place in self.places],
             "report": self.report,
         }

@@ -59,6 +59,12 @@ def check_target(options: CompileOptions) -> None:
 
 def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
     """What a graph's code is kept under, or why it is not."""
+    if options.target == "cuda":
+        from .cuda.cached import cuda_key
+        from .cuda.compile import check_installed, wanted_architecture
+
+        check_installed()
+        return cuda_key(graph, options, wanted_architecture(options))
     from .cpu.cached import native_key
     from .cpu.runtime import DATA_OFFSET
     from .cpu.target import host

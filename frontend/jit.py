@@ -26,7 +26,7 @@ from .ir.errors import ArgumentError, DTypeError, SmeltError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
 from .ir.types import DType, TensorType, dtype, scalar_dtype
-from .layout import Order, in_memory, inverse, store_in_order
+from .layout import Order, in_memory, inverse, store_in_order, turned
 from .ops.define import OpDef, as_array
 from .ops.view import permute
 from .random import next_seed
@@ -69,7 +69,11 @@ class Compiled:
         self.structure = structure
         self.fixed = fixed  # result leaves that are no tensors, by position
         # What the function captured is a constant: later changes to the array do not show.
-        self.hidden = [np.array(array, order="C", copy=True) for array in traced.arrays]
+        self.hidden: list[Any] = [np.array(array, order="C", copy=True) for array in traced.arrays]
+        if executable.target == "cuda":
+            from .backend.cuda.arrays import Constant
+
+            self.hidden = list(map(Constant, self.hidden))
 
     def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Whether arrays of these shapes fit this version's symbolic shapes."""
@@ -122,7 +126,7 @@ class Bound:
             arrays = [*arrays, next_seed()]
         results = self.launch(arrays)
         for at, order in self.turned:
-            results[at] = results[at].transpose(order)
+            results[at] = turned(results[at], order)
         if self.single:
             return results[0]
         if self.fixed:
@@ -219,11 +223,7 @@ class Jitted:
         if any(isinstance(leaf, Value) for leaf in leaves):
             # Inside another trace: the function is just part of it.
             return self.function(*args, **kwargs)
-        arrays, orders = [], []
-        for leaf in leaves:
-            array, order = in_memory(self._array(leaf))
-            arrays.append(array)
-            orders.append(order)
+        arrays, orders = self._arrays(leaves)
         dtypes, ranks = tuple(array.dtype for array in arrays), tuple(array.ndim for array in arrays)
         key = (structure, static, dtypes, ranks, tuple(orders))
         shapes = tuple(array.shape for array in arrays)
@@ -270,6 +270,28 @@ class Jitted:
                 current_location(),
             ) from None
         return leaves, structure, _static_key((static_args, static_kwargs))
+
+    def _arrays(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Order | None]]:
+        """Leaves as arrays in the order of memory, and that order; for a GPU, what is in its memory stays there."""
+        arrays: list[Any] = []
+        orders: list[Order | None] = []
+        for leaf in leaves:
+            array, order = self._on_gpu(leaf) or in_memory(self._array(leaf))
+            arrays.append(array)
+            orders.append(order)
+        if self.options.target == "cuda":
+            from .backend.cuda.arrays import check_places
+
+            check_places(arrays, self.name)
+        return arrays, orders
+
+    def _on_gpu(self, leaf: Any) -> tuple[Any, Order | None] | None:
+        if self.options.target != "cuda":
+            return None
+        from .backend.cuda.arrays import argument_of
+
+        argument = argument_of(leaf, self.name)
+        return None if argument is None else (argument, argument.order)
 
     def _array(self, leaf: Any) -> np.ndarray:
         """A leaf as an array; a Python number as a 0-dim one."""
@@ -402,8 +424,9 @@ class Jitted:
             if isinstance(leaf, ArraySpec):
                 types.append(TensorType(leaf.dtype, leaf.shape))
             else:
-                array = self._array(leaf)
-                types.append(TensorType(self._dtype(array), array.shape))
+                (array,), (order,) = self._arrays([leaf])
+                shape = array.shape if order is None else tuple(array.shape[dim] for dim in inverse(order))
+                types.append(TensorType(self._dtype(array), shape))
         return self._trace(types, [None] * len(types), args, kwargs, {})[0].graph
 
     def report(self) -> Report:

@@ -8,12 +8,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from ..backend.cache import OFF, VARIABLE, current, set_cache_dir
-from .program import configure_function, trace_program
+from .program import configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, UserError, paint, progress, size_text, time_text
 
 
 def configure(parser: ArgumentParser) -> None:
     configure_function(parser)
+    configure_target(parser)
     parser.add_argument("--dir", metavar="DIR", help=f"where to (default: the usual cache, see {VARIABLE})")
     parser.add_argument(
         "--verify", action="store_true", help="fail unless a fresh process, which compiles nothing, finds the code"
@@ -22,7 +23,6 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     from ..backend.compile import compile_graph, graph_key
-    from ..backend.cpu.threads import pool
 
     directory = options.dir or current().directory
     if directory is None:
@@ -31,8 +31,12 @@ def run(options: Namespace) -> int:
     cache = current()
     with progress(f"compiling {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
+        chosen = for_target(chosen, options)
         executable = compile_graph(graph, chosen)
-        pool()  # its code is in the cache as well
+        if chosen.target == "cpu":
+            from ..backend.cpu.threads import pool
+
+            pool()  # its code is in the cache as well
     key, reason = graph_key(graph, chosen)
     path = None if key is None else cache.path(key)
     if key is None or path is None or not os.path.isfile(path):
@@ -50,6 +54,7 @@ def run(options: Namespace) -> int:
 def check(options: Namespace, directory: str) -> None:
     """Ask a fresh process whether it finds the code."""
     command = [sys.executable, "-m", f"{__package__}.main", "cache", "why", options.function, "--dir", directory]
+    command += ["--target", options.target, *(["--arch", options.arch] if options.arch else [])]
     command += ["--grad"] if options.grad else []
     command += [] if options.args is None else ["--args", *options.args]
     with progress("verifying in a fresh process"):

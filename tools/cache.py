@@ -6,11 +6,16 @@ import json
 import os
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..backend.cache import OFF, VARIABLE, Cache, Damaged, current, entries, read_entry, read_header
-from .program import configure_function, trace_program
+from ..backend.cache import OFF, VARIABLE, Cache, Damaged, Key, Lookup, current, entries, read_entry, read_header
+from ..backend.options import CompileOptions
+from ..ir.graph import Graph
+from .program import configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, WRONG_INPUT, UserError, heading, paint, progress, size_text, table, time_text
+
+if TYPE_CHECKING:
+    from ..backend.stages import Stages
 
 ACTIONS = {
     "list": "the entries, with their sizes and when they were last used (the default)",
@@ -36,6 +41,7 @@ def configure(parser: ArgumentParser) -> None:
             action.add_argument("--json", action="store_true", default=SUPPRESS, help="the same for programs")
         if name == "why":
             configure_function(action)
+            configure_target(action)
 
 
 def run(options: Namespace) -> int:
@@ -79,12 +85,31 @@ def show(cache: Cache, options: Namespace) -> int:
 
 def usable(fields: dict[str, Any]) -> str:
     """Whether this machine and this smelt could use an entry, or what is another one."""
-    from ..backend.cpu.cached import native_key
+    wanted: dict[str, Any] | None
+    if "cuda" in fields:
+        from ..backend.cuda.cached import key_fields
 
-    key = native_key("", "", fields.get("options", {}))
-    if key is None:
+        wanted = key_fields(fields.get("options", {})) if installed() else None
+    else:
+        from ..backend.cpu.cached import native_key
+
+        key = native_key("", "", fields.get("options", {}))
+        wanted = None if key is None else key.fields
+    if wanted is None:
         return "no"
-    return next((f"other {name}" for name, wanted in key.fields.items() if fields.get(name) != wanted), "yes")
+    return next((f"other {name}" for name, value in wanted.items() if fields.get(name) != value), "yes")
+
+
+def installed() -> bool:
+    """Whether code of GPUs can be of use: what compiles it is there."""
+    from ..backend.cuda.compile import check_installed
+    from ..ir.errors import CompileError
+
+    try:
+        check_installed()
+    except CompileError:
+        return False
+    return True
 
 
 def shortened(text: str, width: int = 60) -> str:
@@ -101,25 +126,38 @@ def age(used: float) -> str:
 
 
 def why(cache: Cache, options: Namespace) -> int:
-    from ..backend.artifact import Artifact
     from ..backend.compile import check_target, graph_key
-    from ..backend.cpu.executable import Executable
     from ..backend.stages import Stages
 
     with progress(f"tracing {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
+    chosen = for_target(chosen, options)
     check_target(chosen)
     key, reason = graph_key(graph, chosen)
     if key is None:
         raise UserError(f"{options.function} is never kept: {reason}")
     stages = Stages()
     with stages.timed("load"):
-        artifact, lookup = cache.find(key, Artifact.from_header)
-    if artifact is None:
+        lookup = load(cache, key, graph, chosen, stages)
+    if lookup.state != "hit":
         raise UserError("\n".join([f"{options.function} finds no code: {lookup}", *similar(cache, graph.name)]))
-    Executable(graph, artifact, lookup, stages)
-    print(f"{paint('hit:', 'green')} {key.title} in {lookup.detail}, {time_text(sum(stages.seconds.values()))}")
+    print(f"{paint('hit:', 'green')} {key.title} in {lookup.detail}, {time_text(stages.seconds['load'])}")
     return FINE
+
+
+def load(cache: Cache, key: Key, graph: Graph, options: CompileOptions, stages: Stages) -> Lookup:
+    """Find an entry, and make of it what a call needs; a GPU's code needs the GPU for more than reading it."""
+    if options.target == "cuda":
+        from ..backend.cuda.code import Code
+
+        return cache.find(key, Code.from_entry)[1]
+    from ..backend.artifact import Artifact
+    from ..backend.cpu.executable import Executable
+
+    artifact, lookup = cache.find(key, Artifact.from_header)
+    if artifact is not None:
+        Executable(graph, artifact, lookup, stages)
+    return lookup
 
 
 def similar(cache: Cache, name: str) -> list[str]:

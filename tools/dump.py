@@ -27,7 +27,7 @@ KERNEL_HEADS = {
 
 def configure(parser: ArgumentParser) -> None:
     configure_function(parser)
-    configure_target(parser)
+    configure_target(parser, "sm_80")
     parser.add_argument(
         "--stage",
         default="graph",

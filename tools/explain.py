@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 from typing import Any
 
-from .program import configure_function, configure_target, trace_program
+from .program import configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, highlight, progress
 
 
 def configure(parser: ArgumentParser) -> None:
     configure_function(parser)
-    configure_target(parser)
+    configure_target(parser, "sm_80")
     parser.add_argument("--json", action="store_true", help="the same for programs")
 
 
@@ -21,10 +20,11 @@ def run(options: Namespace) -> int:
 
     with progress(f"compiling {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
-        if options.target == "cuda":
+        chosen = for_target(chosen, options)
+        if chosen.target == "cuda":
             from ..backend.cuda.compile import explain_for_cuda
 
-            report: Any = explain_for_cuda(graph, replace(chosen, target="cuda", architecture=options.arch))
+            report: Any = explain_for_cuda(graph, chosen)
         else:
             report = compile_graph(graph, chosen).report
     print(report.json() if options.json else highlight(str(report)))

@@ -12,8 +12,9 @@ import os
 import re
 import sys
 import traceback
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -232,10 +233,16 @@ class Enough(Exception):
     """The last stage that was asked for has been seen: what follows need not be compiled."""
 
 
-def configure_target(parser: ArgumentParser) -> None:
+def configure_target(parser: ArgumentParser, default: str = "the GPU's own") -> None:
     """The arguments by which a subcommand takes a target."""
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"), help="what to compile for (default: cpu)")
-    parser.add_argument("--arch", metavar="SM", help="architecture of the GPU, such as sm_90 (default: sm_80)")
+    parser.add_argument("--arch", metavar="SM", help=f"architecture of the GPU, such as sm_90 (default: {default})")
+
+
+def for_target(chosen: CompileOptions, options: Namespace) -> CompileOptions:
+    """The options of a function with what the command line says of the target."""
+    target = "cuda" if options.target == "cuda" else chosen.target
+    return replace(chosen, target=target, architecture=options.arch or chosen.architecture)
 
 
 def compile_stages(

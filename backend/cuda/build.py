@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...ir.graph import Graph
-from ...ir.symbolic import Dim
-from ...ir.types import DType
 from ...kernels.loop_ir import Kernel
 from ...kernels.loop_verify import verify_kernel
 from ...passes.fuse import fuse
 from ...passes.lower import lower
 from ...passes.manager import PASSES, Pipeline
 from ...passes.memory import plan_memory
+from ...passes.overwrite import Times, find_overwrites
 from ...passes.pipelines import CUDA_LOOPS, GRAPH
 from ..account import make_report
-from ..artifact import Place
+from ..artifact import Overwrites
 from ..options import CompileOptions
 from ..plan import Kernels, StageHook, find_places, name_values, result_sources
-from ..report import Report
 from ..stages import Stages
 from .launch import Launch
 from .module import emit_module
+from .program import Program
 
 SIDE = 32  # of the blocks that are transposed in shared memory: a warp reads or writes a row of one at a time
-
-
-@dataclass(frozen=True)
-class Program:
-    """All that a call needs: source, launches, and where every buffer lies."""
-
-    source: str
-    launches: Sequence[Launch]
-    params: Sequence[str]  # names of buffers
-    stored: Sequence[tuple[str, DType, tuple[Dim, ...]]]  # results: buffer, type, shape
-    sources: Sequence[tuple[str, int]]  # of each result, as an Artifact has it
-    offsets: dict[str, Dim]  # of temporaries in the arena
-    arena: Dim  # bytes
-    places: Sequence[Place]  # by site
-    report: Report  # without what is known only in the process at hand
 
 
 def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook, simulated: bool) -> Program:
@@ -61,17 +44,30 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     with stages.timed("emit"):
         module = emit_module(kernels, simulated)
     hook("cuda", module.source)
+    params = [f"%{fused.names[value]}" for value in simple.params]
+    names = [f"%{fused.names[value]}" for value in stored]
+    times = find_overwrites(kernels, params, names)
     return Program(
         source=module.source,
         launches=module.launches,
-        params=[f"%{fused.names[value]}" for value in simple.params],
-        stored=[(f"%{fused.names[value]}", value.dtype, value.shape) for value in stored],
+        params=params,
+        stored=[(name, value.dtype, value.shape) for name, value in zip(names, stored, strict=True)],
         sources=sources,
         offsets=plan.offsets,
         arena=plan.size,
+        overwrites=Overwrites(times.reads, times.writes, in_one_thread(times, kernels, module.launches)),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
-        report=make_report(simple, fused, kernels, plan.size),
+        report=make_report(simple, fused, kernels, plan.size).lasting(),
     )
+
+
+def in_one_thread(times: Times, kernels: Sequence[Kernel], launches: Sequence[Launch]) -> list[tuple[int, int]]:
+    """The pairs of a result and a parameter where the thread that reads an element is the one that overwrites it.
+
+    In a team all threads may read what one of them writes.
+    """
+    teams = {launch.kernel for launch in launches if launch.kind != "grid"}
+    return [(result, param) for result, param in times.same_place if kernels[times.writes[result]].name not in teams]
 
 
 def schedule(kernel: Kernel, verify: bool) -> Kernel:

@@ -7,38 +7,17 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from ...ir.errors import CompileError
+from ...ir.errors import CompileError, suggest
 from ...ir.types import DType
+from .code import Compiled, Resources
 from .launch import Launch
 from .library import NATIVE_SOURCE, names
 from .scalars import memory_name
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one kernel takes of a multiprocessor."""
-
-    registers: int
-    shared: int  # bytes of a block
-    stack: int  # bytes of a thread
-    spills: int  # bytes that are stored and loaded because registers are short
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """One launch's function for one architecture."""
-
-    name: str
-    entry: str  # the function's name in PTX
-    ptx: str
-    cubin: bytes
-    resources: Resources
 
 
 def capability(architecture: str) -> tuple[int, int]:
@@ -154,3 +133,10 @@ def architectures() -> tuple[str, ...]:
     supported = nvrtc.get_supported_ccs()  # type: ignore[attr-defined]
     known = {f"sm_{major}{minor}" for major, minor in supported}
     return tuple(name for name in ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120") if name in known)
+
+
+def check_architecture(architecture: str) -> None:
+    known = architectures()
+    if architecture not in known:
+        close = suggest(architecture, known)
+        raise CompileError(f"unknown architecture {architecture!r}{close}; there are {', '.join(known)}")

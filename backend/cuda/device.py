@@ -1,260 +1,372 @@
-"""Running a program on a GPU, through cuda.core: one sequence of launches on one stream.
+"""Running a program on a GPU, through cuda.core: one sequence of launches on one stream, or a graph of them.
 
-Written as the library documents it. It has not been run on hardware yet: docs/cuda.md says what has been proved and
-how, and what `make gpu-check` does on a machine with a GPU.
+Written as the library documents it, and tested with stand-ins for it. It has not been run on hardware yet: docs/cuda.md
+says what has been proved and how, and what `make gpu-check` does on a machine with a GPU.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.errors import ArgumentError
+from ...ir.errors import CompileError
 from ...ir.graph import Graph
-from ...ir.symbolic import evaluate
-from ...ir.types import DType, dtype
+from ...ir.symbolic import Dim, evaluate
+from ...ir.types import DType
 from ..arrays import as_plain
 from ..options import CompileOptions
 from ..stages import Stages
-from .build import Program
-from .compiler import compile_launches
+from .arrays import OTHER, Argument, Constant, allocate, first_argument, own_stream, stream_of
+from .cached import compiled_code
+from .code import Code
 from .executable import raise_errors, report_of, sizes_of
 from .launch import Launch, blocks
 
 if TYPE_CHECKING:
-    from cuda.core import Buffer, Kernel, Stream
+    from cuda.core import Device, Kernel, LaunchConfig, Stream
+    from cuda.core.graph import Graph as CapturedGraph
+    from cuda.core.graph import GraphBuilder
 
     from ..report import Report
 
-ALIGN = 256  # of the arena, and of every vector access
+NO_DEVICE = (
+    "no NVIDIA GPU was found: {reason}. Without one, run the program in Numba's simulator (set NUMBA_ENABLE_CUDASIM=1 "
+    "before Python starts; it is slow), or look at the code with smelt dump --target cuda --stage ptx"
+)
+UNIT = 256  # bytes: where parts of the arena begin
+GRAPHS = 8  # kept for one set of sizes, each for other addresses
+FEWEST = 2  # launches that a graph is made of: one alone costs as much as a graph
+
+
+def current_device() -> Device:
+    """The GPU that this thread works with."""
+    from cuda.core import Device
+
+    try:
+        device = Device()
+        device.set_current()
+    except Exception as error:  # whatever keeps the driver from working is the reason
+        raise CompileError(NO_DEVICE.format(reason=" ".join(str(error).split()).rstrip("."))) from None
+    return device
 
 
 class DeviceExecutable:
-    """A graph's kernels, loaded. Takes arrays in the host's memory or the device's; results are of the same kind."""
+    """A graph's code. Takes arrays in the host's memory or all in one GPU's; results are of the same kind."""
 
     target = "cuda"
 
-    def __init__(self, graph: Graph, program: Program, options: CompileOptions, stages: Stages):
-        from cuda.core import Device, ObjectCode
-
+    def __init__(self, graph: Graph, options: CompileOptions, architecture: str, stages: Stages):
         self.graph = graph
-        self.program = program
+        self.options = options
         self.stages = stages
-        self.device = Device()
-        self.device.set_current()
-        self.stream = self.device.create_stream()
-        architecture = options.architecture or f"sm_{self.device.arch}"
-        with stages.timed("ptx and machine code"):
-            compiled = compile_launches(program.source, program.launches, architecture)
-        with stages.timed("load"):
-            self.kernels: list[Kernel] = [ObjectCode.from_cubin(item.cubin).get_kernel(item.entry) for item in compiled]
+        code, self.cache = compiled_code(graph, options, architecture, stages)
+        self.program = code.program
+        self.codes = {architecture: code}
+        self.loaded: dict[int, Loaded] = {}
+        self.lock = threading.Lock()
 
     @property
     def report(self) -> Report:
-        return report_of(self.program, self.stages)
+        return report_of(self.program, self.cache, self.stages)
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> DeviceLauncher:
         """How to call this code for parameters of these shapes."""
         return DeviceLauncher(self, sizes_of(self.graph, shapes))
 
+    def load(self, device: Device) -> Loaded:
+        """The code on a GPU, which may be of another architecture than those before."""
+        with self.lock:
+            found = self.loaded.get(device.device_id)
+            if found is None:
+                architecture = f"sm_{device.arch}"
+                if architecture not in self.codes:
+                    self.codes[architecture] = compiled_code(self.graph, self.options, architecture, self.stages)[0]
+                with self.stages.timed("load"):
+                    found = self.loaded[device.device_id] = Loaded(self.codes[architecture])
+            return found
+
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         return self.launcher([tuple(array.shape) for array in arrays])(arrays)
 
 
+class Loaded:
+    """A program's functions, ready to be launched on one GPU."""
+
+    def __init__(self, code: Code):
+        from cuda.core import ObjectCode
+
+        self.program = code.program
+        self.kernels: list[Kernel] = [
+            ObjectCode.from_cubin(item.cubin).get_kernel(item.entry) for item in code.compiled
+        ]
+
+
 class DeviceLauncher:
-    """The call for one set of sizes: all that can be known beforehand is."""
+    """The call for one set of sizes."""
 
     def __init__(self, executable: DeviceExecutable, sizes: dict[str, int]):
-        program = executable.program
         self.executable = executable
         self.sizes = sizes
-        self.arena = evaluate(program.arena, sizes) if program.arena != 0 else 0
-        self.offsets = {name: evaluate(offset, sizes) for name, offset in program.offsets.items()}
-        self.stored = [
-            (name, kind, tuple(evaluate(size, sizes) for size in dims)) for name, kind, dims in program.stored
+        self.ready: dict[int, Ready] = {}  # by device
+        self.results = [
+            (value.dtype, tuple(evaluate(size, sizes) for size in value.shape)) for value in executable.graph.results
         ]
-        self.shapes = [tuple(evaluate(size, sizes) for size in value.shape) for value in executable.graph.results]
+
+    def on(self, device: int) -> Ready:
+        """What can be known beforehand of calls on one GPU."""
+        found = self.ready.get(device)
+        if found is None:
+            from cuda.core import Device
+
+            found = self.ready[device] = Ready(self.executable, self.executable.load(Device(device)), self.sizes)
+        return found
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        from cuda.core import LaunchConfig, launch
+        from cuda.core import Device
 
-        executable, program = self.executable, self.executable.program
-        executable.device.set_current()
-        stream = executable.stream
-        memory = Memory(stream)
-        addresses = {name: memory.take(array) for name, array in zip(program.params, arrays, strict=True)}
-        results = [memory.empty(kind, shape, like=arrays[0] if arrays else None) for _, kind, shape in self.stored]
-        addresses |= {name: address_of(item) for (name, _, _), item in zip(self.stored, results, strict=True)}
-        base = memory.allocate(self.arena)
-        addresses |= {name: base + offset for name, offset in self.offsets.items()}
-        errors = np.zeros(3 * max(len(program.places), 1), np.int64)
-        noted = memory.copy(errors)
-        for item, kernel in zip(program.launches, executable.kernels, strict=True):
-            count = evaluate(item.count, self.sizes)
-            if count > 0:
-                config = LaunchConfig(grid=blocks(item, count), block=item.threads)
-                launch(stream, config, kernel, *self._arguments(item, addresses, noted))
-        if any(item.sites for item in program.launches):
-            memory.read(noted, errors)
-        found = [memory.give(item) for item in results]
+        before = current_device()
+        first = first_argument(arrays)
+        if first is None:
+            return self._on_host(arrays, before.device_id)
+        Device(first.device).set_current()
+        try:
+            return self._on_device(arrays, first)
+        finally:
+            if before.device_id != first.device:
+                before.set_current()
+
+    def _on_host(self, arrays: Sequence[Any], device: int) -> list[np.ndarray]:
+        """Arrays of NumPy's: copied to the GPU and back."""
+        ready = self.on(device)
+        stream = own_stream(device)
+        parts = Parts(ready.size)
+        params = [None if isinstance(item, Constant) else parts.add(item.nbytes) for item in arrays]
+        places = [parts.add(size_of(*item)) for item in self.results]
+        memory, base = allocate(device, parts.size, stream)
+        addresses = [
+            item.address(device) if place is None else base + place for item, place in zip(arrays, params, strict=True)
+        ]
+        plain = [(as_plain(item), base + place) for item, place in zip(arrays, params) if place is not None]
+        for item, address in plain:
+            write(address, item, stream)
+        ready.run(stream, addresses, [base + place for place in places], base)
+        found = [np.empty(shape, kind.numpy) for kind, shape in self.results]
+        for array, place in zip(found, places, strict=True):
+            read(base + place, array, stream)
+        ready.raise_errors(stream, base)
         stream.sync()
-        raise_errors(executable.graph, program, errors)
-        return self._collect(arrays, found)
+        memory.close(stream)
+        return found
 
-    def _arguments(self, item: Launch, addresses: dict[str, int], errors: int) -> list[Any]:
+    def _on_device(self, arrays: Sequence[Any], first: Argument) -> list[Any]:
+        """Arrays that are on the GPU; only numbers are copied there. Nothing waits for the host, as a rule."""
+        ready = self.on(first.device)
+        stream = stream_of(first.stream)
+        others = self._join(arrays, stream)
+        parts = Parts(ready.size)
+        small = {at: parts.add(item.nbytes) for at, item in enumerate(arrays) if isinstance(item, np.ndarray)}
+        memory, base = first.library.memory(first, parts.size, stream) if parts.size else (None, 0)
+        for at, place in small.items():
+            write_number(base + place, arrays[at], stream)
+        addresses = [
+            base + small[at]
+            if at in small
+            else item.address
+            if isinstance(item, Argument)
+            else item.address(first.device)
+            for at, item in enumerate(arrays)
+        ]
+        made = [first.library.empty(first, kind, shape, stream) for kind, shape in self.results]
+        ready.run(stream, addresses, [address for _, address in made], base)
+        for other in others:
+            other.wait(stream)  # before its owner uses the memory for something else
+        ready.raise_errors(stream, base)
+        if any(isinstance(item, Argument) and item.library is OTHER for item in arrays):
+            stream.sync()  # its library would not know when the memory is free
+        del memory  # not before all is in order behind it
+        return [result for result, _ in made]
+
+    def _join(self, arrays: Sequence[Any], stream: Stream) -> list[Stream]:
+        """Let a stream wait for those that made the arguments; returns these."""
+        own = int(stream.handle)
+        handles = dict.fromkeys(item.stream for item in arrays if isinstance(item, Argument))
+        found = [stream_of(handle) for handle in handles if handle != own]
+        for other in found:
+            stream.wait(other)
+        return found
+
+
+class Parts:
+    """Parts of one block of memory, one behind the other."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def add(self, size: int) -> int:
+        """Where a further part begins."""
+        place = self.size + -self.size % UNIT
+        self.size = place + size
+        return place
+
+
+class Ready:
+    """A program for one set of sizes on one GPU: calls differ only in addresses."""
+
+    def __init__(self, executable: DeviceExecutable, loaded: Loaded, sizes: dict[str, int]):
+        program = loaded.program
+        self.graph, self.program = executable.graph, program
+        arena = Parts(number(program.arena, sizes))
+        self.offsets = {name: number(offset, sizes) for name, offset in program.offsets.items()}
+        self.sites = len(program.places) if any(item.sites for item in program.launches) else 0
+        self.errors = arena.add(24 * self.sites) if self.sites else 0
+        self.size = arena.size  # bytes that a call needs for temporaries and errors
+        # Stored arrays lie in the memory of the results that own them; all other results are copies.
+        owners = {source: at for at, (how, source) in enumerate(program.sources) if how == "own"}
+        self.owners = [owners[source] for source in range(len(program.stored))]
+        self.copies = [(at, how, source) for at, (how, source) in enumerate(program.sources) if how != "own"]
+        self.bytes = [
+            size_of(value.dtype, tuple(number(size, sizes) for size in value.shape)) for value in self.graph.results
+        ]
+        names = [*program.params, *(name for name, _, _ in program.stored)]
+        self.launches = [
+            self._prepare(item, kernel, {name: at for at, name in enumerate(names)}, sizes)
+            for item, kernel in zip(program.launches, loaded.kernels, strict=True)
+            if evaluate(item.count, sizes) > 0
+        ]
+        self.captured: dict[tuple[int, ...], CapturedGraph | None] = {}  # by addresses; None: they came once
+        self.lock = threading.Lock()
+
+    def _prepare(
+        self, item: Launch, kernel: Kernel, numbers: dict[str, int], sizes: dict[str, int]
+    ) -> tuple[LaunchConfig, Kernel, list[int | None], list[int], list[Any], bool]:
+        """A launch, with the number of the address of each buffer, or else its place in the arena."""
+        from cuda.core import LaunchConfig
+
+        config = LaunchConfig(grid=blocks(item, evaluate(item.count, sizes)), block=item.threads)
+        places = [numbers.get(buffer.name) for buffer in item.buffers]
+        offsets = [self.offsets.get(buffer.name, 0) for buffer in item.buffers]
         integer = np.int32 if item.narrow else np.int64
-        given: list[Any] = [np.uint64(addresses[buffer.name]) for buffer in item.buffers]
-        given += [integer(self.sizes[symbol.name]) for symbol in item.sizes]
-        return [*given, np.uint64(errors)] if item.sites else given
+        return config, kernel, places, offsets, [integer(sizes[symbol.name]) for symbol in item.sizes], item.sites
 
-    def _collect(self, arrays: Sequence[Any], stored: Sequence[Any]) -> list[Any]:
-        results: list[Any] = []
-        for shape, (how, number) in zip(self.shapes, self.executable.program.sources, strict=True):
-            array = (arrays[number] if how == "parameter" else stored[number]).reshape(shape)
-            results.append(array if how == "own" else _copy(array))
-        return results
+    def run(self, stream: Stream, params: Sequence[int], results: Sequence[int], base: int) -> None:
+        """All launches, on a stream. `base` is the address of the arena.
 
+        Addresses that come again are launched as a graph: allocators give the same ones to calls that are alike.
+        """
+        addresses = (*params, *(results[owner] for owner in self.owners))
+        if len(self.launches) < FEWEST:
+            self._enqueue(stream, stream, addresses, base)
+        else:
+            self._run_captured(stream, addresses, base)
+        for at, how, source in self.copies:
+            origin = params[source] if how == "parameter" else addresses[len(params) + source]
+            copy(results[at], origin, self.bytes[at], stream)
 
-class DeviceArray:
-    """A result where the caller's own arrays are of no library that is known: others read it by its interface."""
+    def _run_captured(self, stream: Stream, addresses: tuple[int, ...], base: int) -> None:
+        key = (base, *addresses)
+        with self.lock:
+            if key not in self.captured:
+                if len(self.captured) >= GRAPHS:
+                    del self.captured[next(iter(self.captured))]
+                self.captured[key] = None
+                graph = None
+            else:
+                graph = self.captured.pop(key) or self._capture(addresses, base)
+                self.captured[key] = graph  # the one used last is the last one to go
+            if graph is not None:
+                graph.launch(stream)
+        if graph is None:
+            self._enqueue(stream, stream, addresses, base)
 
-    def __init__(self, buffer: Buffer, kind: DType, shape: tuple[int, ...], stream: Stream):
-        self.buffer = buffer
-        self.dtype = kind.numpy
-        self.shape = shape
-        self.stream = stream
+    def _capture(self, addresses: tuple[int, ...], base: int) -> CapturedGraph:
+        from cuda.core import Device
 
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "typestr": self.dtype.str,
-            "data": (int(self.buffer.handle), False),
-            "strides": None,
-            "stream": int(self.stream.handle),
-            "version": 3,
-        }
+        builder = Device().create_graph_builder()
+        builder.begin_building()
+        self._enqueue(builder, builder.stream, addresses, base)
+        graph = builder.end_building().complete()
+        builder.close()
+        return graph
 
-    def reshape(self, shape: tuple[int, ...]) -> DeviceArray:
-        return DeviceArray(self.buffer, dtype(self.dtype), shape, self.stream)
+    def _enqueue(self, target: Stream | GraphBuilder, stream: Stream, addresses: tuple[int, ...], base: int) -> None:
+        from cuda.core import launch
 
+        if self.sites:
+            clear(base + self.errors, 24 * self.sites, stream)
+        for config, kernel, places, offsets, integers, sites in self.launches:
+            # Python's integers are passed as addresses, NumPy's as what they are.
+            pointers = [
+                base + offset if place is None else addresses[place]
+                for place, offset in zip(places, offsets, strict=True)
+            ]
+            noted = [base + self.errors] if sites else []
+            launch(target, config, kernel, *pointers, *integers, *noted)
 
-class HostArray:
-    """A result that goes to the host's memory at the end."""
-
-    def __init__(self, buffer: Buffer, array: np.ndarray):
-        self.buffer = buffer
-        self.array = array
-
-
-class Memory:
-    """Memory of one call, from the device's pool; all of it in the order of one stream."""
-
-    def __init__(self, stream: Stream):
-        self.stream = stream
-        self.kept: list[Any] = []  # until the stream has passed
-
-    def allocate(self, size: int) -> int:
-        if not size:
-            return 0
-        buffer = self.stream.device.allocate(size, stream=self.stream)
-        self.kept.append(buffer)
-        return int(buffer.handle)
-
-    def copy(self, array: np.ndarray) -> int:
-        """The address of a copy of an array of the host."""
-        from cuda.bindings import driver
-
-        address = self.allocate(max(array.nbytes, ALIGN))
-        if array.nbytes:
-            check(driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, int(self.stream.handle)))
-        self.kept.append(array)
-        return address
-
-    def read(self, address: int, array: np.ndarray) -> None:
-        from cuda.bindings import driver
-
-        if array.nbytes:
-            check(driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, int(self.stream.handle)))
-
-    def take(self, array: Any) -> int:
-        """The address of an argument, which is copied if it is the host's or not laid out as kernels need it."""
-        if isinstance(array, np.ndarray):
-            return self.copy(as_plain(array))
-        from cuda.core.utils import StridedMemoryView
-
-        view = StridedMemoryView(array, int(self.stream.handle))
-        if not view.is_device_accessible:
-            raise ArgumentError(f"expected an array in a GPU's memory, or NumPy's, got {type(array).__name__}")
-        strides = view.strides
-        dense = strides is None or tuple(strides) == dense_strides(view.shape)
-        if not dense or view.ptr % 16:
-            raise ArgumentError("an array on a GPU must be contiguous and aligned to 16 bytes: make a copy of it first")
-        self.kept.append(view)
-        return view.ptr
-
-    def empty(self, kind: DType, shape: tuple[int, ...], like: Any) -> Any:
-        """Memory for a result, of the kind of the caller's arrays."""
-        library = type(like).__module__.partition(".")[0]
-        if library == "torch":
-            return like.new_empty(shape, dtype=getattr(sys.modules["torch"], TORCH[kind.name]))
-        if library == "cupy":
-            return like.__class__(shape, dtype=kind.numpy)
-        size = max(int(np.prod(shape, dtype=np.int64)) * kind.bytes, ALIGN)
-        buffer = self.stream.device.allocate(size, stream=self.stream)
-        if like is None or library == "numpy":
-            return HostArray(buffer, np.empty(shape, kind.numpy))
-        return DeviceArray(buffer, kind, shape, self.stream)
-
-    def give(self, result: Any) -> Any:
-        """A result as the caller gets it, once the stream has passed."""
-        if not isinstance(result, HostArray):
-            return result
-        self.read(int(result.buffer.handle), result.array)
-        self.kept.append(result)
-        return result.array
+    def raise_errors(self, stream: Stream, base: int) -> None:
+        """Wait for what was noted of errors, where there can be any."""
+        if self.sites:
+            errors = np.empty(3 * self.sites, np.int64)
+            read(base + self.errors, errors, stream)
+            stream.sync()
+            raise_errors(self.graph, self.program, errors)
 
 
-TORCH = {
-    "bool": "bool",
-    "u8": "uint8",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-    "c64": "complex64",
-    "c128": "complex128",
-}
+def number(dim: Dim, sizes: dict[str, int]) -> int:
+    return dim if isinstance(dim, int) else evaluate(dim, sizes)
 
 
-def address_of(result: Any) -> int:
-    if isinstance(result, (HostArray, DeviceArray)):
-        return int(result.buffer.handle)
-    return result.data_ptr() if hasattr(result, "data_ptr") else result.data.ptr
+def size_of(kind: DType, shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * kind.bytes
 
 
-def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """In elements, of a row-major array."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.insert(0, step)
-        step *= size
-    return tuple(strides)
+# The driver.
+
+
+def write(address: int, array: np.ndarray, stream: Stream) -> None:
+    """An array of the host, to the GPU. It must not change, nor go, before the stream has passed."""
+    from cuda.bindings import driver
+
+    if array.nbytes:
+        check(driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, int(stream.handle)))
+
+
+def write_number(address: int, array: np.ndarray, stream: Stream) -> None:
+    """A few bytes to the GPU. They travel in the commands themselves: there is nothing to keep."""
+    from cuda.bindings import driver
+
+    content = np.ascontiguousarray(array).tobytes()
+    width = next(width for width in (4, 2, 1) if len(content) % width == 0)
+    fill = {4: driver.cuMemsetD32Async, 2: driver.cuMemsetD16Async, 1: driver.cuMemsetD8Async}[width]
+    for start in range(0, len(content), width):
+        value = int.from_bytes(content[start : start + width], sys.byteorder)
+        check(fill(address + start, value, 1, int(stream.handle)))
+
+
+def read(address: int, array: np.ndarray, stream: Stream) -> None:
+    from cuda.bindings import driver
+
+    if array.nbytes:
+        check(driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, int(stream.handle)))
+
+
+def copy(target: int, source: int, size: int, stream: Stream) -> None:
+    from cuda.bindings import driver
+
+    if size:
+        check(driver.cuMemcpyDtoDAsync(target, source, size, int(stream.handle)))
+
+
+def clear(address: int, size: int, stream: Stream) -> None:
+    from cuda.bindings import driver
+
+    check(driver.cuMemsetD8Async(address, 0, size, int(stream.handle)))
 
 
 def check(answer: tuple[Any, ...]) -> None:
     """An error of the driver's as an exception."""
     if int(answer[0]):
         raise RuntimeError(f"the CUDA driver says {answer[0]!r}")
-
-
-def _copy(array: Any) -> Any:
-    return array.clone() if hasattr(array, "clone") else array.copy()

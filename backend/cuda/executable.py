@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from ...ir.symbolic import Expr, evaluate
 from ..arrays import as_plain, bind_sizes
 from ..cache import Lookup
 from ..stages import Stages
-from .build import Program
+from .arrays import Argument, Constant, first_argument
+from .program import Program
 
 if TYPE_CHECKING:
     from ..report import Report
@@ -28,12 +29,12 @@ class Launcher:
         self.executable = executable
         self.sizes = sizes
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         return self.executable(arrays)
 
 
 class Executable:
-    """Call it with arrays of the parameters' types; it returns the results as new arrays."""
+    """Call it with arrays of the parameters' types; it returns the results as new arrays of the same kind."""
 
     target = "cuda"
 
@@ -47,16 +48,23 @@ class Executable:
 
     @property
     def report(self) -> Report:
-        return report_of(self.program, self.stages)
+        return report_of(self.program, Lookup("off", "the simulator compiles nothing"), self.stages)
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
         """How to call this code for parameters of these shapes."""
         return Launcher(self, sizes_of(self.graph, shapes))
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        results = self._run([as_plain(on_host(array)) for array in arrays])
+        if first_argument(arrays) is None:
+            return list(results)
+        from numba import cuda
+
+        return [cuda.to_device(result) for result in results]
+
+    def _run(self, given: list[np.ndarray]) -> list[np.ndarray]:
         from .simulate import shaped
 
-        given = list(map(as_plain, arrays))
         sizes = bind_sizes(self.graph, given)
         program = self.program
         memory, errors = self.simulated.run(dict(zip(program.params, given, strict=True)), sizes)
@@ -74,9 +82,19 @@ class Executable:
         return results
 
 
-def report_of(program: Program, stages: Stages) -> Report:
+def on_host(array: Any) -> np.ndarray:
+    """An array as the simulator takes it: its device arrays are the host's, too."""
+    if isinstance(array, Argument):
+        found = array.array.copy_to_host()
+        return found if array.order is None else found.transpose(array.order)
+    return array.array if isinstance(array, Constant) else array
+
+
+def report_of(program: Program, cache: Lookup, stages: Stages) -> Report:
     """What was fused and what each kernel moves; `smelt explain --target cuda` says what it takes of a GPU."""
-    return program.report.here(ALL_THREADS, Lookup("off", "there is no cache of CUDA code yet"), stages.seconds)
+    from ..report import Report
+
+    return Report.read(program.report).here(ALL_THREADS, cache, stages.seconds)
 
 
 def sizes_of(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:

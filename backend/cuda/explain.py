@@ -10,9 +10,9 @@ from ...ir.symbolic import Dim, limit
 from ...kernels.loop_ir import Concurrent, Gemm, Kernel, Loop, Statement
 from ...passes.loop.analysis import cost, count
 from ..account import size_text, traffic
-from .build import Program
-from .compiler import Compiled, Resources
+from .code import Compiled, Resources
 from .gpus import GPUS, occupancy, predicted
+from .program import Program
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .compiler import Resources
+from .code import Resources
 
 WARP = 32
 REGISTERS = 65536  # of a multiprocessor, in all architectures here

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...ir.symbolic import Dim, Symbol
+from ...ir.types import dtype
 from ...kernels.loop_ir import Buffer
+from ..artifact import decode, encode
 
 MOST = 1 << 16  # blocks: enough for any GPU; more iterations are loops of their threads
 
@@ -24,6 +27,28 @@ class Launch:
     sites: bool  # whether errors may be noted
     narrow: bool  # whether indices have 32 bits
     shared: int  # bytes of a block
+
+    def header(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return vars(self) | {
+            "count": encode(self.count),
+            "buffers": [
+                [item.name, item.dtype.name, list(map(encode, item.shape)), item.role] for item in self.buffers
+            ],
+            "sizes": [symbol.name for symbol in self.sizes],
+        }
+
+    @staticmethod
+    def from_header(header: dict[str, Any]) -> Launch:
+        changed = {
+            "count": decode(header["count"]),
+            "buffers": tuple(
+                Buffer(name, dtype(kind), tuple(map(decode, shape)), role)
+                for name, kind, shape, role in header["buffers"]
+            ),
+            "sizes": tuple(map(Symbol, header["sizes"])),
+        }
+        return Launch(**header | changed)
 
 
 def blocks(launch: Launch, count: int) -> int:

@@ -13,9 +13,9 @@ from ...ir.symbolic import evaluate, product
 from ...ir.types import bf16, bool_
 from ...kernels.loop_ir import TEAMS
 from ..interp.loops import garbage
-from .build import Program
 from .launch import Launch, blocks
 from .library import SIMULATED_SOURCE, names
+from .program import Program
 from .turns import Memory, taking_turns
 
 BLOCKS = 2  # fewer than most launches ask for: all blocks run one after the other, and loops over the grid are tried

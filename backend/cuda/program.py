@@ -1,0 +1,57 @@
+"""What the compiler makes of a graph for GPUs, and all that a call needs, in a form that files can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.symbolic import Dim
+from ...ir.types import DType, dtype
+from ..artifact import Overwrites, Place, decode, encode
+from .launch import Launch
+
+
+@dataclass(frozen=True)
+class Program:
+    """Source, launches, and where every buffer lies. Bytes are numbers, or formulas of the symbolic sizes."""
+
+    source: str
+    launches: Sequence[Launch]
+    params: Sequence[str]  # names of buffers
+    stored: Sequence[tuple[str, DType, tuple[Dim, ...]]]  # results: buffer, type, shape
+    sources: Sequence[tuple[str, int]]  # of each result, as an Artifact has it
+    offsets: dict[str, Dim]  # of temporaries in the arena
+    arena: Dim
+    overwrites: Overwrites  # which of the stored arrays may be which parameters
+    places: Sequence[Place]  # by site
+    report: dict[str, Any]  # as Report.lasting has it
+
+    def header(self) -> dict[str, Any]:
+        """All but the source, as JSON has it."""
+        return {
+            "launches": [launch.header() for launch in self.launches],
+            "params": self.params,
+            "stored": [[name, kind.name, list(map(encode, shape))] for name, kind, shape in self.stored],
+            "sources": self.sources,
+            "offsets": {name: encode(offset) for name, offset in self.offsets.items()},
+            "arena": encode(self.arena),
+            "overwrites": self.overwrites.header(),
+            "places": [[place.op, place.number, place.called] for place in self.places],
+            "report": self.report,
+        }
+
+    @staticmethod
+    def from_header(header: dict[str, Any], source: str) -> Program:
+        return Program(
+            source=source,
+            launches=[Launch.from_header(item) for item in header["launches"]],
+            params=header["params"],
+            stored=[(name, dtype(kind), tuple(map(decode, shape))) for name, kind, shape in header["stored"]],
+            sources=[(how, number) for how, number in header["sources"]],
+            offsets={name: decode(offset) for name, offset in header["offsets"].items()},
+            arena=decode(header["arena"]),
+            overwrites=Overwrites(*header["overwrites"]),
+            places=[Place(*place) for place in header["places"]],
+            report=header["report"],
+        )
