@@ -18,7 +18,7 @@ from parity.gaps import KNOWN_GAPS
 from parity.runner import matching, run
 from smelt import ops
 from smelt.backend.cuda.turns import Memory, taking_turns
-from smelt.ir.errors import IndexRangeError
+from smelt.ir.errors import ArgumentError, IndexRangeError
 from smelt.ops.define import REGISTRY
 from smelt.tools import demo
 from support import evaluate, flatten, interpret
@@ -129,6 +129,21 @@ def test_other_sizes_of_one_function() -> None:
         x = numbers(rows, columns)
         wanted = np.exp(x - x.max(1, keepdims=True))
         np.testing.assert_allclose(softmax(x), wanted / wanted.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_device_arrays() -> None:
+    """Of the simulator: results are of the same kind, and what is not dense is made so."""
+    from numba import cuda
+
+    x = numbers(6, 40)
+    function = smelt.jit(lambda x, a: (ops.softmax(x, 1) * a, x), target="cuda")
+    wanted = function(x, 2)
+    for given in (cuda.to_device(x), cuda.to_device(np.ascontiguousarray(x.T)).T):
+        for left, right in zip(function(given, 2), wanted, strict=True):
+            assert type(left) is type(given) and left is not given
+            np.testing.assert_array_equal(left.copy_to_host(), right)
+    with pytest.raises(ArgumentError, match="argument 1 is in the host's memory"):
+        smelt.jit(lambda x, y: x + y, target="cuda")(cuda.to_device(x), x)
 
 
 @pytest.mark.parametrize("place", [6, -7])

@@ -299,9 +299,10 @@ def own_stream(device: int) -> Stream:
     if found is None:
         from cuda.core import Device
 
-        chosen = Device(device)
+        before, chosen = Device(), Device(device)
         chosen.set_current()
         found = _own_streams.setdefault(device, chosen.create_stream())
+        before.set_current()
     return found
 
 
