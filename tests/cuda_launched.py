@@ -221,7 +221,7 @@ def test_a_graph_is_made_of_calls_that_come_again(gpu: Gpu) -> None:
         np.testing.assert_allclose(total, content.sum(), rtol=1e-4)
         if number == 4:
             launches = len(gpu.noted("launch"))
-    each = len(function.latest.executable.program.launches)
+    each = len(function.latest.executable.artifact.launches)
     assert set(gpu.noted("capture")) == {("capture", each)} and each > 1
     assert len(gpu.noted("launch")) == launches  # the last calls were graphs, each a single launch
     assert [item[0] for item in gpu.log[-2:]] == ["graph", "sync"]

@@ -24,7 +24,7 @@ import cuda_stand_in as stand_in  # noqa: E402
 from smelt.backend.cuda.code import Code  # noqa: E402
 from test_cuda import PROGRAMS  # noqa: E402
 
-LAUNCHED = Path(__file__).parent / "cuda_launched.py"
+LAUNCHED = [str(Path(__file__).parent / name) for name in ("cuda_launched.py", "cuda_torch_launched.py")]
 SOFTMAX = "f32[64, 1024]"
 
 
@@ -36,7 +36,18 @@ def compile_softmax(**options: Any) -> Any:
 def test_launches() -> None:
     """In a process that has the simulator."""
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", str(LAUNCHED)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "--show-capture=no",
+        *LAUNCHED,
+    ]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
 
@@ -166,8 +177,9 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_architectures_that_are_unknown() -> None:
-    with pytest.raises(CompileError, match="unknown architecture 'sm_81' .did you mean 'sm_80'"):
+    with pytest.raises(CompileError, match="unknown architecture 'sm_81' .did you mean 'sm_8"):
         compile_softmax(architecture="sm_81")
+    assert ".target sm_89" in compile_softmax(architecture="sm_89").codes["sm_89"].compiled[0].ptx
 
 
 def test_code_without_a_gpu() -> None:

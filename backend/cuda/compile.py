@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ...ir.errors import CompileError
+from ...ir.errors import CompileError, suggest
 from ...ir.graph import Graph
 from ..options import CompileOptions
 from ..stages import Stages
@@ -68,8 +68,12 @@ def explain_for_cuda(graph: Graph, options: CompileOptions) -> Report:
     check_installed()
     from .cached import compiled_code
     from .explain import make_report
+    from .gpus import ARCHITECTURES
 
     architecture = options.architecture or ARCHITECTURE
+    if architecture not in ARCHITECTURES:
+        close = suggest(architecture, ARCHITECTURES)
+        raise CompileError(f"no limits of {architecture!r} are known{close}; there are {', '.join(ARCHITECTURES)}")
     seen: dict[str, Any] = {}
     code, _ = compiled_code(graph, options, architecture, Stages(), seen.__setitem__)
     return make_report(graph.name, architecture, code.program, seen["loops"], code.compiled)

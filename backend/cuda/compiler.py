@@ -125,18 +125,25 @@ def sass(cubin: bytes) -> str:
     return shown.stdout
 
 
+SHOWN = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")  # one of each generation
+
+
 @lru_cache(maxsize=1)
-def architectures() -> tuple[str, ...]:
-    """Those of the named ones that the installed libNVVM knows."""
+def supported() -> tuple[str, ...]:
+    """All architectures that the installed libNVVM knows."""
     from numba.cuda.cudadrv import nvrtc
 
-    supported = nvrtc.get_supported_ccs()  # type: ignore[attr-defined]
-    known = {f"sm_{major}{minor}" for major, minor in supported}
-    return tuple(name for name in ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120") if name in known)
+    known = nvrtc.get_supported_ccs()  # type: ignore[attr-defined]
+    return tuple(f"sm_{major}{minor}" for major, minor in known)
+
+
+def architectures() -> tuple[str, ...]:
+    """Those of them that tests compile for."""
+    return tuple(name for name in SHOWN if name in supported())
 
 
 def check_architecture(architecture: str) -> None:
-    known = architectures()
+    known = supported()
     if architecture not in known:
         close = suggest(architecture, known)
         raise CompileError(f"unknown architecture {architecture!r}{close}; there are {', '.join(known)}")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +55,22 @@ def current_device() -> Device:
     return device
 
 
+@contextmanager
+def current(device: int) -> Iterator[None]:
+    """Makes a GPU this thread's, for a while."""
+    from cuda.core import Device
+
+    before = current_device()
+    if before.device_id == device:
+        yield
+        return
+    Device(device).set_current()
+    try:
+        yield
+    finally:
+        before.set_current()
+
+
 class DeviceExecutable:
     """A graph's code. Takes arrays in the host's memory or all in one GPU's; results are of the same kind."""
 
@@ -64,14 +81,14 @@ class DeviceExecutable:
         self.options = options
         self.stages = stages
         code, self.cache = compiled_code(graph, options, architecture, stages)
-        self.program = code.program
+        self.artifact = code.program
         self.codes = {architecture: code}
         self.loaded: dict[int, Loaded] = {}
         self.lock = threading.Lock()
 
     @property
     def report(self) -> Report:
-        return report_of(self.program, self.cache, self.stages)
+        return report_of(self.artifact, self.cache, self.stages)
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> DeviceLauncher:
         """How to call this code for parameters of these shapes."""
@@ -126,18 +143,11 @@ class DeviceLauncher:
         return found
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        from cuda.core import Device
-
-        before = current_device()
         first = first_argument(arrays)
         if first is None:
-            return self._on_host(arrays, before.device_id)
-        Device(first.device).set_current()
-        try:
+            return self._on_host(arrays, current_device().device_id)
+        with current(first.device):
             return self._on_device(arrays, first)
-        finally:
-            if before.device_id != first.device:
-                before.set_current()
 
     def _on_host(self, arrays: Sequence[Any], device: int) -> list[np.ndarray]:
         """Arrays of NumPy's: copied to the GPU and back."""
@@ -253,20 +263,21 @@ class Ready:
         return config, kernel, places, offsets, [integer(sizes[symbol.name]) for symbol in item.sizes], item.sites
 
     def run(self, stream: Stream, params: Sequence[int], results: Sequence[int], base: int) -> None:
-        """All launches, on a stream. `base` is the address of the arena.
-
-        Addresses that come again are launched as a graph: allocators give the same ones to calls that are alike.
-        """
+        """All results, on a stream. `base` is the address of the arena."""
         addresses = (*params, *(results[owner] for owner in self.owners))
-        if len(self.launches) < FEWEST:
-            self._enqueue(stream, stream, addresses, base)
-        else:
-            self._run_captured(stream, addresses, base)
+        self.launch(stream, addresses, base)
         for at, how, source in self.copies:
             origin = params[source] if how == "parameter" else addresses[len(params) + source]
             copy(results[at], origin, self.bytes[at], stream)
 
-    def _run_captured(self, stream: Stream, addresses: tuple[int, ...], base: int) -> None:
+    def launch(self, stream: Stream, addresses: tuple[int, ...], base: int) -> None:
+        """All launches, on parameters and then stored arrays.
+
+        Addresses that come again are launched as a graph: allocators give the same ones to calls that are alike.
+        """
+        if len(self.launches) < FEWEST:
+            self._enqueue(stream, stream, addresses, base)
+            return
         key = (base, *addresses)
         with self.lock:
             if key not in self.captured:

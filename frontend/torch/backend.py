@@ -70,6 +70,7 @@ def compile_program(kind: str, options: Options, module: GraphModule) -> Program
     record(
         {
             "kind": kind,
+            "devices": list(dict.fromkeys(str(step.device) for step in program.natives)),
             "native_ops": sum(len(level.nodes) for level in found.levels if level.native),
             "fallback": fallback,
             "kernels": lambda: sum(step.kernels for step in program.natives),

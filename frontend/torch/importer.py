@@ -20,11 +20,12 @@ from ..ir.symbolic import Dim, SizeNeeded, Symbol, substitute
 from ..ops.define import REGISTRY
 from ..ops.pointwise import convert
 from ..ops.shapes import UndecidedSize
+from . import gpu
 from .rules import RANDOM, RULES
 from .sizes import UnknownSize, dim_of
 from .types import DTYPE, is_supported
 
-# What says where and how a tensor is kept: smelt's tensors are in row-major order, on the CPU.
+# What says where and how a tensor is kept: smelt's tensors are in row-major order, all of a program in one place.
 PLACEMENT = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"}
 
 
@@ -44,6 +45,21 @@ def result_tensors(node: Node) -> list[Any]:
     """What is known of a node's results: fake tensors, symbolic sizes, None."""
     found = node.meta.get("val")
     return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+def device_of(node: Node) -> torch.device | None:
+    """Where a node's first result is."""
+    return next((item.device for item in result_tensors(node) if isinstance(item, torch.Tensor)), None)
+
+
+def check_device(node: Node) -> None:
+    """All tensors of a node must be in one place, for which smelt can compile."""
+    tensors = [item for one in (node, *node.all_input_nodes) for item in result_tensors(one)]
+    devices = dict.fromkeys(str(item.device) for item in tensors if isinstance(item, torch.Tensor))
+    if len(devices) > 1:
+        raise Unsupported(f"its tensors are on {' and '.join(sorted(devices))}")
+    if devices and "cpu" not in devices and (reason := gpu.refusal()):
+        raise Unsupported(reason)
 
 
 class Importer:
@@ -71,6 +87,7 @@ class Importer:
         for tensor in result_tensors(node):
             if isinstance(tensor, torch.Tensor) and not is_supported(tensor):
                 raise Unsupported(f"{tensor.dtype} on {tensor.device} is not smelt's")
+        check_device(node)
         name = target._schema.name.removeprefix("aten::")
         if self.eager_random and name in RANDOM:
             raise Unsupported("random numbers are to be PyTorch's own")

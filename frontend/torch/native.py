@@ -11,7 +11,8 @@ alone; others are compiled when they come.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ from ..ir.types import TensorType, u8
 from ..ops.view import as_strided, expand, permute
 from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
+from . import gpu
 from .importer import Importer
 from .sizes import symbol_name
 from .types import DTYPE, is_supported, layout_of
@@ -106,8 +108,8 @@ class Shown:
 class Version:
     """Compiled code, and the sizes that it serves."""
 
-    def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int]):
-        self.executable = compile_graph(traced.graph, OPTIONS)
+    def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int], device: torch.device):
+        self.executable = compile_graph(traced.graph, OPTIONS if device.type == "cpu" else gpu.options_for(device))
         self.traced = traced
         self.pinned = pinned
         self.lower = lower
@@ -122,12 +124,22 @@ class Call:
     """All that is known beforehand of calls with some sizes."""
 
     def __init__(self, step: NativeStep, version: Version, sizes: dict[str, int]):
-        from ..backend.cpu.executable import Launcher
+        known = {symbol.name: sizes[symbol.name] for symbol in version.traced.graph.sizes}
+        self.launch: Callable[..., None]
+        self.misaligned = 0  # bits of addresses that native code cannot take
+        if step.device.type == "cpu":
+            from ..backend.cpu.executable import Launcher
 
-        launcher = Launcher(version.executable, {name: sizes[name] for name in version.executable.sizes})
-        self.launch = launcher.launch
+            self.launch = Launcher(version.executable, known).launch
+            self.empty: Callable[..., torch.Tensor] = torch.empty_strided
+            arrays = [array.__array_interface__["data"][0] for array in version.traced.arrays]
+        else:
+            self.launch = gpu.Launch(version.executable, known, step.device)
+            self.empty = partial(torch.empty_strided, device=step.device)
+            self.misaligned = gpu.ALIGN - 1
+            self.constants = [gpu.moved(array, step.device) for array in version.traced.arrays]
+            arrays = [tensor.data_ptr() for tensor in self.constants]
         self.seeded = version.traced.seeded
-        arrays = [array.__array_interface__["data"][0] for array in version.traced.arrays]
         # Parameters that only stand for sizes have no memory.
         sizes_only = len(version.traced.graph.params) - len(step.inputs) - len(arrays) - self.seeded
         self.hidden = [0] * sizes_only + arrays
@@ -189,8 +201,9 @@ class Call:
 class NativeStep:
     """Nodes as one native call."""
 
-    def __init__(self, program: Program, nodes: Sequence[Node], wanted: Sequence[Node]):
+    def __init__(self, program: Program, device: torch.device, nodes: Sequence[Node], wanted: Sequence[Node]):
         self.program = program
+        self.device = device
         self.nodes = nodes
         inside = set(nodes)
         bases = {
@@ -308,7 +321,7 @@ class NativeStep:
             fixed: dict[Symbol, Dim] = {symbols[name]: sizes[name] for name in free}
             known = [TensorType(item.dtype, tuple(substitute(dim, fixed) for dim in item.shape)) for item in types]
             traced, _ = trace(run, known, names, "graph", sizes)
-        version = Version(traced, found["pinned"], found["lower"])
+        version = Version(traced, found["pinned"], found["lower"], self.device)
         self.versions.append(version)
         self.compile_seconds += time.perf_counter() - started
         return version
@@ -356,18 +369,23 @@ class NativeStep:
                 tensor = tensor.resolve_conj().resolve_neg()
             if tensor.stride() != strides:
                 tensor = _laid_out(tensor, shape, strides)
+            address = tensor.data_ptr()
+            if address & call.misaligned:
+                tensor = _moved(tensor)
+                address = tensor.data_ptr()
             tensors.append(tensor)
-            addresses.append(tensor.data_ptr())
+            addresses.append(address)
         if call.over:
             made = [
-                self._target(slots, call, at) if at in call.over else _EMPTY(*item[:2], dtype=item[2])
+                self._target(slots, call, at) if at in call.over else call.empty(*item[:2], dtype=item[2])
                 for at, item in enumerate(call.made)
             ]
         else:
-            made = [_EMPTY(shape, strides, dtype=dtype) for shape, strides, dtype in call.made]
+            empty = call.empty
+            made = [empty(shape, strides, dtype=dtype) for shape, strides, dtype in call.made]
         addresses += call.hidden
         if call.seeded:
-            seed = torch.empty(2, dtype=torch.int64).random_()
+            seed = torch.empty(2, dtype=torch.int64, device=self.device).random_()
             addresses.append(seed.data_ptr())
         for at in call.stored:
             addresses.append(made[at].data_ptr())
@@ -387,8 +405,8 @@ class NativeStep:
         """The input in whose memory a result is computed, if it lies as expected."""
         tensor: torch.Tensor = slots[call.over[at]]
         shape, strides, dtype = call.made[at]
-        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj():
-            return torch.empty_strided(shape, strides, dtype=dtype)
+        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj() or tensor.data_ptr() & call.misaligned:
+            return call.empty(shape, strides, dtype=dtype)
         torch.autograd.graph.increment_version(tensor)
         return tensor
 
@@ -403,7 +421,6 @@ class NativeStep:
         return sum(len(version.executable.artifact.report["kernels"]) for version in self.versions)
 
 
-_EMPTY = torch.empty_strided
 _threads = 0  # that PyTorch used when this was last looked at
 
 
@@ -429,7 +446,16 @@ def _laid_out(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]
     """The tensor with these strides; itself where they say the same."""
     if all(a == b or size == 1 for a, b, size in zip(tensor.stride(), strides, shape)) or 0 in shape:
         return tensor
-    return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """The same at an address where native code can read it, gaps and all."""
+    if tensor.numel() == 0:
+        return torch.empty_like(tensor)
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    memory = tensor.as_strided((span,), (1,), tensor.storage_offset()).clone()
+    return memory.as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def _same_memory(origin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from .importer import device_of
 from .native import NativeStep
 from .partition import Partition, is_size
 from .straight import Run, straight_line
@@ -68,11 +69,12 @@ class Program:
         self.uses: list[set[Node]] = [set() for _ in steps]
         for level in found.levels:
             if level.native:
-                step = NativeStep(self, level.nodes, self._needed_later(level.nodes))
-                if step.is_needed:
-                    self.natives.append(step)
-                    steps.append(step)
-                    self.uses.append(step.reads)
+                for device, nodes in by_device(level.nodes).items():
+                    step = NativeStep(self, device, nodes, self._needed_later(nodes))
+                    if step.is_needed:
+                        self.natives.append(step)
+                        steps.append(step)
+                        self.uses.append(step.reads)
                 continue
             for node in level.nodes:
                 if not is_size(node) or node in wanted or not _is_pure(node):
@@ -160,6 +162,14 @@ class Program:
             for place in dead:
                 slots[place] = None
         return [slots[item.place] if type(item) is _Slot else item for item in self.results]
+
+
+def by_device(nodes: Sequence[Node]) -> dict[torch.device, list[Node]]:
+    """Nodes by where they are computed. In one level they do not need each other: PyTorch moves tensors, in between."""
+    found: dict[torch.device, list[Node]] = {}
+    for node in nodes:
+        found.setdefault(device_of(node) or torch.device("cpu"), []).append(node)
+    return found
 
 
 class _Slot:

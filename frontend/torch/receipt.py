@@ -86,9 +86,10 @@ def report() -> str:
         graphs = list(_graphs)
     lines: list[str] = []
     for number, item in enumerate(graphs):
+        places = "" if set(item["devices"]) <= {"cpu"} else f" on {' and '.join(item['devices'])}"
         lines.append(
             f"graph {number} ({item['kind']}): {item['native_ops']} ops in {item['kernels']()} kernels, "
-            f"{item['steps']()} native calls, {item['compile_ms']():.1f} ms"
+            f"{item['steps']()} native calls{places}, {item['compile_ms']():.1f} ms"
         )
         reasons = Counter(item["fallback"])
         lines.extend(f"  PyTorch runs {name} ({count} times): {why}" for (name, why), count in reasons.items())

@@ -16,12 +16,14 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 def straight_line(program: Program) -> Run | None:
-    """A function that does what the program does, if it has one step of known sizes with plain results."""
+    """A function that does what the program does, if it has one step of known sizes with plain results, on the CPU."""
     from . import native
 
     if len(program.steps) != 1 or not isinstance(step := program.steps[0], native.NativeStep) or step.symbols:
         return None
     call = step.calls.get(())
+    if step.device.type != "cpu":
+        return None
     if call is None or call.over or call.copies or call.spread or call.shown or call.seeded:
         return None
     if any(is_lazy for _, is_lazy, _, _ in call.read):

@@ -29,10 +29,10 @@ TORCH_DTYPE: dict[DType, torch.dtype] = {value: key for key, value in DTYPE.item
 
 
 def is_supported(tensor: Any) -> bool:
-    """Whether smelt can compute with tensors like this one: strided, on the CPU, of a type that it has."""
+    """Whether smelt can compute with tensors like this one: strided, on a CPU or GPU, of a type that it has."""
     return (
         isinstance(tensor, torch.Tensor)
-        and tensor.device.type == "cpu"
+        and tensor.device.type in ("cpu", "cuda")
         and tensor.layout is torch.strided
         and tensor.dtype in DTYPE
         and not tensor.is_quantized

@@ -1,0 +1,68 @@
+"""Native steps on NVIDIA GPUs: on PyTorch's memory, on the stream that is current there."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..backend.options import CompileOptions
+from ..ir.errors import CompileError
+
+ALIGN = 16  # bytes: of every vector access
+
+
+@lru_cache
+def refusal() -> str:
+    """Why no code is compiled for GPUs; nothing if it is."""
+    from ..backend.cuda.compile import check_installed
+
+    try:
+        check_installed()
+    except CompileError as error:
+        return error.message
+    return ""
+
+
+def options_for(device: torch.device) -> CompileOptions:
+    return CompileOptions(target="cuda", architecture=architecture(device))
+
+
+def architecture(device: torch.device) -> str:
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+def stream_handle(device: torch.device) -> int:
+    """The stream that PyTorch works on now; 0 is the default one."""
+    return torch.cuda.current_stream(device).cuda_stream
+
+
+def moved(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    """The bytes of a constant of a program, where they are needed."""
+    return torch.from_numpy(np.array(array, order="C").reshape(-1).view(np.uint8)).to(device)
+
+
+class Launch:
+    """The call of a program for some sizes: the addresses of parameters, and then of stored arrays."""
+
+    def __init__(self, executable: Any, sizes: dict[str, int], device: torch.device):
+        from ..backend.cuda.device import DeviceLauncher
+
+        self.launcher = DeviceLauncher(executable, sizes)
+        self.device = device
+        self.index = device.index or 0
+
+    def __call__(self, *addresses: int) -> None:
+        from ..backend.cuda.arrays import LEGACY, stream_of
+        from ..backend.cuda.device import current
+
+        with current(self.index):
+            ready = self.launcher.on(self.index)
+            stream = stream_of(stream_handle(self.device) or LEGACY)
+            # From PyTorch's allocator, which hands it out again in the order of the same stream.
+            arena = torch.empty(ready.size, dtype=torch.uint8, device=self.device)
+            ready.launch(stream, addresses, arena.data_ptr())
+            ready.raise_errors(stream, arena.data_ptr())
