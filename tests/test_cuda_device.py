@@ -111,6 +111,30 @@ def test_parameters_of_machine_code(name: str) -> None:
         assert widths == ["64"] * len(launch.buffers) + [size] * len(launch.sizes) + ["64"] * launch.sites
 
 
+def test_kernels_that_differ_only_in_names_are_compiled_once() -> None:
+    def layers(x: Any, *weights: Any) -> Any:
+        for weight in weights:
+            x = ops.softmax(x @ weight, 1)
+        return x
+
+    graph = smelt.jit(layers).trace(*[smelt.spec("f32[128, 128]")] * 4)
+    code = compile_graph(graph, CompileOptions(target="cuda", architecture="sm_80")).codes["sm_80"]
+    assert [len(code.compiled), len(code.functions)] == [6, 2]
+    read = Code.from_entry(code.header(), code.content())
+    assert read.compiled == code.compiled and len(read.content()) == len(code.content())
+
+
+def test_constants_tell_kernels_apart() -> None:
+    from smelt.backend.cuda.compiler import meaning
+
+    launch = compile_softmax().artifact.launches[0]
+    space: dict[str, Any] = {}
+    for name, constant in {"a": "0.0", "b": "-0.0", "c": "0", "d": "0.0"}.items():
+        exec(f"def {name}({name}x):\n    y{name} = {name}x + {constant}\n    return y{name}", space)
+    found = {name: meaning(space[name], launch) for name in "abcd"}
+    assert found["a"] == found["d"] and len({found[name] for name in "abc"}) == 3
+
+
 # The disk cache.
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .program import Program
@@ -39,25 +39,35 @@ class Code:
         self.compiled = compiled
 
     def header(self) -> dict[str, Any]:
+        """As JSON has it; machine code is named by its entry, since launches may share it."""
         functions = [
-            [item.name, item.entry, len(item.cubin), list(vars(item.resources).values())] for item in self.compiled
+            [entry, len(item.cubin), list(vars(item.resources).values())] for entry, item in self.functions.items()
         ]
-        return {"program": self.program.header(), "functions": functions}
+        return {
+            "program": self.program.header(),
+            "functions": functions,
+            "launches": [[item.name, item.entry] for item in self.compiled],
+        }
+
+    @property
+    def functions(self) -> dict[str, Compiled]:
+        """What was compiled, each once."""
+        return {item.entry: item for item in self.compiled}
 
     def content(self) -> bytes:
         """All machine code, and then the texts that it was made of, which only people read."""
-        texts = "\0".join([self.program.source, *(item.ptx for item in self.compiled)])
-        return b"".join([*(item.cubin for item in self.compiled), zlib.compress(texts.encode(), 1)])
+        functions = self.functions.values()
+        texts = "\0".join([self.program.source, *(item.ptx for item in functions)])
+        return b"".join([*(item.cubin for item in functions), zlib.compress(texts.encode(), 1)])
 
     @staticmethod
     def from_entry(header: dict[str, Any], content: bytes) -> Code:
         functions = header["functions"]
-        ends = [0]
-        for _, _, size, _ in functions:
-            ends.append(ends[-1] + size)
-        source, *texts = zlib.decompress(content[ends[-1] :]).decode().split("\0")
-        compiled = [
-            Compiled(name, entry, ptx, content[start : start + size], Resources(*resources))
-            for (name, entry, size, resources), start, ptx in zip(functions, ends[:-1], texts, strict=True)
-        ]
+        source, *texts = zlib.decompress(content[sum(size for _, size, _ in functions) :]).decode().split("\0")
+        found: dict[str, Compiled] = {}
+        start = 0
+        for (entry, size, resources), ptx in zip(functions, texts, strict=True):
+            found[entry] = Compiled("", entry, ptx, content[start : start + size], Resources(*resources))
+            start += size
+        compiled = [replace(found[entry], name=name) for name, entry in header["launches"]]
         return Code(Program.from_header(header["program"], source), compiled)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -97,16 +98,26 @@ def _resources(log: str) -> Resources:
 
 
 def compile_launches(source: str, launches: Sequence[Launch], architecture: str) -> list[Compiled]:
-    """All kernels of a program for one architecture."""
+    """All kernels of a program for one architecture. Those that differ in names alone are compiled once."""
     space = functions(source, architecture)
+    known: dict[Any, Compiled] = {}
     made: list[Compiled] = []
     for launch in launches:
-        ptx = to_ptx(space[launch.function], launch, architecture)
-        cubin, resources = to_cubin(ptx, architecture)
-        entry = re.search(r"\.entry\s+(\w+)", ptx)
-        assert entry is not None
-        made.append(Compiled(launch.function, entry[1], ptx, cubin, resources))
+        key = meaning(space[launch.function], launch)
+        if key not in known:
+            ptx = to_ptx(space[launch.function], launch, architecture)
+            cubin, resources = to_cubin(ptx, architecture)
+            entry = re.search(r"\.entry\s+(\w+)", ptx)
+            assert entry is not None
+            known[key] = Compiled(launch.function, entry[1], ptx, cubin, resources)
+        made.append(replace(known[key], name=launch.function))
     return made
+
+
+def meaning(function: Any, launch: Launch) -> tuple[Any, ...]:
+    """What decides a kernel's code: bytecode has numbers for local names. Constants are told apart by their text."""
+    code = function.__code__
+    return (code.co_code, repr(code.co_consts), code.co_names, str(signature(launch)), launch.threads)
 
 
 def sass(cubin: bytes) -> str:
