@@ -26,7 +26,7 @@ from .ir.errors import ArgumentError, DTypeError, SmeltError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
 from .ir.types import DType, TensorType, dtype, scalar_dtype
-from .layout import Order, in_memory, inverse, store_in_order, turned
+from .layout import Order, in_memory, inverse, store_in_order
 from .ops.define import OpDef, as_array
 from .ops.view import permute
 from .random import next_seed
@@ -113,6 +113,11 @@ class Bound:
         self.hidden = version.hidden
         self.seeded = version.traced.seeded
         self.turned = [(at, order) for at, order in enumerate(version.orders) if order is not None]
+        self.turn: Callable[[Any, Order], Any] = np.ndarray.transpose
+        if version.executable.target == "cuda":
+            from .backend.cuda.arrays import turned
+
+            self.turn = turned
         self.structure = version.structure
         self.single = not fixed and self.structure == LEAF
         self.positions = range(self.structure.num_leaves)
@@ -126,7 +131,7 @@ class Bound:
             arrays = [*arrays, next_seed()]
         results = self.launch(arrays)
         for at, order in self.turned:
-            results[at] = turned(results[at], order)
+            results[at] = self.turn(results[at], order)
         if self.single:
             return results[0]
         if self.fixed:

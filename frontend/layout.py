@@ -7,8 +7,6 @@ transposed view of what was computed stays one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .backend.arrays import as_plain, is_plain
@@ -36,11 +34,6 @@ def in_memory(array: np.ndarray) -> tuple[np.ndarray, Order | None]:
 def inverse(order: Order) -> Order:
     """The permutation that undoes another."""
     return tuple(order.index(dim) for dim in range(len(order)))
-
-
-def turned(array: Any, order: Order) -> Any:
-    """A view of an array of NumPy's, or of any library for GPUs, with its dims in another order."""
-    return array.permute(order) if hasattr(array, "permute") else array.transpose(order)
 
 
 def store_in_order(graph: Graph) -> tuple[Graph, list[Order | None]]:

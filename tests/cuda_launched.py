@@ -20,6 +20,7 @@ import torch
 from cuda_simulated import ALL
 from cuda_stand_in import Gpu
 from smelt import ops
+from smelt.backend.cuda.arrays import dense_strides
 from smelt.ir.errors import ArgumentError, DTypeError, IndexRangeError
 from support import flatten, interpret, trace
 from test_loops import assert_close, numbers
@@ -166,13 +167,23 @@ def test_results_that_are_parameters(gpu: Gpu) -> None:
 
 
 def test_the_layout_of_arrays(gpu: Gpu) -> None:
-    function = smelt.jit(lambda x: x + 1, target="cuda")
-    turned = Array(gpu, numbers(4, 6))
-    turned.strides = (4, 16)
-    with pytest.raises(ArgumentError, match="lambda: a Array must be contiguous"):
-        function(turned)
+    function = smelt.jit(lambda x: (x + 1, x.sum(1)), target="cuda")
+    x = numbers(3, 4, 6)
+    given = Array(gpu, np.ascontiguousarray(x.transpose(2, 0, 1)))
+    given.shape, given.strides = x.shape, (16, 4, 48)
+    more, total = function(given)  # read as it lies, and so do results lie
+    np.testing.assert_array_equal(more.copy_to_host(), x + 1)
+    assert more.shape == x.shape and more.__cuda_array_interface__["strides"] == (16, 4, 48)
+    np.testing.assert_allclose(total.copy_to_host(), x.sum(1), rtol=1e-5)
+    again, _ = function(more)
+    np.testing.assert_array_equal(again.copy_to_host(), x + 1 + 1)
+    assert function.trace(given).params[0].shape == x.shape
+    spread = Array(gpu, numbers(4, 6))
+    spread.strides = (48, 4)
+    with pytest.raises(ArgumentError, match=r"lambda: a Array must be dense: its shape is .4, 6., its strides .12, 1."):
+        smelt.jit(lambda x: x + 1, target="cuda")(spread)
     with pytest.raises(ArgumentError, match="multiple of 16 bytes"):
-        function(Array(gpu, numbers(4), offset=4))
+        function(Array(gpu, numbers(4, 6), offset=4))
 
 
 def test_arrays_in_different_places(gpu: Gpu) -> None:
@@ -284,7 +295,8 @@ class Tensor:
     def __init__(self, gpu: Gpu, shape: Sequence[int], dtype: torch.dtype, address: int | None = None):
         self.gpu, self.shape, self.dtype = gpu, tuple(shape), dtype
         self.device = SimpleNamespace(index=0)
-        self.requires_grad, self.dense = False, True
+        self.requires_grad = False
+        self.ndim, self.strides = len(self.shape), dense_strides(shape)
         size = int(np.prod(shape)) * torch.empty(0, dtype=dtype).element_size()
         self.address = gpu.allocate(size) if address is None else address
         self.made: list[str] = []
@@ -297,13 +309,17 @@ class Tensor:
 
     resolve_neg = resolve_conj
 
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def permute(self, order: Sequence[int]) -> Tensor:
+        made = Tensor(self.gpu, [self.shape[dim] for dim in order], self.dtype, self.address)
+        made.strides = tuple(self.strides[dim] for dim in order)
+        return made
+
     def contiguous(self) -> Tensor:
-        if self.dense:
-            return self
         self.made.append("contiguous")
-        rows, columns = self.shape
-        turned = on_gpu(self).reshape(columns, rows).T
-        return filled(self.gpu, np.ascontiguousarray(turned))
+        return filled(self.gpu, np.ascontiguousarray(on_gpu(self)))
 
     def clone(self) -> Tensor:
         self.made.append("clone")
@@ -311,7 +327,12 @@ class Tensor:
 
 
 def on_gpu(tensor: Any) -> np.ndarray:
-    return tensor.gpu.read(tensor.address, np.dtype(str(tensor.dtype).removeprefix("torch.")), tensor.shape)
+    kind = np.dtype(str(tensor.dtype).removeprefix("torch."))
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.strides))
+    memory = tensor.gpu.read(tensor.address, kind, (last + 1,))
+    return np.lib.stride_tricks.as_strided(
+        memory, tensor.shape, [step * kind.itemsize for step in tensor.strides]
+    ).copy()
 
 
 def filled(gpu: Gpu, array: np.ndarray) -> Tensor:
@@ -348,13 +369,17 @@ def test_tensors(with_torch: Gpu) -> None:
 def test_the_layout_of_tensors(with_torch: Gpu) -> None:
     x = numbers(6, 8)
     function = smelt.jit(lambda x: x + 1, target="cuda")
-    turned = filled(with_torch, x)
-    turned.dense, turned.shape = False, (8, 6)
-    np.testing.assert_array_equal(on_gpu(function(turned)), x.T + 1)
+    turned = filled(with_torch, x).permute((1, 0))
+    result = function(turned)
+    np.testing.assert_array_equal(on_gpu(result), x.T + 1)
+    assert result.stride() == (1, 8) and not turned.made
+    spread = filled(with_torch, x)
+    spread.shape, spread.strides = (6, 4), (8, 1)
+    np.testing.assert_array_equal(on_gpu(function(spread)), x[:, :4] + 1)
     whole = filled(with_torch, x.reshape(-1))
     part = Tensor(with_torch, (47,), torch.float32, whole.address + 4)
     np.testing.assert_array_equal(on_gpu(function(part)), x.reshape(-1)[1:] + 1)
-    assert turned.made == ["contiguous"] and part.made == ["clone"]
+    assert spread.made == ["contiguous"] and part.made == ["clone"]
 
 
 def test_tensors_that_are_refused(with_torch: Gpu) -> None:
@@ -383,11 +408,9 @@ class CupyArray:
     def __init__(self, gpu: Gpu, address: int, shape: Sequence[int], dtype: Any):
         self.gpu, self.shape, self.dtype = gpu, tuple(shape), np.dtype(dtype)
         self.data, self.device = SimpleNamespace(ptr=address), SimpleNamespace(id=0)
+        self.ndim, self.strides = len(shape), [step * self.dtype.itemsize for step in dense_strides(shape)]
 
-    def reshape(self, shape: Sequence[int]) -> CupyArray:
-        return self
-
-    def copy(self) -> CupyArray:
+    def copy(self, order: str) -> CupyArray:
         content = self.gpu.read(self.data.ptr, self.dtype, self.shape)
         return CupyArray(self.gpu, self.gpu.place(content), self.shape, self.dtype)
 
@@ -409,7 +432,7 @@ def test_cupy(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
         return CupyArray(gpu, gpu.allocate(size), shape, dtype)
 
     cuda = SimpleNamespace(Device=Chosen, get_current_stream=lambda: SimpleNamespace(ptr=STREAM))
-    stand_in: Any = SimpleNamespace(cuda=cuda, empty=empty, ascontiguousarray=lambda array: array)
+    stand_in: Any = SimpleNamespace(cuda=cuda, empty=empty)
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
     x = numbers(7)
     function = smelt.jit(lambda x: ops.cumsum(x, 0) * 2 + x.sum(), target="cuda")
@@ -426,6 +449,10 @@ class NumbaArray(Array):
     __cuda_ndarray__ = True
     gpu_data = SimpleNamespace(context=SimpleNamespace(device=SimpleNamespace(id=0)))
 
+    def __init__(self, gpu: Gpu, array: np.ndarray, stream: int | None = None):
+        super().__init__(gpu, array, stream=stream)
+        self.strides = array.strides
+
 
 @pytest.mark.parametrize("stream", [None, STREAM])
 def test_numba(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, stream: int | None) -> None:
@@ -434,9 +461,22 @@ def test_numba(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, stream: int | None) ->
     def device_array(shape: Sequence[int], dtype: Any, stream: Any) -> NumbaArray:
         return NumbaArray(gpu, np.zeros(shape, dtype), stream=stream)
 
+    def from_cuda_array_interface(desc: dict[str, Any], owner: Any, sync: bool) -> NumbaArray:
+        made = NumbaArray(gpu, np.zeros(desc["shape"], desc["typestr"]), desc["stream"])
+        made.address, made.strides = desc["data"][0], desc["strides"]
+        return made
+
     monkeypatch.setattr(cuda, "device_array", device_array)
-    x = numbers(7)
-    result = smelt.jit(lambda x: x + 1, target="cuda")(NumbaArray(gpu, x, stream=stream))
+    monkeypatch.setattr(cuda, "from_cuda_array_interface", from_cuda_array_interface, raising=False)
+    x = numbers(7, 5)
+    function = smelt.jit(lambda x: x + 1, target="cuda")
+    result = function(NumbaArray(gpu, x, stream=stream))
     assert type(result) is NumbaArray and result.stream == stream
     np.testing.assert_array_equal(on_host(gpu, result), x + 1)
     assert [item[-1] for item in gpu.noted("launch")] == [stream or 1]  # 1: the default stream
+    # In the order of Fortran: so are results.
+    turned = NumbaArray(gpu, x, stream=stream)
+    turned.shape, turned.strides = (5, 7), (4, 20)
+    result = function(turned)
+    assert result.shape == (5, 7) and result.strides == (4, 20)
+    np.testing.assert_array_equal(gpu.read(result.address, x.dtype, x.shape), x + 1)

@@ -326,7 +326,8 @@ class StridedMemoryView:
         dtype: Any = None,
         is_readonly: bool = False,
     ) -> StridedMemoryView:
-        data = {"data": (int(buffer.handle), False), "shape": shape, "typestr": dtype.str}
+        steps = strides and tuple(step * dtype.itemsize for step in strides)
+        data = {"data": (int(buffer.handle), False), "shape": shape, "strides": steps, "typestr": dtype.str}
         return cls(SimpleNamespace(__cuda_array_interface__=data))
 
     def __dlpack_device__(self) -> tuple[int, int]:

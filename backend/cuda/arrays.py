@@ -24,7 +24,7 @@ LEGACY = 1  # the handle of the default stream
 
 
 class Argument:
-    """An array in a GPU's memory, aligned, with its dims in the order in which it is dense, as compiled code takes it."""
+    """An array in a GPU's memory as compiled code takes it: aligned, its dims in the order in which it is dense."""
 
     __slots__ = ("address", "array", "device", "dtype", "library", "order", "shape", "stream")
 
@@ -288,6 +288,20 @@ def _device_of(array: Any) -> int:
     from cuda.core.utils import StridedMemoryView
 
     return StridedMemoryView(array, -1).device_id
+
+
+def turned(array: Any, order: Sequence[int]) -> Any:
+    """A view of a result with its dims in another order."""
+    if hasattr(array, "permute"):
+        return array.permute(order)
+    if getattr(type(array), "__cuda_ndarray__", False) and hasattr(array, "__cuda_array_interface__"):
+        # Numba's own transpose copies.
+        found = array.__cuda_array_interface__
+        shape, strides = (tuple(item[dim] for dim in order) for item in (array.shape, array.strides))
+        return sys.modules["numba"].cuda.from_cuda_array_interface(
+            found | {"shape": shape, "strides": strides}, owner=array, sync=False
+        )
+    return array.transpose(order)
 
 
 # Memory and streams of smelt's own.
