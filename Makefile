@@ -47,7 +47,7 @@ cuda-compare: $(VENV)/installed-test
 
 gpu-check: $(VENV)/installed-test
 	$(BIN)/smelt doctor
-	SMELT_TEST_BACKENDS=cuda $(BIN)/python -m pytest tests/test_parity.py $(ARGS)
+	SMELT_TEST_BACKENDS=cuda $(BIN)/python -m pytest tests/test_gpu.py tests/test_parity.py $(ARGS)
 
 ulp: $(VENV)/installed-test
 	$(BIN)/python -m smelt.tools.ulp $(FUNCTION) $(ARGS)

@@ -75,8 +75,8 @@ def explain_for_cuda(graph: Graph, options: CompileOptions) -> Report:
         close = suggest(architecture, ARCHITECTURES)
         raise CompileError(f"no limits of {architecture!r} are known{close}; there are {', '.join(ARCHITECTURES)}")
     seen: dict[str, Any] = {}
-    code, _ = compiled_code(graph, options, architecture, Stages(), seen.__setitem__)
-    return make_report(graph.name, architecture, code.program, seen["loops"], code.compiled)
+    code, lookup = compiled_code(graph, options, architecture, Stages(), seen.__setitem__)
+    return make_report(graph.name, architecture, code, seen["loops"], lookup)
 
 
 def _ignore(stage: str, thing: Any) -> None:

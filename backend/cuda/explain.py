@@ -10,9 +10,9 @@ from ...ir.symbolic import Dim, limit
 from ...kernels.loop_ir import Concurrent, Gemm, Kernel, Loop, Statement
 from ...passes.loop.analysis import cost, count
 from ..account import size_text, traffic
-from .code import Compiled, Resources
+from ..cache import Lookup
+from .code import Code, Resources
 from .gpus import GPUS, occupancy, predicted
-from .program import Program
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Report:
     name: str
     architecture: str
     kernels: list[KernelReport]
+    cache: str  # where the code came from
 
     def json(self) -> str:
         return json.dumps(asdict(self), indent=2)
@@ -66,15 +67,14 @@ class Report:
             if kernel.microseconds:
                 shown = ", ".join(f"{name} {time:.1f}" for name, time in kernel.microseconds.items())
                 lines.append(f"    at least, in microseconds: {shown}")
-        return "\n".join(lines)
+        return "\n".join([*lines, f"  cache: {self.cache}"])
 
 
-def make_report(
-    name: str, architecture: str, program: Program, kernels: Sequence[Kernel], compiled: Sequence[Compiled]
-) -> Report:
+def make_report(name: str, architecture: str, code: Code, kernels: Sequence[Kernel], cache: Lookup) -> Report:
     """The report of a program whose launches were compiled for an architecture."""
+    program = code.program
     found: list[KernelReport] = []
-    made = {item.name: item for item in compiled}
+    made = {item.name: item for item in code.compiled}
     for kernel in kernels:
         own = [launch for launch in program.launches if launch.kernel == kernel.name]
         launches = [
@@ -94,7 +94,7 @@ def make_report(
             work = operations(kernel.body)
             times = {gpu.name: round(1e6 * predicted(moved, work, gpu), 1) for gpu in GPUS}
         found.append(KernelReport(kernel.name, launches, moved if isinstance(moved, int) else str(moved), times))
-    return Report(name, architecture, found)
+    return Report(name, architecture, found, str(cache))
 
 
 def operations(statements: Sequence[Statement]) -> int:
