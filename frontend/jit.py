@@ -16,18 +16,19 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optree
 
 from .backend.options import CompileOptions
-from .ir.errors import ArgumentError, DTypeError, SmeltError
+from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
-from .ir.types import DType, TensorType, dtype, scalar_dtype
+from .ir.types import DType, TensorType, c64, c128, dtype, f32, f64, number_dtype
 from .layout import Order, in_memory, inverse, store_in_order
-from .ops.define import OpDef, as_array
+from .ops.define import REGISTRY, OpDef, as_array
 from .ops.view import permute
 from .random import next_seed
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
@@ -40,6 +41,7 @@ _REMEMBERED = 8  # shapes that decide which dimensions vary
 _BOUND = 1024  # shapes that are called without further thought
 _RECENT = 8  # of them that native code recognises
 SIZE_NAMES = "NMKLPQRSTUVW"
+NUMBER: Order = (0,)  # in place of an array's order: a Python float or complex number, which has no type of its own
 LEAF = optree.tree_structure(0)  # type: ignore[arg-type]
 
 
@@ -198,6 +200,20 @@ class Jitted:
         self.latest: Compiled | None = None
         self._check_static(function)
 
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: the instance is the first argument, a static one unless it is a pytree of arrays."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """By name, as functions are pickled; what was compiled stays behind."""
+        return self.__qualname__
+
+    def __copy__(self) -> Jitted:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
+        return self
+
     def _check_static(self, function: Callable[..., Any]) -> None:
         try:
             names = list(inspect.signature(function).parameters)
@@ -267,13 +283,15 @@ class Jitted:
         )
         leaves: list[Any]
         leaves, structure = optree.tree_flatten(moving)  # type: ignore[arg-type]
-        try:
-            hash((static_args, static_kwargs))
-        except TypeError:
-            raise ArgumentError(
-                f"{self.name}: a static argument must be hashable, got {static_args or static_kwargs}",
-                current_location(),
-            ) from None
+        for which, value in (*static_args, *static_kwargs):
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(
+                    f"{self.name}: the static argument {which} must be hashable, got {value!r}: "
+                    f"a tuple is, where a list is not",
+                    current_location(),
+                ) from None
         return leaves, structure, _static_key((static_args, static_kwargs))
 
     def _arrays(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Order | None]]:
@@ -283,7 +301,7 @@ class Jitted:
         for leaf in leaves:
             array, order = self._on_gpu(leaf) or in_memory(self._array(leaf))
             arrays.append(array)
-            orders.append(order)
+            orders.append(NUMBER if isinstance(leaf, (float, complex)) and not isinstance(leaf, np.generic) else order)
         if self.options.target == "cuda":
             from .backend.cuda.arrays import check_places
 
@@ -306,7 +324,7 @@ class Jitted:
             return np.asarray(leaf)
         if isinstance(leaf, (bool, int, float, complex)):
             try:
-                return np.asarray(leaf, scalar_dtype(leaf).numpy)
+                return np.asarray(leaf, number_dtype(leaf).numpy)
             except OverflowError:
                 raise ArgumentError(f"{self.name}: {leaf} does not fit into an i64", current_location()) from None
         if isinstance(leaf, (str, bytes)):
@@ -314,7 +332,14 @@ class Jitted:
                 f"{self.name}: got the string {leaf!r}: pass it as a static argument (static_argnames)",
                 current_location(),
             )
-        return as_array(leaf, self.name)
+        try:
+            return as_array(leaf, "an argument")
+        except ArgumentError as error:
+            raise ArgumentError(
+                f"{self.name}: {error.message}. What is no array and no number is passed as a static argument "
+                "(static_argnames)",
+                current_location(),
+            ) from None
 
     def _dtype(self, array: np.ndarray) -> DType:
         try:
@@ -344,10 +369,11 @@ class Jitted:
         try:
             types = list(map(TensorType, dtypes, patterns))
             traced, structure, fixed, used = self._trace(types, orders, args, kwargs, hints)
-        except SmeltError:
+        except Exception:
             if not hints:
                 raise
-            # What holds for the sizes at hand need not hold for all: no symbols then. A mistake shows again.
+            # What holds for the sizes at hand need not hold for all, and what takes a number need not take a symbol: no
+            # symbols then. A mistake shows again.
             types = list(map(TensorType, dtypes, shapes))
             traced, structure, fixed, used = self._trace(types, orders, args, kwargs, {})
         traced.graph, back = store_in_order(traced.graph)
@@ -370,10 +396,7 @@ class Jitted:
         kept: dict[str, Any] = {}
 
         def run(params: list[Value]) -> list[Value]:
-            given = [
-                param if order is None else permute(param, inverse(order))
-                for param, order in zip(params, orders, strict=True)
-            ]
+            given = [_given(param, order) for param, order in zip(params, orders, strict=True)]
             moving_args, moving_kwargs = optree.tree_unflatten(structure, given)
             full = [args[at] if at in self.static_argnums else item for at, item in enumerate(moving_args)]
             static = {name: value for name, value in kwargs.items() if name in self.static_argnames}
@@ -444,6 +467,18 @@ class Jitted:
     def compiles(self) -> int:
         """How many versions have been compiled."""
         return sum(len(versions) for versions in self.versions.values())
+
+
+def _given(param: Value, order: Order | None) -> Value:
+    """What the function gets for a parameter."""
+    if order is None:
+        return param
+    if order != NUMBER:
+        return permute(param, inverse(order))
+    # To a program a Python number is an f32 by itself, but it has all its digits where it meets an f64.
+    number = REGISTRY["cast"](param, {f64: f32, c128: c64}[param.dtype])
+    number.exact = param
+    return number
 
 
 def _keep(table: dict[Any, Bound], key: Any, bound: Bound) -> None:

@@ -219,7 +219,7 @@ def _rounded(self: Value, digits: int | None = None) -> Any:
 
 
 def _to(self: Value, target: Any) -> Any:
-    return REGISTRY["cast"](self, target.dtype if isinstance(target, Value) else target)
+    return REGISTRY["cast"](self.in_full(), target.dtype if isinstance(target, Value) else target)
 
 
 def _transposed(self: Value) -> Any:

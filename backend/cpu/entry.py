@@ -28,7 +28,9 @@ from .runtime import DATA_OFFSET, runtime
 from .threads import pool
 
 _FASTCALL = 0x80
-_NUMBERS = {"float32": text.FLOAT_NUMBER, "int64": text.INT_NUMBER, "bool": text.BOOL_NUMBER}
+_NUMBERS = {"int64": text.INT_NUMBER, "bool": text.BOOL_NUMBER}  # those that stand for arrays of their type
+
+_NO_DTYPE = -1  # of no array: only a number will do
 
 
 class Unsupported(Exception):
@@ -148,11 +150,13 @@ class Call:
         array = self.arrays[self.number]
         if type(item) is np.ndarray and array is not item:
             raise Unsupported  # it lies in another order, or was copied
-        number, stand_in = text.NO_NUMBER, 0
-        if not array.ndim and array.dtype.name in _NUMBERS:
+        kind, number, stand_in = _dtype_word(array.dtype), text.NO_NUMBER, 0
+        if type(item) is float:
+            kind, number, stand_in = _NO_DTYPE, text.FLOAT_NUMBER, self._stand_in()
+        elif not array.ndim and array.dtype.name in _NUMBERS:
             number, stand_in = _NUMBERS[array.dtype.name], self._stand_in()
         slot = self.first_slot + self.number
-        self.words.add(text.IS_ARRAY, slot, _dtype_word(array.dtype), array.ndim, number, stand_in, *array.shape)
+        self.words.add(text.IS_ARRAY, slot, kind, array.ndim, number, stand_in, *array.shape)
         self.number += 1
 
     def _stand_in(self) -> int:

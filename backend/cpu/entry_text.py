@@ -450,9 +450,8 @@ float:
   br i1 %is.float, label %take.float, label %no
 take.float:
   %double = call double @PyFloat_AsDouble(ptr %object)
-  %single = fptrunc double %double to float
   %float.place = load ptr, ptr %place.at
-  store float %single, ptr %float.place
+  store double %double, ptr %float.place
   br label %number.fits
 int:
   %int.type.at = getelementptr i64, ptr %plan, i64 {INT}

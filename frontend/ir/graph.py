@@ -94,7 +94,7 @@ def current_location() -> Location | None:
 class Value:
     """A tensor in a program. Operators and methods come from the op registry (frontend/tensor.py)."""
 
-    __slots__ = ("__weakref__", "index", "name", "op", "trace", "type")
+    __slots__ = ("__weakref__", "exact", "index", "name", "op", "trace", "type")
 
     def __init__(self, type: TensorType, op: Op | None = None, index: int = 0, name: str = "", trace: Any = None):
         self.type = type
@@ -102,6 +102,7 @@ class Value:
         self.index = index
         self.name = name
         self.trace = trace  # what made this parameter: tells a leaked tracer from a live one
+        self.exact: Value | None = None  # a Python number in full: the type that it meets decides how it is rounded
 
     @property
     def dtype(self) -> DType:
@@ -114,6 +115,10 @@ class Value:
     @property
     def ndim(self) -> int:
         return len(self.type.shape)
+
+    def in_full(self) -> Value:
+        """The value itself; a Python number with all its digits."""
+        return self if self.exact is None else self.exact
 
     def __repr__(self) -> str:
         source = self.op.defn.name if self.op is not None else f"parameter {self.name}"

@@ -244,6 +244,12 @@ def promote(types: Sequence[TensorType | bool | int | float | complex]) -> DType
     return result
 
 
+def number_dtype(value: bool | int | float | complex) -> DType:
+    """The type that holds a Python number as it is."""
+    kind = scalar_dtype(value)
+    return {f32: f64, c64: c128}.get(kind, kind)
+
+
 def scalar_dtype(value: object) -> DType:
     """The type of a Python or NumPy scalar that meets no tensor."""
     if isinstance(value, bool | np.bool_):

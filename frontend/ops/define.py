@@ -197,6 +197,7 @@ class OpDef:
 
     def apply(self, arguments: dict[str, Any]) -> Any:
         """Make the op. Arrays become constants; errors get the user's line and the call."""
+        given = arguments
         try:
             normal, made = self._normal, dict(arguments)
             for name, value in arguments.items():
@@ -214,6 +215,8 @@ class OpDef:
                     self._check_dtypes(arguments)
                 types = self.kind.infer(self, arguments)
             op = Op(self, arguments, types, current_location())
+            if self.kind is not None and self.kind.promotes and not types[0].shape:
+                op.results[0].exact = self._exact(given)
         except SmeltError as error:
             # The outermost call has the last word: that is what the user wrote.
             if error.location is None:
@@ -222,6 +225,13 @@ class OpDef:
             error.detail = self._call_text(arguments)
             raise
         return op.results[0] if len(op.results) == 1 and not self.returns_tuple else op.results
+
+    def _exact(self, given: dict[str, Any]) -> Value | None:
+        """What comes of Python numbers alone is one, too."""
+        numbers = [given[name] for name in self.tensor_names if isinstance(given[name], Value)]
+        if not numbers or any(value.exact is None for value in numbers) or "dtype" in given:
+            return None
+        return self.apply({name: item.exact if isinstance(item, Value) else item for name, item in given.items()})
 
     def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
         """The results of a composite's body."""

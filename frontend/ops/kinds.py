@@ -79,6 +79,10 @@ class Kind:
         raise NotImplementedError
 
 
+# What stands for a Python number of a kind where types are promoted.
+_NUMBERS = {"b": True, "i": 1, "f": 1.0, "c": 1j}
+
+
 class Elementwise(Kind):
     """One scalar op on broadcast operands.
 
@@ -103,15 +107,20 @@ class Elementwise(Kind):
             item = arguments[name]
             if item is None:
                 raise ArgumentError(f"{name} must be a tensor or a number, got None")
-            types.append(item.type if isinstance(item, Value) else item)
+            if not isinstance(item, Value):
+                types.append(item)
+            else:
+                types.append(item.type if item.exact is None else _NUMBERS[item.dtype.kind])
         wanted = promote(types)
         if self.promote == "float":
             wanted = float_of(wanted)
-        for name, type in zip(names, types):
-            if not isinstance(type, TensorType):
-                arguments[name] = constant(type, wanted)
-            elif type.dtype is not wanted and self.promote != "fixed":
-                arguments[name] = REGISTRY["cast"](arguments[name], wanted)
+        for name in names:
+            item = arguments[name]
+            if not isinstance(item, Value):
+                arguments[name] = constant(item, wanted)
+            elif item.dtype is not wanted and self.promote != "fixed":
+                full = item.in_full()
+                arguments[name] = full if full.dtype is wanted else REGISTRY["cast"](full, wanted)
         if self.promote == "where":
             condition = defn.tensors[0].name
             if not isinstance(arguments[condition], Value):
