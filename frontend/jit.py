@@ -206,7 +206,7 @@ class Jitted:
 
     def __reduce__(self) -> Any:
         """By name, as functions are pickled; what was compiled stays behind."""
-        return self.__qualname__
+        return self.function.__qualname__
 
     def __copy__(self) -> Jitted:
         return self
