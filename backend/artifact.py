@@ -61,6 +61,7 @@ class Artifact:
         scratch: Sequence[Dim],
         arena: Dim,
         products: Sequence[str],
+        is_long: bool,
         vector_bits: int,
         overwrites: Overwrites,
         places: Sequence[Place],
@@ -72,6 +73,7 @@ class Artifact:
         self.scratch = scratch  # of each region, for each thread
         self.arena = arena
         self.products = products  # element types of matrix products
+        self.is_long = is_long  # worth waking threads for
         self.vector_bits = vector_bits
         self.overwrites = overwrites  # which of the stored arrays may be which parameters
         self.places = places  # by site number
@@ -86,6 +88,7 @@ class Artifact:
             "scratch": list(map(encode, self.scratch)),
             "arena": encode(self.arena),
             "products": self.products,
+            "is_long": self.is_long,
             "vector_bits": self.vector_bits,
             "overwrites": self.overwrites.header(),
             "places": [[place.op, place.number, place.called] for place in self.places],
@@ -100,6 +103,7 @@ class Artifact:
             scratch=list(map(decode, header["scratch"])),
             arena=decode(header["arena"]),
             products=header["products"],
+            is_long=header["is_long"],
             vector_bits=header["vector_bits"],
             overwrites=Overwrites(*header["overwrites"]),
             places=[Place(*place) for place in header["places"]],

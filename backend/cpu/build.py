@@ -62,6 +62,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         scratch=list(dict.fromkeys(module.scratch)),
         arena=plan.size,
         products=sorted({item.output.buffer.dtype.name for item in products}),
+        is_long=module.is_long,
         vector_bits=bits,
         overwrites=Overwrites(times.reads, times.writes, times.same_place),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),

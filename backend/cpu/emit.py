@@ -40,6 +40,7 @@ class Module:
 
     text: str = ""
     scratch: list[Dim] = field(default_factory=list)  # bytes of each region, for each thread
+    is_long: bool = False  # some step has enough work to wake a thread that sleeps
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,9 @@ class ModuleEmitter:
             run.write(f"%{name} = load ptr, ptr %{name}.at")
         slots = 0
         for kernel in kernels:
-            slots = max(slots, self._call(run, kernel, self._steps(kernel)))
+            steps = self._steps(kernel)
+            slots = max(slots, self._call(run, kernel, steps))
+            self.module.is_long |= any(step.long for step in steps)
             self.sites += len(kernel.sites)
         body = "\n".join(run.frames[0].lines)
         block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""

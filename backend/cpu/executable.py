@@ -31,10 +31,11 @@ from .context import (
 )
 from .engine import engine
 from .runtime import DATA_OFFSET
-from .threads import Pool, get_num_threads, pool
+from .threads import get_num_threads, pool
 
 if TYPE_CHECKING:
     from ..report import Report
+    from .team import Threads
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KEPT = 1 << 17  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
@@ -109,13 +110,13 @@ class Frame:
         if executable.artifact.products:
             self.block[PRODUCTS] = ctypes.addressof(executable.tables)
 
-    def fit(self, launcher: Launcher, threads: Pool) -> None:
+    def fit(self, launcher: Launcher, threads: Threads) -> None:
         """Prepare for a launcher's sizes and as many threads as there are now."""
         self.prepare(launcher, threads)
         needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
         self.give_memory(launcher, self.memory if len(self.memory) >= needed else empty((needed,), np.dtype(np.uint8)))
 
-    def prepare(self, launcher: Launcher, threads: Pool) -> None:
+    def prepare(self, launcher: Launcher, threads: Threads) -> None:
         """All but the memory."""
         block, self.sizes = self.block, launcher.sizes
         self.workers = max(threads.limit, threads.started)
@@ -139,9 +140,10 @@ class Launcher:
     Arrays are passed as the addresses of their Python objects, in which native code finds the data (DATA_OFFSET).
     """
 
-    def __init__(self, executable: Executable, sizes: dict[str, int]):
+    def __init__(self, executable: Executable, sizes: dict[str, int], threads: Callable[[], Threads] = pool):
         self.executable = executable
         self.sizes = sizes
+        self.threads = threads if executable.artifact.is_long else pool
         artifact = executable.artifact
         scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
         self.scratch_bytes = scratch + -scratch % ALIGN
@@ -165,7 +167,7 @@ class Launcher:
 
     def launch(self, *addresses: int) -> None:
         """Run on the parameters and then the stored results: objects, or data if the code was compiled for that."""
-        threads = pool()
+        threads = self.threads()
         if threads.started < threads.limit:
             threads.ready()
         frames = self.frames
@@ -176,7 +178,7 @@ class Launcher:
         if frame.sizes is not self.sizes or frame.workers < threads.limit or frame.block[POOL] != threads.address:
             frame.fit(self, threads)
         self.pack(frame.block, self.offset, *addresses)
-        self.run(frame.address)
+        threads.run(self.run, frame.address)
         if frame.error[0]:
             self.executable.raise_index_error(frame.error)
         if len(frame.memory) > KEPT:

@@ -34,9 +34,10 @@ def _compile() -> bytes:
     import platform
 
     from .allocator import TEXT
+    from .team import TEXT as TEAM
     from .threads import runtime_text
 
-    texts = [runtime_text(platform.system(), platform.machine())]
+    texts = [runtime_text(platform.system(), platform.machine()), TEAM]
     if HAS_ALLOCATOR:
         texts.append(TEXT)
     if DATA_OFFSET is not None:
@@ -47,7 +48,7 @@ def _compile() -> bytes:
 
 
 def _link() -> dict[str, int]:
-    symbols = ["parallel", "worker"]
+    symbols = ["parallel", "worker", "team"]
     if HAS_ALLOCATOR:
         symbols.append("table")
     if DATA_OFFSET is not None:

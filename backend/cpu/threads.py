@@ -31,6 +31,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from .context import WORKERS
 from .control_group import limits
@@ -202,14 +203,12 @@ done:
 define void @worker(ptr %pool, i64 %number) #0 {{
 entry:
   %generation = getelementptr i64, ptr %pool, i64 {GENERATION}
-  %active.at = getelementptr i64, ptr %pool, i64 {ACTIVE}
   %sleeping.at = getelementptr i64, ptr %pool, i64 {SLEEPING}
   %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
-  %limit.at = getelementptr i64, ptr %pool, i64 {LIMIT}
   %first = load atomic i32, ptr %generation seq_cst, align 8
   br label %look
 look:
-  %seen = phi i32 [ %first, %entry ], [ %now, %joined ]
+  %seen = phi i32 [ %first, %entry ], [ %now, %join ]
   %began = call i64 @llvm.readcyclecounter()
   br label %spin
 spin:
@@ -241,11 +240,20 @@ wake.more:
   br label %join
 join:
   %now = phi i32 [ %now.spin, %spin ], [ %now.sleep, %pass.on ], [ %now.sleep, %wake.more ]
+  call void @join(ptr %pool, i64 %number)
+  br label %look
+}}
+
+define void @join(ptr %pool, i64 %number) #0 {{
+entry:
+  %limit.at = getelementptr i64, ptr %pool, i64 {LIMIT}
   %limit = load atomic i64, ptr %limit.at seq_cst, align 8
   %wanted = icmp slt i64 %number, %limit
-  br i1 %wanted, label %announce, label %joined
+  br i1 %wanted, label %announce, label %return
 announce:
+  %active.at = getelementptr i64, ptr %pool, i64 {ACTIVE}
   %in = atomicrmw add ptr %active.at, i64 1 seq_cst
+  %open.at = getelementptr i64, ptr %pool, i64 {OPEN}
   %open = load atomic i64, ptr %open.at seq_cst, align 8
   %is.open = icmp ne i64 %open, 0
   br i1 %is.open, label %look.inside, label %leave
@@ -262,9 +270,14 @@ help:
   br label %leave
 leave:
   %out = atomicrmw sub ptr %active.at, i64 1 seq_cst
-  br label %joined
-joined:
-  br label %look
+  br label %return
+return:
+  ret void
+}}
+
+define void @rest() #0 {{
+  {pause}
+  ret void
 }}
 
 declare i64 @llvm.smin.i64(i64, i64)
@@ -454,6 +467,10 @@ class Pool:
             self.resize(self.started)
         else:
             self._place()
+
+    def run(self, function: Any, context: int) -> None:
+        """Call native code that uses the pool."""
+        function(context)
 
     def _count(self, started: int) -> None:
         self.started = started

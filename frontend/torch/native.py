@@ -129,8 +129,9 @@ class Call:
         self.misaligned = 0  # bits of addresses that native code cannot take
         if step.device.type == "cpu":
             from ..backend.cpu.executable import Launcher
+            from ..backend.cpu.team import openmp_threads
 
-            self.launch = Launcher(version.executable, known).launch
+            self.launch = Launcher(version.executable, known, openmp_threads).launch
             self.empty: Callable[..., torch.Tensor] = torch.empty_strided
             arrays = [array.__array_interface__["data"][0] for array in version.traced.arrays]
         else:
