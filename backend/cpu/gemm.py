@@ -20,6 +20,7 @@ ELEMENT = {"f32": "float", "f64": "double"}
 FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
 NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
 DIRECT_BYTES = 32 << 10  # a right matrix up to this stays in the first-level cache as it lies
+FEW_PANELS = 4  # that are packed at a time
 LINE = 64  # bytes of a line of the caches
 REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
 
@@ -180,26 +181,33 @@ class Routines:
         whole = f.subtract("%lanes", f.op("urem i64 %lanes, %width"))
         copied = f.op(f"select i1 {adjacent}, i64 {whole}, i64 0")
 
-        def copies(lanes: int) -> Callable[[str, list[str]], list[str]]:
-            """Step by step through memory, so that it is fetched in advance."""
+        def copy(lanes: int) -> None:
+            """Step by step through memory, so that it is fetched in advance, and a few panels at a time: they often lie
+            a multiple of a page apart, where the first-level cache has room for no more than these."""
             vector = f"<{lanes} x {self.element}>"
 
-            def step(at: str, _: list[str]) -> list[str]:
-                def panel(_: str, carried: list[str]) -> list[str]:
-                    source, target = carried
-                    value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
-                    f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
-                    return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
+            def few(first: str, _: list[str]) -> list[str]:
+                last = f.minimum(f.add(first, FEW_PANELS * lanes), copied)
+                number = f.op(f"udiv i64 {first}, {lanes}")
+                panels = f.at("%panels", f.multiply(number, "%apart"), self.element)
+                lines = f.at("%source", first, self.element)
 
-                source = f.at("%source", f.multiply(at, "%step"), self.element)
-                target = f.at("%panels", f.multiply(at, lanes), self.element)
-                f.loop(0, copied, lanes, panel, [("ptr", source), ("ptr", target)])
+                def step(at: str, _: list[str]) -> list[str]:
+                    def panel(_: str, carried: list[str]) -> list[str]:
+                        source, target = carried
+                        value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
+                        f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
+                        return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
+
+                    source = f.at(lines, f.multiply(at, "%step"), self.element)
+                    target = f.at(panels, f.multiply(at, lanes), self.element)
+                    f.loop(first, last, lanes, panel, [("ptr", source), ("ptr", target)])
+                    return []
+
+                f.loop(0, "%depth", 1, step)
                 return []
 
-            return step
-
-        def copy(lanes: int) -> None:
-            f.loop(0, "%depth", 1, copies(lanes))
+            f.loop(0, copied, FEW_PANELS * lanes, few)
 
         def some() -> None:
             f.choose(wide, lambda: copy(shape.width), lambda: copy(shape.rows))
