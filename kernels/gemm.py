@@ -20,6 +20,7 @@ FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from me
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
 TILES = 12  # enough to keep many threads busy; more rows a tile need no packed copy of the right matrix
+FEW_THREADS = (2, 4)  # whose shares of the tiles should be equal
 TILE_BYTES = 1 << 18  # of a tile of whole rows or columns: it stays in the second-level cache
 LARGE = 4096  # what symbolic columns count for there
 FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of the right matrix
@@ -78,18 +79,20 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
     if not (isinstance(rows, int) and isinstance(columns, int)):
         return height, width
     least = LEAST_COLUMNS
+    wanted = 1
+    if isinstance(batch, int):
+        wanted = min(TILES, batch * rows * columns * (depth if isinstance(depth, int) else DEPTH) // TILE_WORK)
     if ROWS < rows <= min(columns, LONG):
         height = _even(rows, rows, unit.rows)
         least = 2 * unit.width
-        width = _even(columns, max(TILE_BYTES // (height * unit.bytes), least), unit.width)
+        most = max(TILE_BYTES // (height * unit.bytes), least)
+        width = _balanced(batch, columns, most, least, unit.width, wanted)
     elif columns <= min(rows, LONG):
         width = _even(columns, columns, unit.width)
         most = min(ROWS, max(TILE_BYTES // (width * unit.bytes), LEAST_ROWS))
-        height = _even(rows, most // unit.rows * unit.rows, unit.rows)
+        height = _balanced(batch, rows, most, LEAST_ROWS, unit.rows, wanted)
         least = width
     if isinstance(batch, int):
-        work = batch * rows * columns * (depth if isinstance(depth, int) else DEPTH)
-        wanted = min(TILES, work // TILE_WORK)
 
         def tiles() -> int:
             return batch * -(-rows // height) * -(-columns // width)
@@ -109,14 +112,28 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
 def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> int:
     """Rows of a tile of whole rows of so many columns: as many as the cache holds, and as leaves enough tiles."""
     row = (columns if isinstance(columns, int) else LARGE) * unit.bytes
-    most = min(ROWS, max(TILE_BYTES // row, LEAST_ROWS)) // unit.rows * unit.rows
-    height = _even(rows, most, unit.rows)
+    most = min(ROWS, max(TILE_BYTES // row, LEAST_ROWS))
+    wanted = 1
     if isinstance(rows, int) and isinstance(batch, int):
         work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else DEPTH)
         wanted = min(TILES, work // TILE_WORK)
-        while batch * -(-rows // height) < wanted and height >= 2 * LEAST_ROWS:
-            height = _even(rows, height // 2, unit.rows)
-    return height
+    return _balanced(batch, rows, most, LEAST_ROWS, unit.rows, wanted)
+
+
+def _balanced(batch: Dim, size: Dim, most: int, least: int, unit: int, wanted: int) -> int:
+    """The length of parts from `least` to `most`, a multiple of `unit`, of which there are as many as are wanted, and
+    with which few threads are done at the same time: 13 equal parts keep one of two threads waiting. Long ones if
+    there is a choice."""
+    first = _even(size, most // unit * unit, unit)
+    if isinstance(size, Expr) or isinstance(batch, Expr) or wanted < 2:
+        return first
+
+    def quality(length: int) -> tuple[bool, int]:
+        parts = batch * -(-size // length)
+        rounds = max(-(-parts // threads) * threads for threads in FEW_THREADS)
+        return parts >= wanted, -(50 * rounds * length // (batch * size))  # a difference of 2 % is none
+
+    return max(range(first, min(first, least) - 1, -unit), key=quality)
 
 
 def _even(size: Dim, most: int, unit: int) -> int:
