@@ -100,7 +100,7 @@ from smelt.backend.cpu.engine import engine
 heavy = [name for name in ("smelt.passes.fuse", "smelt.kernels.loop_ir", "smelt.kernels.scalar", "sympy", "scipy",
                            "smelt.backend.cpu.gemm", "smelt.backend.cpu.writer", "smelt.backend.cpu.entry_text")
          if name in sys.modules]
-print(json.dumps({"heavy": heavy, "compiled": "machine" in vars(engine()), "bits": result.tobytes().hex(),
+print(json.dumps({"heavy": heavy, "compiled": bool(engine().compilers), "bits": result.tobytes().hex(),
                   "state": layer.report().cache.state, "stages": list(layer.report().milliseconds)}))
 """
 

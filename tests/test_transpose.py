@@ -13,6 +13,7 @@ import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.engine import engine
+from smelt.backend.cpu.parts import Part
 from smelt.backend.cpu.transpose import ELEMENTS, called, transpose_text
 from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop_parser import parse_kernel
@@ -39,9 +40,10 @@ DTYPES = [
 @pytest.mark.parametrize("fetch", [False, True])
 def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     declarations: set[str] = set()
-    text = transpose_text(size, fetch, bits, declarations).replace("define internal", "define")
+    text = transpose_text(size, fetch, bits, declarations)
     name = called(size, fetch)[1:-1]
-    addresses, kept = engine().link(engine().object_code("\n".join([text, *declarations])), name)
+    (code,) = engine().object_code([Part("\n".join([text, *declarations]), plain=False)])
+    addresses, kept = engine().link(code, name)
     kinds = [*[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64]
     move = ctypes.CFUNCTYPE(None, *kinds)(addresses[name])
     memory, random = Guarded("end"), np.random.default_rng(0)

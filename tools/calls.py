@@ -89,6 +89,7 @@ def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]
     """The kernels by themselves, on arrays that stay, and a native function that does nothing."""
     from ..backend.cpu.engine import engine
     from ..backend.cpu.executable import Frame, address_of
+    from ..backend.cpu.parts import Part
     from ..backend.cpu.threads import pool
 
     ((types, shapes), bound) = next(iter(function.exact.items()))
@@ -101,7 +102,8 @@ def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]
     results = [np.empty(shape, dtype) for shape, dtype in launcher.results]
     launcher.pack(frame.block, launcher.offset, *map(address_of, params), *map(address_of, results))
     text = "define void @nothing(ptr %ctx) { ret void }"
-    addresses, kept = engine().link(engine().plain_code(text), "nothing")
+    (code,) = engine().object_code([Part(text, plain=True)])
+    addresses, kept = engine().link(code, "nothing")
     empty = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["nothing"])
 
     def kernels() -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from .context import FIRST_FREE
 from .debug import readable_assembly, readable_text
 from .emit import Layout, ModuleEmitter
 from .engine import engine
+from .products import object_code
 from .runtime import DATA_OFFSET
 from .target import host
 
@@ -47,22 +48,25 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     with stages.timed("emit"):
         layout = make_layout(fused, stored, plan.offsets)
         offset = None if options.addresses else DATA_OFFSET
-        module = ModuleEmitter(layout, bits, options.annotate, offset).emit(kernels)
+        emitter = ModuleEmitter(layout, bits, options.annotate, offset)
+        module = emitter.emit(kernels)
     hook("llvm", readable_text(module.text))
     if options.want_asm:
-        hook("asm", readable_assembly(engine().assembly(module.text)))
+        hook("asm", "".join(map(readable_assembly, engine().assembly(module.parts(1)))))
+    products = sorted(
+        {item.output.buffer.dtype.name for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)}
+    )
     with stages.timed("llvm"):
-        code = engine().object_code(module.text)
+        (code,) = object_code([module], products, bits)
     names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
     times = find_overwrites(kernels, *names)
-    products = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
     return Artifact(
         stored=[(value.dtype, value.shape) for value in stored],
         sources=sources,
-        scratch=list(dict.fromkeys(module.scratch)),
+        scratch=list(dict.fromkeys(emitter.scratch)),
         arena=plan.size,
-        products=sorted({item.output.buffer.dtype.name for item in products}),
-        is_long=module.is_long,
+        products=products,
+        is_long=emitter.is_long,
         vector_bits=bits,
         overwrites=Overwrites(times.reads, times.writes, times.same_place),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -36,17 +35,18 @@ def versions() -> dict[str, str]:
     return {"llvmlite": llvmlite.__version__, "llvm": ".".join(map(str, llvmlite.binding.llvm_version_info))}
 
 
-def kept_code(title: str, options: dict[str, Any], compile: Callable[[], bytes]) -> bytes:
-    """Object code that is the same in every process: from the cache, or compiled and put there.
+class Kept:
+    """Object code that is the same in every process, in the cache.
 
     The title stands for the text: smelt's sources, which are a part of the key, decide what that says.
     """
-    cache = current()
-    key = native_key(title, title, options) if cache.is_on else None
-    if key is None:
-        return compile()
-    found, _ = cache.find(key, lambda about, code: code)
-    if found is None:
-        found = compile()
-        cache.store(key, {}, found)
-    return found
+
+    def __init__(self, title: str, options: dict[str, Any]):
+        self.key = native_key(title, title, options) if current().is_on else None
+
+    def find(self) -> bytes | None:
+        return None if self.key is None else current().find(self.key, lambda about, code: code)[0]
+
+    def store(self, code: bytes) -> None:
+        if self.key is not None:
+            current().store(self.key, {}, code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
 from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
@@ -19,6 +19,7 @@ from ...passes.loop.analysis import cost
 from .accesses import NONTEMPORAL
 from .context import ALIGN, ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
 from .debug import DebugInfo
+from .parts import Module
 from .region import Region
 from .transpose import ELEMENTS, called, transpose_text
 
@@ -32,15 +33,6 @@ class Layout:
     sizes: dict[str, int]
     pointers: dict[str, int]  # parameters and results, by buffer name
     arena: dict[str, Dim]  # temporaries: their offset in the arena
-
-
-@dataclass
-class Module:
-    """The text, and what its caller must provide."""
-
-    text: str = ""
-    scratch: list[Dim] = field(default_factory=list)  # bytes of each region, for each thread
-    is_long: bool = False  # some step has enough work to wake a thread that sleeps
 
 
 @dataclass(frozen=True)
@@ -58,11 +50,11 @@ class Step:
 CONTEXT, FIRST_SITE, HEAD = range(3)
 
 
-ZERO = "@zero = internal constant [64 x i8] zeroinitializer, align 64"
+ZERO = "@zero = private constant [64 x i8] zeroinitializer, align 64"
 
 REPORT = """
 ; The first index out of range is kept for the caller.
-define internal void @report(ptr %args, i64 %number, i64 %index, i64 %bound) #1 {
+define void @report(ptr %args, i64 %number, i64 %index, i64 %bound) nounwind {
   %ctx = load ptr, ptr %args
   %first.at = getelementptr i64, ptr %args, i64 1
   %first.site = load i64, ptr %first.at
@@ -93,8 +85,9 @@ class ModuleEmitter:
         self.vector_bits = vector_bits
         self.debug = DebugInfo() if annotate else None
         self.declarations: set[str] = set()
-        self.functions: list[str] = []
         self.module = Module()
+        self.scratch: list[Dim] = []  # bytes of each region, for each thread
+        self.is_long = False  # some step has enough work to wake a thread that sleeps
         self.known: dict[str, list[Step]] = {}
         self.branches: dict[str, str] = {}  # functions of branches, by their identity
         self.sites = 0
@@ -105,27 +98,28 @@ class ModuleEmitter:
 
     def emit(self, kernels: Sequence[Kernel]) -> Module:
         self._run(kernels)
-        text = "\n".join(self.functions)
-        if "@zero" in text:
-            text = f"{ZERO}\n{text}"
+        module = self.module
+        text = module.text
         if "@report(" in text:
-            text = f"{REPORT}\n{text}"
+            module.plain.append(REPORT)
         for size, fetch in itertools.product(ELEMENTS, (False, True)):
             if called(size, fetch) in text:
-                text += f"\n{transpose_text(size, fetch, self.vector_bits, self.declarations)}\n"
+                module.hot.append(transpose_text(size, fetch, self.vector_bits, self.declarations))
+        for item in sorted(self.declarations):
+            (module.hot if item.startswith("define") else module.shared).append(item)
         bits = self.vector_bits
-        attributes = (
+        module.shared.append(
             # Without an aligned stack every vector that is spilled may lie across two cache lines.
             f'attributes #0 = {{ nounwind alignstack={bits // 8} "prefer-vector-width"="{bits}" '
-            f'"min-legal-vector-width"="{bits}" }}\nattributes #1 = {{ nounwind noinline }}\n'
-            # It runs once, and with many kernels it is long.
-            "attributes #2 = { nounwind noinline optnone }\n"
+            f'"min-legal-vector-width"="{bits}" }}'
         )
-        notes = self.debug.metadata() if self.debug is not None else ""
+        if "@zero" in text:
+            module.shared.append(ZERO)
         if NONTEMPORAL in text:
-            attributes += f"{NONTEMPORAL} = !{{i32 1}}\n"
-        self.module.text = "\n".join([text, *sorted(self.declarations), attributes, notes])
-        return self.module
+            module.shared.append(f"{NONTEMPORAL} = !{{i32 1}}")
+        if self.debug is not None:
+            module.shared.append(self.debug.metadata())
+        return module
 
     # run
 
@@ -139,11 +133,12 @@ class ModuleEmitter:
         for kernel in kernels:
             steps = self._steps(kernel)
             slots = max(slots, self._call(run, kernel, steps))
-            self.module.is_long |= any(step.long for step in steps)
+            self.is_long |= any(step.long for step in steps)
             self.sites += len(kernel.sites)
         body = "\n".join(run.frames[0].lines)
         block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
-        self.functions.append(f"define void @run(ptr %ctx) #2 {{\nentry:\n{block}{body}\n  ret void\n}}")
+        # It runs once, and with many kernels it is long.
+        self.module.plain.append(f"define void @run(ptr %ctx) nounwind {{\nentry:\n{block}{body}\n  ret void\n}}")
 
     def _run_pointer(self, region: Region, buffer: Buffer) -> str:
         slot = self.layout.pointers.get(buffer.name)
@@ -262,11 +257,11 @@ class ModuleEmitter:
             # Such stores are not ordered by the atomics that tell the others that this part is done.
             lines += "\n  fence seq_cst"
         note = f" !dbg {region.note.scope}" if region.note is not None else ""
-        self.functions.append(
-            f"define internal void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker) #0{note} {{\n"
+        self.module.hot.append(
+            f"define void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker) #0{note} {{\n"
             f"entry:\n{sink}{lines}\n  ret void\n}}"
         )
-        self.module.scratch.append(self.allocated)
+        self.scratch.append(self.allocated)
         self.allocated = 0
 
     def _serial(self, name: str, statements: Sequence[Statement]) -> None:

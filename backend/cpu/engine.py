@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import struct
 import threading
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 
@@ -13,12 +16,74 @@ from ...ir.errors import CompileError
 from .once import around_forks
 from .target import Target, host
 
+if TYPE_CHECKING:
+    from .parts import Part
+
 OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
 LEVEL = 2  # of code generation; the text is already in good shape
 
 
+class Compiler:
+    """What one thread compiles with.
+
+    LLVM lets threads compile at the same time that have a context each. llvmlite has one lock for all of LLVM, since
+    there is a context that its users share: so compiling calls its functions without the lock.
+    """
+
+    def __init__(self, make_machine: Callable[[int], Any]):
+        self.make_machine = make_machine
+
+    @cached_property
+    def machine(self) -> Any:
+        return self.make_machine(LEVEL)
+
+    @cached_property
+    def plain_machine(self) -> Any:
+        return self.make_machine(0)
+
+    @cached_property
+    def pipeline(self) -> tuple[Any, Any]:
+        """A light one: the emitter has already done what heavier passes would."""
+        builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=1))
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_new_gvn_pass()
+        return passes, builder
+
+    def emit(self, text: str, plain: bool, as_object: bool = True) -> bytes:
+        machine = self.plain_machine if plain else self.machine
+        context = _unlocked("LLVMPY_ContextCreate")()
+        module = None
+        error = ctypes.c_char_p()  # its text is not given back: whoever gets one stops here
+        try:
+            module = _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), ctypes.byref(error))
+            if error:
+                raise CompileError(f"LLVM does not understand the text: {error.value!r}")
+            if not plain:
+                passes, builder = self.pipeline
+                _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+            emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+            buffer = emit(machine, module, int(as_object), ctypes.byref(error))
+            if not buffer:
+                raise CompileError(f"LLVM makes no code of the text: {error.value!r}")
+            start, size = (_unlocked(f"LLVMPY_GetBuffer{what}")(buffer) for what in ("Start", "Size"))
+            code = ctypes.string_at(start, size)
+            _unlocked("LLVMPY_DisposeMemoryBuffer")(buffer)
+            return code
+        finally:
+            if module:
+                _unlocked("LLVMPY_DisposeModule")(module)
+            _unlocked("LLVMPY_ContextDispose")(context)
+
+
+def _unlocked(name: str) -> Any:
+    return getattr(llvm.ffi.lib, name)._cfn
+
+
 class Engine:
-    """One JIT for the process. LLVM is not re-entrant here, so one thread compiles at a time."""
+    """One JIT for the process. One caller compiles at a time, with as many threads as it asks for."""
 
     def __init__(self, target: Target):
         if llvm.llvm_version_info[0] < OLDEST:
@@ -30,6 +95,7 @@ class Engine:
         self.target = target
         self.lock = threading.RLock()
         self.numbers = itertools.count()
+        self.compilers: list[Compiler] = []  # for each thread
         self.jit = llvm.create_lljit_compiler(self._machine(), use_jit_link=True)
 
     def hold(self) -> None:
@@ -47,54 +113,75 @@ class Engine:
         )
 
     @cached_property
-    def machine(self) -> Any:
-        """What compiles; linking alone does without."""
-        return self._machine()
+    def head(self) -> str:
+        """The first lines of every text."""
+        layout = self._machine(0).target_data
+        return f'target triple = "{self.target.triple}"\ntarget datalayout = "{layout}"\n'
 
-    def optimize(self, text: str) -> Any:
-        """Parse and run the light pipeline: the emitter has already done what heavier passes would."""
-        module = llvm.parse_assembly(text)
-        module.triple = self.target.triple
-        module.data_layout = str(self.machine.target_data)
-        tuning = llvm.create_pipeline_tuning_options(speed_level=1)
-        builder = llvm.create_pass_builder(self.machine, tuning)
-        passes = llvm.create_new_function_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_new_gvn_pass()
-        for function in module.functions:
-            if not function.is_declaration:
-                passes.run(function, builder)
-        return module
+    def assembly(self, parts: Sequence[Part]) -> list[str]:
+        return [code.decode() for code in self._compile(parts, 1, as_object=False)]
 
-    def assembly(self, text: str) -> str:
+    def object_code(self, *modules: Sequence[Part], threads: int = 1) -> list[bytes]:
+        """The code of each module."""
+        codes = iter(self._compile([part for module in modules for part in module], threads))
+        return [bundle([next(codes) for _ in module]) for module in modules]
+
+    def _compile(self, parts: Sequence[Part], threads: int, as_object: bool = True) -> list[bytes]:
+        """The parts in turn, by several threads."""
+        threads = min(threads, len(parts))
+        codes = [b""] * len(parts)
+        waiting = iter(range(len(parts)))  # the next one of it is one step to Python's threads
+        errors: list[BaseException] = []
+
+        def work(compiler: Compiler) -> None:
+            try:
+                for number in waiting:
+                    part = parts[number]
+                    codes[number] = compiler.emit(self.head + part.text, part.plain, as_object)
+            except BaseException as error:
+                errors.append(error)
+
         with self.lock:
-            return self.machine.emit_assembly(self.optimize(text))
-
-    def object_code(self, text: str) -> bytes:
-        with self.lock:
-            return self.machine.emit_object(self.optimize(text))
-
-    def plain_code(self, *texts: str) -> bytes:
-        """One object as fast as LLVM makes it, for the run time's own functions: none of them has a hot loop."""
-        with self.lock:
-            module, *others = map(llvm.parse_assembly, texts)
-            module.triple = self.target.triple
-            module.data_layout = str(self.machine.target_data)
-            for other in others:
-                other.triple, other.data_layout = module.triple, module.data_layout
-                module.link_in(other)
-            return self._machine(0).emit_object(module)
+            # Not there while they are in use: an interrupt may leave a thread behind that still has one.
+            compilers, self.compilers = self.compilers, []
+            while len(compilers) < threads:
+                compilers.append(Compiler(self._machine))
+            others = [threading.Thread(target=work, args=(item,)) for item in compilers[1:threads]]
+            for thread in others:
+                thread.start()
+            work(compilers[0])
+            for thread in others:
+                thread.join()
+            self.compilers = compilers
+        if errors:
+            raise errors[0]
+        return codes
 
     def link(self, code: bytes, *symbols: str) -> tuple[dict[str, int], Any]:
         """The addresses of functions in object code, and what keeps it alive."""
         with self.lock:
-            builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+            builder = llvm.JITLibraryBuilder().add_current_process()
+            for item in unbundled(code):
+                builder.add_object_img(item)
             for symbol in symbols:
                 builder.export_symbol(symbol)
             library = builder.link(self.jit, f"smelt{next(self.numbers)}")
             return {symbol: library[symbol] for symbol in symbols}, library
+
+
+def bundle(objects: Sequence[bytes]) -> bytes:
+    """Several objects as one, for the cache: their number, their lengths, and then they."""
+    return struct.pack(f"<{1 + len(objects)}Q", len(objects), *map(len, objects)) + b"".join(objects)
+
+
+def unbundled(code: bytes) -> list[bytes]:
+    (count,) = struct.unpack_from("<Q", code)
+    place = 8 * (1 + count)
+    objects: list[bytes] = []
+    for length in struct.unpack_from(f"<{count}Q", code, 8):
+        objects.append(code[place : place + length])
+        place += length
+    return objects
 
 
 _engines: dict[Target, Engine] = {}

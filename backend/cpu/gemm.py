@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...kernels.gemm import DEPTH, FLAT, ROWS, RegisterTile
+from .parts import Module
 from .writer import Function
 
 ELEMENT = {"f32": "float", "f64": "double"}
@@ -38,9 +39,9 @@ class Routines:
         self.vector = f"<{shape.lanes} x {self.element}>"
         self.suffix = f"v{shape.lanes}{shape.dtype}"
 
-    def text(self) -> str:
-        parts = [self.pack(), *map(self.tile, (self.shape.rows, *REST)), self.gemm()]
-        return "\n".join([*parts, *self.declarations()])
+    def work(self) -> list[str]:
+        """What `gemm` calls."""
+        return [self.pack(), *map(self.tile, (self.shape.rows, *REST))]
 
     def declarations(self) -> list[str]:
         vector, mask = self.vector, f"<{self.shape.lanes} x i1>"
@@ -283,7 +284,7 @@ class Routines:
                 ("ptr", "right"), ("i64", "right_row"), ("i64", "right_column"), ("i64", "panel"),
                 ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"),
             ],
-            "#1",
+            "nounwind",
         )  # fmt: skip
         own = f.at("%scratch", shape.left_bytes)
         output_row, left_row, left_column, right_row = (
@@ -470,17 +471,19 @@ def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
     return rows
 
 
-def library_text(dtype: str, bits: int) -> str:
+def library(dtype: str, bits: int) -> Module:
     """The routines for an element type and vectors of so many bits, and a table of them."""
-    return "\n".join(
-        [
-            Routines(RegisterTile(dtype, bits)).text(),
-            f"@routines = constant [2 x ptr] [ptr @gemm.{dtype}, ptr @pack.{dtype}]",
+    routines = Routines(RegisterTile(dtype, bits))
+    table = f"@routines = constant [2 x ptr] [ptr @gemm.{dtype}, ptr @pack.{dtype}]"
+    return Module(
+        hot=routines.work(),
+        # What only calls the others is not worth optimizing: that would take longer than all of them.
+        plain=["\n".join([routines.gemm(), table])],
+        shared=[
+            *routines.declarations(),
             "declare i64 @llvm.smin.i64(i64, i64)",
             "declare i64 @llvm.smax.i64(i64, i64)",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
             f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
-            # What only calls the others is not worth optimizing: that would take longer than all of them.
-            "attributes #1 = { nounwind noinline optnone }",
-        ]
+        ],
     )

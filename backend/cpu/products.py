@@ -3,33 +3,65 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...kernels.gemm import BYTES
-from .cached import kept_code
+from .cached import Kept
 from .engine import engine
+from .threads import get_num_threads
+
+if TYPE_CHECKING:
+    from .parts import Module
+
+_loaded: dict[tuple[str, int], tuple[int, Any]] = {}  # the address of a table of routines, and what keeps it alive
+_guard = threading.Lock()
 
 
-@lru_cache
-def library(dtype: str, bits: int) -> tuple[int, Any]:
-    """The address of the table of routines, and what keeps it alive."""
+def object_code(modules: Sequence[Module], dtypes: Iterable[str], bits: int) -> list[bytes]:
+    """The code of modules. The routines that they need and nobody has yet are compiled beside them."""
+    missing = {dtype: kept for dtype in dtypes if (kept := _load(dtype, bits)) is not None}
+    libraries: list[Module] = []
+    for dtype in missing:
+        from .gemm import library
 
-    def compile() -> bytes:
-        from .gemm import library_text
+        libraries.append(library(dtype, bits))
+    threads = get_num_threads()
+    codes = engine().object_code(*(module.parts(threads) for module in (*modules, *libraries)), threads=threads)
+    for (dtype, kept), code in zip(missing.items(), codes[len(modules) :], strict=True):
+        kept.store(code)
+        _link(dtype, bits, code)
+    return codes[: len(modules)]
 
-        return engine().object_code(library_text(dtype, bits))
 
-    code = kept_code(f"matrix products of {dtype}", {"vector_bits": bits}, compile)
-    addresses, kept = engine().link(code, "routines")
-    return addresses["routines"], kept
+def _load(dtype: str, bits: int) -> Kept | None:
+    """Make the routines of a type ready if the cache has them; else where to keep them."""
+    if (dtype, bits) in _loaded:
+        return None
+    kept = Kept(f"matrix products of {dtype}", {"vector_bits": bits})
+    code = kept.find()
+    if code is None:
+        return kept
+    _link(dtype, bits, code)
+    return None
+
+
+def _link(dtype: str, bits: int, code: bytes) -> None:
+    with _guard:
+        if (dtype, bits) not in _loaded:
+            addresses, library = engine().link(code, "routines")
+            _loaded[dtype, bits] = addresses["routines"], library
 
 
 @lru_cache
 def tables(dtypes: frozenset[str], bits: int) -> ctypes.Array:
     """Addresses of the tables of the element types that a graph needs."""
+    if any(_load(dtype, bits) is not None for dtype in dtypes):
+        object_code([], dtypes, bits)
     block = (ctypes.c_void_p * len(BYTES))()
     for position, dtype in enumerate(BYTES):
         if dtype in dtypes:
-            block[position] = library(dtype, bits)[0]
+            block[position] = _loaded[dtype, bits][0]
     return block

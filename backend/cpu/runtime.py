@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from .cached import kept_code
+from .cached import Kept
 from .engine import engine
 from .once import Once
 
@@ -34,9 +34,11 @@ def _compile() -> bytes:
     import platform
 
     from .allocator import TEXT
+    from .parts import Part
     from .team import TEXT as TEAM
     from .threads import runtime_text
 
+    # None of this has a hot loop.
     texts = [runtime_text(platform.system(), platform.machine()), TEAM]
     if HAS_ALLOCATOR:
         texts.append(TEXT)
@@ -44,7 +46,8 @@ def _compile() -> bytes:
         from .entry_text import entry_text
 
         texts.append(entry_text(DATA_OFFSET))
-    return engine().plain_code(*texts)
+    (code,) = engine().object_code([Part(text, plain=True) for text in texts])
+    return code
 
 
 def _link() -> dict[str, int]:
@@ -53,7 +56,11 @@ def _link() -> dict[str, int]:
         symbols.append("table")
     if DATA_OFFSET is not None:
         symbols.append("enter")
-    code = kept_code("the run time", {"data_offset": DATA_OFFSET, "page": mmap.PAGESIZE}, _compile)
+    kept = Kept("the run time", {"data_offset": DATA_OFFSET, "page": mmap.PAGESIZE})
+    code = kept.find()
+    if code is None:
+        code = _compile()
+        kept.store(code)
     addresses, library = engine().link(code, *symbols)
     # Workers, arrays and built-in functions outlive this module.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))

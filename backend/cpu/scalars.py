@@ -206,7 +206,7 @@ class ScalarEmitter:
             value = inner.splat(slow(inner, *given), lanes)
             body = "\n  ".join([*lines, f"ret {register_type(result, lanes)} {value.name}"])
             parameters = ", ".join(f"{kind} %a{place}" for place, kind in enumerate(kinds))
-            head = f"define internal {register_type(result, lanes)} {function}({parameters}) noinline cold #0"
+            head = f"define {register_type(result, lanes)} {function}({parameters}) noinline cold #0"
             self.declarations.add(f"{head} {{\n  {body}\n}}")
         return function
 

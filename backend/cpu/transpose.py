@@ -56,7 +56,7 @@ class TransposeText:
         self.lines.append("  ret void")
         body = "\n".join(self.lines)
         return (
-            f"define internal void {called(self.size, self.fetch)}ptr noalias %target, i64 %target.step, "
+            f"define void {called(self.size, self.fetch)}ptr noalias %target, i64 %target.step, "
             f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns) noinline #0 {{\nentry:\n{body}\n}}"
         )
 

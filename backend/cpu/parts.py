@@ -1,0 +1,64 @@
+"""A module in several texts, which threads compile at the same time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+LEAST = 3000  # characters of a part: compiling even an empty one takes a while
+EACH = 3  # parts for a thread, so that all end at about the same time
+
+_HEAD = re.compile(r"^define (.*? @[\w.]+)\((.*?)\)", re.MULTILINE)
+_NAMES = re.compile(r" %[\w.]+")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some functions of a module."""
+
+    text: str
+    plain: bool  # to be compiled quickly: it is not worth more
+
+
+@dataclass
+class Module:
+    """The functions that do the work, those that only call others or hardly ever run, and what all of them need."""
+
+    hot: list[str] = field(default_factory=list)
+    plain: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.hot, *self.plain, *self.shared])
+
+    def parts(self, threads: int) -> list[Part]:
+        """Hot functions in parts of about the same length, the longest first. Each declares what others define.
+
+        A function's code does not depend on what stands beside it.
+        """
+        declarations = {function: declaration(function) for function in (*self.hot, *self.plain)}
+        bins: list[list[str]] = [[]]
+        if threads > 1:
+            count = min(threads * EACH, len(self.hot), 1 + sum(map(len, self.hot)) // LEAST)
+            bins = [[] for _ in range(count)]
+        lengths = [0] * len(bins)
+        for function in sorted(self.hot, key=len, reverse=True):
+            shortest = lengths.index(min(lengths))
+            bins[shortest].append(function)
+            lengths[shortest] += len(function)
+
+        def part(functions: Sequence[str], plain: bool) -> Part:
+            others = (text for function, text in declarations.items() if function not in functions)
+            return Part("\n".join([*functions, *others, *self.shared]), plain)
+
+        parts = [part(functions, False) for functions in sorted(bins, key=lambda item: -sum(map(len, item)))]
+        return [*parts, part(self.plain, True)] if self.plain else parts
+
+
+def declaration(function: str) -> str:
+    """What another part needs to know of a function."""
+    head = _HEAD.search(function)
+    assert head is not None
+    return f"declare {head[1]}({_NAMES.sub('', head[2])})"

@@ -1,0 +1,99 @@
+"""Modules in parts that threads compile at the same time."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+import smelt
+from smelt import ops
+from smelt.backend.cpu.engine import bundle, engine, unbundled
+from smelt.backend.cpu.parts import LEAST, Module, Part, declaration
+from smelt.ir.errors import CompileError
+
+
+def chain(count: int) -> Module:
+    """f0 calls f1, which calls f2, and so on; each adds its number. The last one is a plain one."""
+    functions = []
+    for number in range(count):
+        padding = f"  ; {'.' * LEAST}\n"
+        call = f"  %deeper = call i64 @f{number + 1}(i64 %more)\n" if number + 1 < count else ""
+        result = "%deeper" if call else "%more"
+        functions.append(
+            f"define i64 @f{number}(i64 %x) nounwind {{\n{padding}  %more = add i64 %x, {number}\n{call}"
+            f"  ret i64 {result}\n}}"
+        )
+    return Module(hot=functions[:-1], plain=functions[-1:])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_functions_of_all_parts_find_each_other(threads: int) -> None:
+    module = chain(9)
+    parts = module.parts(threads)
+    assert [part.plain for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert len(parts) == (2 if threads == 1 else min(3 * threads, 8) + 1)
+    for number in range(9):
+        assert sum(f"define i64 @f{number}(" in part.text for part in parts) == 1
+    (code,) = engine().object_code(parts, threads=threads)
+    addresses, kept = engine().link(code, "f0")
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(addresses["f0"])(100) == 100 + sum(range(9))
+    del kept
+
+
+def test_several_modules_are_told_apart() -> None:
+    texts = [f"define i64 @answer() {{\n  ret i64 {number}\n}}" for number in range(4)]
+    codes = engine().object_code(*([Part(text, plain=number % 2 == 0)] for number, text in enumerate(texts)), threads=3)
+    for number, code in enumerate(codes):
+        addresses, kept = engine().link(code, "answer")
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(addresses["answer"])() == number
+        del kept
+
+
+def test_what_llvm_refuses_is_an_error_and_nothing_worse() -> None:
+    parts = [Part(text, plain=False) for text in ("define void @f() { ret void }", "define void @g() { return }")]
+    for _ in range(2):
+        with pytest.raises(CompileError, match="LLVM does not understand"):
+            engine().object_code(parts, threads=2)
+    (code,) = engine().object_code(parts[:1], threads=2)
+    assert engine().link(code, "f")[0]["f"]
+
+
+def test_a_declaration_has_types_and_no_names() -> None:
+    text = "; what for\ndefine <16 x float> @rare.f(<16 x float> %a0, ptr noalias %b) noinline cold #0 {\n  ret\n}"
+    assert declaration(text) == "declare <16 x float> @rare.f(<16 x float>, ptr noalias)"
+
+
+def test_a_bundle_has_its_objects() -> None:
+    for objects in ([], [b"one"], [b"", b"two", b"three"]):
+        assert unbundled(bundle(objects)) == objects
+
+
+def program(x: np.ndarray) -> tuple:
+    y = ops.softmax(x, 1)
+    return y @ x.mT, ops.sin(x * 1e6) + ops.log(y), ops.cumsum(x, 1), x.mT + 1
+
+
+def test_code_is_the_same_for_any_number_of_threads() -> None:
+    x = np.random.default_rng(0).standard_normal((70, 90)).astype(np.float32)
+    found = []
+    for count in (1, 2, 7):
+        with smelt.threads(count):
+            found.append([item.tobytes() for item in smelt.jit(program)(x)])
+    assert found[0] == found[1] == found[2]
+
+
+def test_threads_of_the_user_compile_at_the_same_time() -> None:
+    results: dict[int, float] = {}
+
+    def compile_one(number: int) -> None:
+        function = smelt.jit(lambda x: ops.exp(x * number).sum())
+        results[number] = float(function(np.ones(50, np.float64)))
+
+    threads = [threading.Thread(target=compile_one, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == pytest.approx({number: 50 * np.exp(number) for number in range(4)}, rel=1e-12)
