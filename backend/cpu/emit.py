@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.symbolic import Dim, Symbol, ceil_divide, product
-from ...kernels.loop_ir import Buffer, Concurrent, Kernel, Loop, Statement
+from ...kernels.loop_ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
 from ...kernels.loop_text import identity, size_symbols
 from ...kernels.loop_verify import read, written
 from ...passes.loop.analysis import cost
@@ -250,14 +250,14 @@ class ModuleEmitter:
         note = None if self.debug is None else self.debug.function(name)
         return Region(self.declarations, self._pointer, self._size, self._scratch, self.vector_bits, note)
 
-    def _finish(self, name: str, region: Region) -> None:
+    def _finish(self, name: str, region: Region, plain: bool) -> None:
         lines = "\n".join(region.frames[0].lines)
         sink = "  %sink = alloca [32 x i8], align 16\n" if "%sink" in lines else ""
         if NONTEMPORAL in lines:
             # Such stores are not ordered by the atomics that tell the others that this part is done.
             lines += "\n  fence seq_cst"
         note = f" !dbg {region.note.scope}" if region.note is not None else ""
-        self.module.hot.append(
+        (self.module.plain if plain else self.module.hot).append(
             f"define void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker) #0{note} {{\n"
             f"entry:\n{sink}{lines}\n  ret void\n}}"
         )
@@ -267,7 +267,7 @@ class ModuleEmitter:
     def _serial(self, name: str, statements: Sequence[Statement]) -> None:
         region = self._region(name)
         region.body(statements)
-        self._finish(name, region)
+        self._finish(name, region, only_calls(statements))
 
     def _parallel(self, name: str, loop: Loop) -> None:
         region = self._region(name)
@@ -277,7 +277,7 @@ class ModuleEmitter:
             return []
 
         region.counted(loop.variable, "%begin", "%end", 1, True, [], body)
-        self._finish(name, region)
+        self._finish(name, region, only_calls([loop]))
 
     def _concurrent(self, name: str, statement: Concurrent) -> Step:
         """Tiles of all branches in one region: tile numbers run through the branches in turn."""
@@ -319,7 +319,7 @@ class ModuleEmitter:
             return []
 
         region.counted(tile, "%begin", "%end", 1, True, [], body)
-        self._finish(name, region)
+        self._finish(name, region, plain=True)
         total: Dim = 0
         for count in counts:
             total = total + count
@@ -340,6 +340,11 @@ class ModuleEmitter:
                 self._serial(name, [branch])
         self.kernel = whole
         return self.branches[key]
+
+
+def only_calls(statements: Sequence[Statement]) -> bool:
+    """Whether others do all of the work, each time so much of it that the way there does not count."""
+    return all(isinstance(item, (Loop, Gemm, Pack, Transpose, Alloc)) for item in walk(statements))
 
 
 def only_concurrent(kernel: Kernel) -> bool:
