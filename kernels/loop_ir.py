@@ -287,12 +287,14 @@ class Kernel:
 
 def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
     """All statements, outer before inner."""
-    for statement in statements:
+    pending = list(reversed(statements))
+    while pending:
+        statement = pending.pop()
         yield statement
         if isinstance(statement, Loop):
-            yield from walk(statement.body)
+            pending.extend(reversed(statement.body))
         elif isinstance(statement, Concurrent):
-            yield from walk(statement.branches)
+            pending.extend(reversed(statement.branches))
 
 
 def prefixes(loop: Loop) -> list[Prefix]:

@@ -78,13 +78,14 @@ def kernel_hash(kernel: Kernel) -> str:
 def size_symbols(kernel: Kernel) -> list[Symbol]:
     """The symbolic sizes of a kernel, in the order in which they occur, those in ranges included."""
     found: dict[Symbol, None] = {}
-    pending = [symbol for dim in dims(kernel) for symbol in sorted(symbols_of(dim), key=lambda item: item.name)]
-    while pending:
-        symbol = pending.pop(0)
-        if not symbol.name.startswith("%") and symbol not in found:
-            found[symbol] = None
-            if symbol.upper is not None:
-                pending.extend(sorted(symbols_of(symbol.upper), key=lambda item: item.name))
+    # Most are variables of loops, and many are the same ones.
+    pending = [dim for dim in dict.fromkeys(dims(kernel)) if any(item.name[0] != "%" for item in symbols_of(dim))]
+    for dim in pending:
+        for symbol in sorted(symbols_of(dim), key=lambda item: item.name):
+            if symbol.name[0] != "%" and symbol not in found:
+                found[symbol] = None
+                if symbol.upper is not None:
+                    pending.append(symbol.upper)
     return list(found)
 
 

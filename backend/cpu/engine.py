@@ -43,13 +43,10 @@ class Compiler:
 
     @cached_property
     def pipeline(self) -> tuple[Any, Any]:
-        """A light one: the emitter has already done what heavier passes would."""
+        """The emitter has already done what other passes would: with them no kernel is faster."""
         builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=1))
         passes = llvm.create_new_module_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
-        passes.add_new_gvn_pass()
         return passes, builder
 
     def emit(self, text: str, plain: bool, as_object: bool = True) -> bytes:

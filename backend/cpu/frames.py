@@ -6,8 +6,7 @@ until it is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, non_negative, symbols_of
 from ...ir.types import i64
@@ -22,6 +21,20 @@ class Frame:
         self.lines: list[str] = []
         self.label = label  # of the basic block that the next line goes to
         self.cache: dict[Dim, str] = {}
+
+
+class Outside:
+    """While it is entered, lines go to an outer frame. Every statement does that: a generator would take longer."""
+
+    def __init__(self, frames: Frames, depth: int):
+        self.frames = frames
+        self.depth = depth
+
+    def __enter__(self) -> None:
+        self.previous, self.frames.target = self.frames.target, self.depth
+
+    def __exit__(self, *raised: object) -> None:
+        self.frames.target = self.previous
 
 
 class Frames:
@@ -43,14 +56,9 @@ class Frames:
     def write(self, text: str) -> None:
         self.frames[self.target].lines.append(f"  {text}{self.mark}")
 
-    @contextmanager
-    def at(self, depth: int) -> Iterator[None]:
+    def at(self, depth: int) -> Outside:
         """Lines go to an outer frame."""
-        previous, self.target = self.target, depth
-        try:
-            yield
-        finally:
-            self.target = previous
+        return Outside(self, depth)
 
     def push(self, label: str) -> None:
         self.frames.append(Frame(label))

@@ -38,7 +38,7 @@ from ...kernels.scalar import COMBINERS
 from .accesses import Accesses
 from .calls import Calls
 from .debug import FunctionNotes
-from .frames import Frame, Frames
+from .frames import Frame, Frames, Outside
 from .scalars import ScalarEmitter
 from .types import Lanes, constant, register_type, suffix, vector
 
@@ -138,12 +138,10 @@ class Region(Frames):
             self.write(f"; store {statement.buffer.name}[{list_text(statement.index)}]{place}")
         self.mark = self.note.nowhere if origin is None else self.note.line(origin)
 
-    @contextmanager
-    def _hoisted(self, result: Register, depth: int) -> Iterator[None]:
+    def _hoisted(self, result: Register, depth: int) -> Outside:
         """The statement that makes `result` is written into the outermost frame that has its operands."""
         self.register_depths[result.name] = depth
-        with self.at(depth):
-            yield
+        return self.at(depth)
 
     def _load_depth(self, statement: Load) -> int:
         """Single numbers are read once, before all loops; other reads stay where they are known to be needed."""

@@ -104,11 +104,12 @@ def _grouped(value: Dim) -> str:
 class Expr:
     """sum of coefficient * product of atoms, in a canonical order: equal expressions are equal objects' terms."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_symbols", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
         self.terms = terms
         self._hash = hash(terms)
+        self._symbols: frozenset[Symbol] | None = None  # symbols_of finds them when they are first asked for
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -291,9 +292,16 @@ def _restore(value: Expr) -> Dim:
     return value
 
 
-def symbols_of(value: Dim) -> set[Symbol]:
+def symbols_of(value: Dim) -> frozenset[Symbol]:
     """All symbols in an expression, also those inside its compound atoms."""
-    return {atom for atom in atoms_of(value) if isinstance(atom, Symbol)}
+    if isinstance(value, int):
+        return _NONE
+    if value._symbols is None:
+        value._symbols = frozenset(atom for atom in atoms_of(value) if isinstance(atom, Symbol))
+    return value._symbols
+
+
+_NONE: frozenset[Symbol] = frozenset()
 
 
 def atoms_of(value: Dim) -> set[Atom]:

@@ -119,7 +119,7 @@ def _runs_over(access: Access, row: Symbol) -> Loop | None:
     return moving[0]
 
 
-def _bounds(loop: Loop) -> set[Symbol]:
+def _bounds(loop: Loop) -> frozenset[Symbol]:
     return symbols_of(loop.start) | symbols_of(loop.stop)
 
 
