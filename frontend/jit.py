@@ -448,14 +448,19 @@ class Jitted:
     def _graph(self, args: Any, kwargs: Any) -> Graph:
         leaves, _, _ = self._flatten(args, kwargs)
         types: list[TensorType] = []
+        orders: list[Order | None] = []
         for leaf in leaves:
             if isinstance(leaf, ArraySpec):
                 types.append(TensorType(leaf.dtype, leaf.shape))
+                orders.append(None)
             else:
                 (array,), (order,) = self._arrays([leaf])
-                shape = array.shape if order is None else tuple(array.shape[dim] for dim in inverse(order))
+                shape = array.shape
+                if order is not None and order != NUMBER:
+                    shape, order = tuple(shape[dim] for dim in inverse(order)), None
                 types.append(TensorType(self._dtype(array), shape))
-        return self._trace(types, [None] * len(types), args, kwargs, {})[0].graph
+                orders.append(order)
+        return self._trace(types, orders, args, kwargs, {})[0].graph
 
     def report(self) -> Report:
         """What the compiler did for the latest call."""
