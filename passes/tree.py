@@ -350,8 +350,9 @@ class Tree:
         if not self.inner or self._vector_is_outer():
             return
         size = product(extent for _, extent in self.inner)
-        if static(size) > SCRATCH_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= gpu.SCRATCH)):
+        if static(size) > SCRATCH_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= gpu.ROW)):
             return
+        room = gpu.ROWS if self.l.gpu else None
         decided: dict[Value, bool] = {}
         if self.tile is not None:
             decided[self.tile[0]] = True
@@ -369,9 +370,12 @@ class Tree:
                 level = self.level[value.op]
                 if level < stage:
                     if value not in decided:
-                        decided[value] = self._worth_keeping(value, decided)
+                        taken = static(size) * value.dtype.compute.bytes
+                        fits = room is None or taken <= room
+                        decided[value] = fits and self._worth_keeping(value, decided)
                         if decided[value]:
                             self.keep.setdefault(level, []).append(value)
+                            room = None if room is None else room - taken
                     if decided[value]:
                         continue
                 pending.extend(value.op.operands)

@@ -17,6 +17,7 @@ import smelt
 from parity.gaps import KNOWN_GAPS
 from parity.runner import matching, run
 from smelt import ops
+from smelt.backend.cuda.library import names
 from smelt.backend.cuda.turns import Memory, taking_turns
 from smelt.ir.errors import ArgumentError, IndexRangeError
 from smelt.ops.define import REGISTRY
@@ -224,6 +225,12 @@ def test_a_missing_barrier_shows() -> None:
 def test_threads_of_a_grid_do_not_wait() -> None:
     with pytest.raises(RuntimeError, match="waits for others"):
         launch(TURNED.format(wait="cuda.syncthreads()"), waits=False)
+
+
+def test_sums_of_indices_do_not_overflow() -> None:
+    assert names()["sum32"](np.int32(2), 3, np.int64(-7)) == -2
+    with pytest.raises(OverflowError):
+        names()["sum32"](np.int32((1 << 31) - 1), np.int32(1))
 
 
 @pytest.mark.parametrize("place", ["-1", "64"])

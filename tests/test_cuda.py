@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from smelt.ir.errors import CompileError
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes with the extra [cuda]")
 
-from smelt.backend.cuda.build import build  # noqa: E402
+from smelt.backend.cuda.build import Program, build  # noqa: E402
 from smelt.backend.cuda.compiler import architectures, compile_launches  # noqa: E402
 from smelt.backend.options import CompileOptions  # noqa: E402
 from smelt.backend.stages import Stages  # noqa: E402
@@ -33,6 +34,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "sums": (lambda x: (x.sum(), x.sum(0), ops.var(x, 1)), ("f32[1000, 1000]",)),
     "transpose": (lambda x, y: ops.t(x) + y, ("f32[1000, 300]", "f32[300, 1000]")),
     "product": (lambda x, y: ops.gelu(x @ y), ("f32[200, 300]", "f32[300, 100]")),
+    "product in f64": (lambda x, y: x @ y, ("f64[1024, 128]", "f64[128, 1024]")),
+    "large": (lambda x, y: x * 2 + y, ("f32[3000000, 1001]", "f32[3000000, 1]")),
     "half product": (lambda x, y: x @ y, ("f16[256, 128]", "f16[128, 256]")),
     "scan": (lambda x: (ops.cumsum(x, 1), ops.cumsum(x, 0)), ("f64[300, 5000]",)),
     "scatter": (lambda x, i, u: ops.index_add(x, 0, i, u), ("f32[1000, 64]", "i64[5000]", "f32[5000, 64]")),
@@ -40,10 +43,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 }
 
 
-def code(name: str, architecture: str) -> list[Any]:
-    function, types = PROGRAMS[name]
+def built(function: Callable[..., Any], types: Sequence[str]) -> Program:
     graph = smelt.jit(function).trace(*map(smelt.spec, types))
-    program = build(graph, CompileOptions(verify=True), Stages(), lambda stage, thing: None, False)
+    return build(graph, CompileOptions(verify=True), Stages(), lambda stage, thing: None, False)
+
+
+def code(name: str, architecture: str) -> list[Any]:
+    program = built(*PROGRAMS[name])
     return compile_launches(program.source, program.launches, architecture)
 
 
@@ -69,6 +75,97 @@ def test_rows_are_loaded_once() -> None:
     """A thread has 32 elements of a row of 1024: eight loads of four, and as many stores."""
     (item,) = code("softmax", "sm_80")
     assert item.ptx.count("ld.global.v4.f32") == 8 and item.ptx.count("st.global.v4.f32") == 8
+
+
+@pytest.mark.parametrize("architecture", [item for item in ("sm_90", "sm_100", "sm_120") if item in architectures()])
+def test_vectors_of_16_bytes_at_most(architecture: str) -> None:
+    """Buffers are aligned to 16 bytes. Newer GPUs would move 32 at a time, if the code said that they may."""
+    (item,) = code("product in f64", architecture)
+    assert ".v2." in item.ptx and not re.search(r"\.v4\.[bfsu]64|\.v8\.[bfsu]32", item.ptx)
+
+
+@pytest.mark.parametrize(
+    ("function", "types", "narrow"),
+    [
+        (lambda x: x + 1, ["i8[2000000000]"], True),
+        # Threads step over the end of a grid by as many elements as the grid has threads.
+        (lambda x: x + 1, ["i8[2147483000]"], False),
+        (lambda x: x + 1, ["f32[3000000000]"], False),
+        (lambda x: ops.sum(x, 1), ["f32[3, 1000000000]"], False),
+        # Memory is small here, and the loop is long.
+        (lambda x: ops.amax(ops.expand(x, (1 << 20, 1 << 20)) * 2), ["f32[1, 1048576]"], False),
+        (lambda x, i: ops.index(x, [i]), ["f32[70000, 40000]", "i64[5]"], False),
+        (lambda x, y: x @ y, ["f32[40000, 60000]", "f32[60000, 64]"], False),
+        (lambda x, y: x @ y, ["f32[4000, 6000]", "f32[6000, 64]"], True),
+        (lambda x: x + 1, ["f32[N, 1024]"], False),
+    ],
+)
+def test_bits_of_indices(function: Callable[..., Any], types: Sequence[str], narrow: bool) -> None:
+    assert built(function, types).launches[0].narrow == narrow
+
+
+def test_large_arrays_are_counted_with_64_bits() -> None:
+    (item,) = code("large", "sm_80")
+    assert re.search(r"setp\.\w+\.s64.*3003000000;", item.ptx) and re.search(r"(div|mul\.hi)\.u64", item.ptx)
+
+
+@pytest.mark.parametrize(
+    ("function", "types"),
+    [
+        (lambda x, y: ops.softmax(x, 1) * ops.softmax(y * 2, 1), ["f64[64, 4000]"] * 2),
+        (lambda x, y, z: ops.softmax(x, 1) * ops.softmax(y, 1) * ops.softmax(z, 1), ["f64[64, 1000]"] * 3),
+        (lambda x: ops.exp(x) / ops.sum(ops.exp(x), 1, keepdim=True), ["c128[64, 4000]"]),
+        (lambda *x: sum(map(ops.t, x[:13])) * sum(x[13:]), ["f32[200, 300]"] * 13 + ["f32[300, 200]"] * 13),
+        (lambda *x: sum(map(ops.t, x[:4])) * sum(x[4:]), ["c128[200, 300]"] * 4 + ["c128[300, 200]"] * 4),
+        (lambda x, y: ops.exp(x @ y), ["f64[1024, 1024]"] * 2),
+    ],
+)
+def test_shared_memory(function: Callable[..., Any], types: Sequence[str]) -> None:
+    """What does not fit into a block's shared memory stays where it is, or is computed again."""
+    program = built(function, types)
+    for item in compile_launches(program.source, program.launches, "sm_80"):
+        assert item.resources.shared <= 48 << 10
+
+
+NAMES = (
+    "min",
+    "max",
+    "exp",
+    "expf",
+    "load4",
+    "sum32",
+    "int32",
+    "cuda",
+    "lane",
+    "errors",
+    "v0",
+    "v0_1",
+    "e1",
+    "s1",
+    "x_0",
+)
+NAMES += (
+    "i",
+    "g0",
+    "warp_add_f32",
+    "combine_add_f32",
+    "uint32",
+    "v1_re",
+    "complex",
+    "inf",
+    "maximum",
+    "lambda_",
+    "while_",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_parameters(name: str) -> None:
+    """A parameter may be called like anything that generated source has."""
+    space: dict[str, Any] = {"softmax": lambda x: ops.softmax(x, 1)}
+    exec(f"def function(other, {name}):\n    return softmax(other * {name} + {name})", space)
+    program = built(space["function"], ["f32[64, 96]"] * 2)
+    compile_launches(program.source, program.launches, "sm_80")
 
 
 def test_no_gpu() -> None:

@@ -11,8 +11,6 @@ noted. How the kinds of loops are run (kernels/loop_ir.py):
 
 from __future__ import annotations
 
-import keyword
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,9 +18,9 @@ from functools import partial
 from typing import Any
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Compound, Dim, Symbol, non_negative, product, symbols_of
+from ...ir.symbolic import Dim, product
 from ...ir.types import bool_, i64
-from ...kernels.gpu import DEPTH
+from ...kernels.gpu import DEPTH, SHARED
 from ...kernels.loop_ir import (
     TEAMS,
     Alloc,
@@ -46,22 +44,20 @@ from ...kernels.loop_ir import (
 from ...kernels.loop_text import size_symbols
 from ...kernels.scalar import COMBINERS
 from ...passes.loop.analysis import offset
+from .indices import Indices, Names
 from .launch import Launch
 from .product import product_source
 from .rows import load_key, private_rows, repeated_loads, row_loads
 from .scalars import NAMES, Functions, Text, TextBuilder, from_memory, literal, memory_name, to_memory
 from .teams import Team
-from .uses import accesses, compounds
+from .uses import accesses
 from .vectors import Vector
-
-SHARED = 48 << 10  # bytes that a block has without asking for more
-NARROW = 1 << 31  # elements that 32 bits count
 
 
 class Emitter:
     """Writes the function of one tree of loops."""
 
-    def __init__(self, kernel: Kernel, name: str, functions: Functions, first_site: int, alignment: str):
+    def __init__(self, kernel: Kernel, name: str, functions: Functions, first_site: int, alignment: str, narrow: bool):
         self.kernel = kernel
         self.name = name
         self.first_site = first_site
@@ -70,13 +66,10 @@ class Emitter:
         self.depth = 1
         self.builder = TextBuilder(self.line, functions)
         self.texts: dict[str, Text] = {}
-        self.names: dict[str, str] = {}
-        self.taken: set[str] = {"cuda", "lane", "errors", "inf", "nan", *NAMES.values()}
+        self.names = Names()
         self.team: Team | None = None
         self.alone = True  # whether threads work each on their own here
         self.scratch: dict[str, Buffer] = {}
-        self.inside: list[str] = []  # the variables of the loops around
-        self.quotients: dict[Compound, str] = {}
         self.private: set[str] = set()  # scratch of which each thread has its own elements, in variables
         self.turn = 0  # of the loop that is written out for them
         self.repeated: set[tuple[Any, ...]] = set()  # loads of rows that more than one loop needs
@@ -85,9 +78,9 @@ class Emitter:
         self.shared = 0
         self.reading: set[str] = set()  # buffers that threads of the team may still be reading
         self.writing: set[str] = set()  # or writing
-        sizes = [product(buffer.shape) for buffer in kernel.buffers]
-        self.narrow = all(isinstance(size, int) and size < NARROW for size in sizes)
-        self.integer = "int32" if self.narrow else "int64"
+        self.narrow = narrow  # whether indices have 32 bits
+        self.indices = Indices(self.names, narrow)
+        self.integer = self.indices.integer
 
     # Text.
 
@@ -101,77 +94,18 @@ class Emitter:
         yield
         self.depth -= 1
 
-    def name_of(self, name: str) -> str:
-        """A Python name for a name of the IR."""
-        known = self.names.get(name)
-        if known is None:
-            known = re.sub(r"\W", "_", name.lstrip("%"))
-            known = f"v{known}" if known[:1].isdigit() else known
-            while known in self.taken or keyword.iskeyword(known) or re.fullmatch(r"[es]\d+", known):
-                known += "_"
-            self.taken.add(known)
-            self.names[name] = known
-        return known
-
-    def index(self, value: Dim) -> str:
-        """An index expression, in the kernel's integers."""
-        if isinstance(value, int):
-            return f"{self.integer}({value})"
-        symbol = value.symbol
-        return self.name_of(symbol.name) if symbol is not None else f"{self.integer}({self.sum(value)})"
-
-    def sum(self, value: Dim) -> str:
-        if isinstance(value, int):
-            return str(value)
-        terms: list[str] = []
-        for monomial, coefficient in value.terms:
-            factors = [self.atom(atom) for atom in monomial]
-            if coefficient != 1 or not factors:
-                factors.insert(0, str(coefficient))
-            terms.append(" * ".join(factors))
-        return " + ".join(terms)
-
-    def atom(self, atom: Symbol | Compound) -> str:
-        if isinstance(atom, Symbol):
-            return self.name_of(atom.name)
-        if atom in self.quotients:
-            return self.quotients[atom]
-        left, right = self.sum(atom.left), self.sum(atom.right)
-        if atom.operator in ("min", "max"):
-            return f"{atom.operator}({self.index(atom.left)}, {self.index(atom.right)})"
-        if non_negative(atom.left):
-            # Unsigned division needs no correction of the sign.
-            return f"{self.integer}(u{self.integer}({left}) {atom.operator} u{self.integer}({right}))"
-        return f"(({left}) {atom.operator} ({right}))"
-
     @contextmanager
     def divided(self, loop: Loop, turn: str | None = None) -> Iterator[None]:
-        """Quotients and remainders of a loop's variable that its body uses, by names of their own."""
-        known = {symbol.name for symbol in size_symbols(self.kernel)} | set(self.inside)
-        self.inside.append(loop.variable.name)
-        known.add(loop.variable.name)
-        named: list[Compound] = []
-        for compound in compounds(loop.body):
-            names = {symbol.name for symbol in symbols_of(compound.left) | symbols_of(compound.right)}
-            if loop.variable.name in names and names <= known and compound not in self.quotients:
+        """The body of a loop; quotients of its variable that it uses get names first."""
+        with self.indices.within(loop) as wanted:
+            for item in wanted:
+                text = None
+                if turn is not None and self.team is not None and item.left == loop.variable.expr() and loop.start == 0:
+                    text = self.indices.divided_lane(item, turn, self.team.lanes)
                 name = self.builder.fresh()
-                self.line(f"{name} = {self.shared_quotient(loop, compound, turn) or self.atom(compound)}")
-                self.quotients[compound] = name
-                named.append(compound)
-        yield
-        for compound in named:
-            del self.quotients[compound]
-        self.inside.pop()
-
-    def shared_quotient(self, loop: Loop, compound: Compound, turn: str | None) -> str | None:
-        """A quotient or remainder of `lane + turn * lanes` by what divides lanes: one of `lane` alone."""
-        by = compound.right
-        if turn is None or self.team is None or loop.start != 0 or compound.left != loop.variable.expr():
-            return None
-        if not isinstance(by, int) or self.team.lanes % by:
-            return None
-        own = f"uint32(lane) {compound.operator} uint32({by})"
-        return f"int32({own})" if compound.operator == "%" else f"int32({own} + {turn} * {self.team.lanes // by})"
+                self.line(f"{name} = {text or self.indices.atom(item)}")
+                self.indices.quotients[item] = name
+            yield
 
     def operand(self, operand: Operand) -> Text:
         if isinstance(operand, Literal):
@@ -188,8 +122,8 @@ class Emitter:
         buffers = [item for item in self.kernel.buffers if item.name in set.union(*accesses([*lead, tree]))]
         sizes = tuple(size_symbols(replace(self.kernel, body=(*lead, tree))))
         sites = any(isinstance(item, Check) for item in walk([*lead, tree]))
-        parameters = [self.name_of(item.name) for item in buffers]
-        parameters += [self.name_of(symbol.name) for symbol in sizes]
+        parameters = [self.names[item.name] for item in buffers]
+        parameters += [self.names[symbol.name] for symbol in sizes]
         self.block(lead)
         self.outermost(tree)
         head = f"def {self.name}({', '.join([*parameters, *(['errors'] if sites else [])])}):"
@@ -210,7 +144,7 @@ class Emitter:
     def outermost(self, loop: Loop) -> None:
         if loop.kind not in ("grid", *TEAMS):
             raise CompileError(f"{self.name}: a {loop.kind} loop is not mapped to a grid")
-        variable, width = self.name_of(loop.variable.name), loop.width
+        variable, width = self.names[loop.variable.name], loop.width
         number = f"cuda.blockIdx.x * {width} + cuda.threadIdx.x"
         apart = f"cuda.gridDim.x * {width}"
         if loop.kind == "warp":
@@ -230,11 +164,12 @@ class Emitter:
             if isinstance(item, Alloc) and item.buffer.name not in self.private:
                 self.allocate(item.buffer)
         self.line(f"{variable} = {self.integer}({number})")
-        with self.indented(f"while {variable} < {self.index(loop.stop)}:"):
+        with self.indented(f"while {variable} < {self.indices.number(loop.stop)}:"):
             with self.divided(loop):
                 self.block(loop.body)
             if self.scratch:
                 self.synchronize()
+            # Not as a sum that cannot overflow: the compiler would unroll a loop that hardly ever runs twice.
             self.line(f"{variable} = {self.integer}({variable} + {apart})")
 
     def allocate(self, buffer: Buffer) -> None:
@@ -243,15 +178,18 @@ class Emitter:
         if not isinstance(size, int):
             raise CompileError(f"{self.name}: scratch of a size that is not known")
         self.scratch[buffer.name] = buffer
-        kind, name = memory_name(buffer.dtype), self.name_of(buffer.name)
+        kind, name = memory_name(buffer.dtype), self.names[buffer.name]
         if self.team is None:
             self.line(f"{name} = cuda.local.array({size}, {kind})")
             return
         teams = self.team.threads // self.team.lanes
-        self.shared += teams * size * buffer.dtype.bytes
+        self.take_shared(teams * size * buffer.dtype.bytes)
+        self.line(f"{name} = cuda.shared.array({teams * size}, {kind}{self.alignment})")
+
+    def take_shared(self, size: int) -> None:
+        self.shared += size
         if self.shared > SHARED:
             raise CompileError(f"{self.name}: {self.shared} bytes of shared memory; a block has {SHARED}")
-        self.line(f"{name} = cuda.shared.array({teams * size}, {kind}{self.alignment})")
 
     # Statements.
 
@@ -265,11 +203,11 @@ class Emitter:
         if isinstance(statement, Let):
             self.bind(statement.result, self.let(statement, [self.operand(item) for item in statement.operands]))
         elif isinstance(statement, Index):
-            name = self.name_of(statement.result.name)
-            self.line(f"{name} = int64({self.sum(statement.expression)})")
+            name = self.names[statement.result.name]
+            self.line(f"{name} = int64({self.indices.sum(statement.expression)})")
             self.bind(statement.result, Text(i64, (name,)))
         elif isinstance(statement, Load):
-            self.bind(statement.result, self.load(statement, self.name_of(statement.result.name)))
+            self.bind(statement.result, self.load(statement, self.names[statement.result.name]))
         elif isinstance(statement, Store):
             if self.alone:
                 self.store(statement, self.operand(statement.value))
@@ -303,7 +241,7 @@ class Emitter:
 
     def let(self, statement: Let, operands: Sequence[Text], name: str | None = None) -> Text:
         builder = self.builder
-        builder.wanted = name or self.name_of(statement.result.name)
+        builder.wanted = name or self.names[statement.result.name]
         try:
             if statement.op == "cast":
                 return builder.cast(operands[0], statement.result.dtype)
@@ -318,16 +256,16 @@ class Emitter:
     def place(self, buffer: Buffer, at: Dim) -> str:
         """The index of an element in its memory."""
         if buffer.name not in self.scratch:
-            return self.index(at)
+            return self.indices.number(at)
         # Unsigned: Numba has no negative index to look for.
         if self.team is not None and self.team.kind == "warp":
             own = product(self.scratch[buffer.name].shape)
-            return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.sum(at)})"
-        return f"uint32({self.sum(at)})"
+            return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.indices.sum(at)})"
+        return f"uint32({self.indices.sum(at)})"
 
     def own_element(self, buffer: Buffer, lane: int = 0) -> Text:
         """The variable that a thread keeps an element of a private row in."""
-        return Text(buffer.dtype.compute, (f"{self.name_of(buffer.name)}_{self.turn}_{lane}",))
+        return Text(buffer.dtype.compute, (f"{self.names[buffer.name]}_{self.turn}_{lane}",))
 
     def load(self, statement: Load, name: str) -> Text:
         buffer = statement.buffer
@@ -345,7 +283,7 @@ class Emitter:
 
     def load_element(self, statement: Load, name: str) -> Text:
         buffer = statement.buffer
-        where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
+        where = f"{self.names[buffer.name]}[{self.place(buffer, offset(buffer, statement.index))}]"
         guard = None if statement.guard is None else self.operand(statement.guard).name
         if buffer.dtype.is_complex:
             zero = "" if guard is None else f" if {guard} else {NAMES[buffer.dtype.name]}(0)"
@@ -362,7 +300,7 @@ class Emitter:
         if buffer.name in self.private:
             self.assign([self.own_element(buffer)], [value])
             return
-        where = f"{self.name_of(buffer.name)}[{self.place(buffer, offset(buffer, statement.index))}]"
+        where = f"{self.names[buffer.name]}[{self.place(buffer, offset(buffer, statement.index))}]"
 
         def write() -> None:
             new = value
@@ -381,8 +319,8 @@ class Emitter:
 
     def check(self, statement: Check) -> None:
         """An index that data chose: out of range it is noted, and counts as 0."""
-        place, good = self.name_of(statement.position.name), self.name_of(statement.guard.name)
-        value, size = self.operand(statement.value).name, self.index(statement.size)
+        place, good = self.names[statement.position.name], self.names[statement.guard.name]
+        value, size = self.operand(statement.value).name, self.indices.number(statement.size)
         self.line(f"{place} = {value}")
         if statement.wrap:
             self.line(f"{place} = {place} + {size} if {place} < 0 else {place}")
@@ -426,11 +364,11 @@ class Emitter:
         self.alone = before
 
     def serial(self, loop: Loop, together: bool = False) -> None:
-        variable = self.name_of(loop.variable.name)
+        variable = self.names[loop.variable.name]
         totals = self.start(loop)
         for item in prefixes(loop):
             self.start_prefix(item)
-        self.line(f"{variable} = {self.index(loop.start)}")
+        self.line(f"{variable} = {self.indices.number(loop.start)}")
         stop = self.bound(loop.stop)
         with self.indented(f"while {variable} < {stop}:"):
             with self.divided(loop):
@@ -438,7 +376,7 @@ class Emitter:
             self.accumulate(loop, totals)
             if together and accesses(loop.body)[1]:
                 self.synchronize()
-            self.line(f"{variable} = {self.integer}({variable} + 1)")
+            self.line(f"{variable} = {self.indices.added(variable, '1')}")
         self.finish(loop, totals)
 
     def bound(self, stop: Dim) -> str:
@@ -446,7 +384,7 @@ class Emitter:
         if isinstance(stop, int):
             return str(stop)
         name = self.builder.fresh()
-        self.line(f"{name} = {self.index(stop)}")
+        self.line(f"{name} = {self.indices.number(stop)}")
         return name
 
     def start(self, loop: Loop) -> list[list[Text]]:
@@ -465,7 +403,7 @@ class Emitter:
         return totals
 
     def register_names(self, register: Register) -> tuple[str, ...]:
-        name = self.name_of(register.name)
+        name = self.names[register.name]
         return (f"{name}_re", f"{name}_im") if register.dtype.is_complex else (name,)
 
     def accumulate(self, loop: Loop, totals: Sequence[Sequence[Text]]) -> None:
@@ -499,7 +437,7 @@ class Emitter:
         if prefixes(loop):
             self.scan(loop)
             return
-        variable = self.name_of(loop.variable.name)
+        variable = self.names[loop.variable.name]
         totals = self.start(loop)
 
         def body(turn: str | None = None) -> None:
@@ -507,16 +445,16 @@ class Emitter:
                 self.block(loop.body)
             self.accumulate(loop, totals)
 
-        first = f"{self.sum(loop.start)} + lane" if loop.start != 0 else "lane"
+        first = ["lane"] if loop.start == 0 else [*self.indices.terms(loop.start), "lane"]
         extent = loop.extent
         if isinstance(extent, int) and extent == team.lanes:
-            self.line(f"{variable} = {self.integer}({first})")
+            self.line(f"{variable} = {self.indices.added(*first)}")
             self.on_own(body)
         elif set.union(*accesses(loop.body)) & self.private or row_loads(loop, team.lanes) & self.repeated:
             assert isinstance(extent, int)
             self.row = loop
             for self.turn in range(extent // team.lanes):
-                self.line(f"{variable} = {self.integer}({first} + {self.turn * team.lanes})")
+                self.line(f"{variable} = {self.indices.added(*first, str(self.turn * team.lanes))}")
                 self.on_own(partial(body, str(self.turn)))
             self.row = None
         elif isinstance(extent, int) and extent % team.lanes == 0:
@@ -524,15 +462,15 @@ class Emitter:
             turn = self.builder.fresh()
             self.line(f"{turn} = int32(0)")
             with self.indented(f"while {turn} < {extent // team.lanes}:"):
-                self.line(f"{variable} = {self.integer}({first} + {turn} * {team.lanes})")
+                self.line(f"{variable} = {self.indices.added(*first, f'{turn} * {team.lanes}')}")
                 self.on_own(partial(body, turn))
                 self.line(f"{turn} = int32({turn} + 1)")
         else:
-            self.line(f"{variable} = {self.integer}({first})")
+            self.line(f"{variable} = {self.indices.added(*first)}")
             stop = self.bound(loop.stop)
             with self.indented(f"while {variable} < {stop}:"):
                 self.on_own(body)
-                self.line(f"{variable} = {self.integer}({variable} + {team.lanes})")
+                self.line(f"{variable} = {self.indices.added(variable, str(team.lanes))}")
         for item, total in zip(loop.accumulators, totals, strict=True):
             function = team.reduction(self.builder, item.combiner, [text.dtype for text in total])
             arguments = ", ".join(part for text in total for part in text.parts)
@@ -555,16 +493,16 @@ class Emitter:
         """As many iterations at a time as there are lanes; the prefixes go on from what came before."""
         team = self.team
         assert team is not None and not loop.accumulators
-        variable, base, active = self.name_of(loop.variable.name), self.builder.fresh(), self.builder.fresh()
+        variable, base, active = self.names[loop.variable.name], self.builder.fresh(), self.builder.fresh()
         for item in prefixes(loop):
             self.start_prefix(item)
             running = self.texts[item.result.name]
             carried = Text(running.dtype, tuple(f"{part}_carry" for part in running.parts))
             self.assign([carried], [running])
-        self.line(f"{base} = {self.index(loop.start)}")
+        self.line(f"{base} = {self.indices.number(loop.start)}")
         stop = self.bound(loop.stop)
         with self.indented(f"while {base} < {stop}:"):
-            self.line(f"{variable} = {self.integer}({base} + lane)")
+            self.line(f"{variable} = {self.indices.added(base, 'lane')}")
             self.line(f"{active} = {variable} < {stop}")
             pending: list[Statement] = []
             for statement in loop.body:
@@ -588,7 +526,7 @@ class Emitter:
             with self.indented(f"if {active}:"):
                 self.on_own(lambda: self.block(pending))
                 self.line("pass")
-            self.line(f"{base} = {self.integer}({base} + {team.lanes})")
+            self.line(f"{base} = {self.indices.added(base, str(team.lanes))}")
 
     def vector(self, loop: Loop) -> None:
         """All iterations at once, or one after the other where fewer are left."""
@@ -596,7 +534,7 @@ class Emitter:
             Vector(self, loop).write()
             return
         assert not loop.accumulators
-        with self.indented(f"if {self.index(loop.start)} + {loop.width} <= {self.index(loop.stop)}:"):
+        with self.indented(f"if {self.indices.number(loop.start)} + {loop.width} <= {self.indices.number(loop.stop)}:"):
             Vector(self, loop).write()
         with self.indented("else:"):
             self.serial(replace(loop, kind="serial", width=1))
@@ -614,12 +552,12 @@ class Emitter:
         if name not in functions:
             left, right = (from_memory("{}", kind) for kind in kinds)
             functions[name] = product_source(name, target.dtype, tile, left, right, self.alignment)
-        self.shared += 2 * tile * DEPTH * target.dtype.bytes
-        arguments = [self.name_of(target.name)]
+        self.take_shared(2 * tile * DEPTH * target.dtype.bytes)
+        arguments = [self.names[target.name]]
         for matrix in factors:
-            arguments.append(self.name_of(matrix.buffer.name))
-            arguments += map(self.index, (matrix.offset, matrix.row_stride, matrix.column_stride))
-        arguments += map(self.index, (statement.rows, statement.columns, statement.depth))
+            arguments.append(self.names[matrix.buffer.name])
+            arguments += map(self.indices.number, (matrix.offset, matrix.row_stride, matrix.column_stride))
+        arguments += map(self.indices.number, (statement.rows, statement.columns, statement.depth))
         self.line(f"{name}({', '.join(arguments)})")
         self.reading.clear()
         self.writing.clear()

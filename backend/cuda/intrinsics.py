@@ -1,4 +1,4 @@
-"""What Numba has no name for: vector accesses to memory, and integer division as the machine does it."""
+"""What Numba has no name for: vector accesses to memory, sums that cannot overflow, division as the machine does it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numba.core import cgutils, types
 from numba.cuda.extending import intrinsic
 
 WIDTHS = (2, 4, 8)
+ALIGNED = 16  # bytes to a multiple of which buffers begin
 
 
 def _element(kind: Any) -> Any:
@@ -33,7 +34,7 @@ def _load(width: int) -> Any:
             element = context.get_data_type(_element(array))
             vector = ir.VectorType(element, width)
             place = _place(context, builder, array, arguments[0], arguments[1], index.signed, vector)
-            loaded = builder.load(place, align=width * _bytes(element))
+            loaded = builder.load(place, align=_alignment(element, width))
             parts = [builder.extract_element(loaded, ir.IntType(32)(lane)) for lane in range(width)]
             return cgutils.pack_array(builder, parts)
 
@@ -52,7 +53,7 @@ def _store(width: int) -> Any:
             made = ir.Constant(vector, ir.Undefined)
             for lane, value in enumerate(cgutils.unpack_tuple(builder, arguments[2], width)):
                 made = builder.insert_element(made, value, ir.IntType(32)(lane))
-            builder.store(made, place, align=width * _bytes(element))
+            builder.store(made, place, align=_alignment(element, width))
             return context.get_dummy_value()
 
         return types.void(array, index, types.UniTuple(_element(array), width)), emit
@@ -61,10 +62,27 @@ def _store(width: int) -> Any:
     return intrinsic(store)
 
 
-def _bytes(element: ir.Type) -> int:
+def _alignment(element: ir.Type, width: int) -> int:
+    """Bytes to a multiple of which vectors lie: memory is aligned to 16, and accesses of more would be two of them."""
     if isinstance(element, ir.IntType):
-        return max(element.width // 8, 1)
-    return {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8}[type(element)]
+        size = max(element.width // 8, 1)
+    else:
+        size = {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8}[type(element)]
+    return min(width * size, ALIGNED)
+
+
+def _sum32() -> Any:
+    def sum32(typing: Any, *terms: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            total = None
+            for term in cgutils.unpack_tuple(builder, arguments[0], len(terms)):
+                part = builder.trunc(term, ir.IntType(32)) if term.type.width > 32 else term
+                total = part if total is None else builder.add(total, part, flags=("nsw",))
+            return total
+
+        return types.int32(types.StarArgTuple(terms)), emit
+
+    return intrinsic(sum32)
 
 
 def _division(kind: str, remainder: bool) -> Any:
@@ -100,6 +118,7 @@ def _extreme(name: str, better: str, modern: bool) -> Any:
 def intrinsics(modern: bool) -> dict[str, Any]:
     """By name. `modern`: for sm_80 and later."""
     found: dict[str, Any] = {
+        "sum32": _sum32(),
         "maximum": _extreme("maximum", ">", modern),
         "minimum": _extreme("minimum", "<", modern),
     }

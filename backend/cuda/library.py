@@ -7,7 +7,9 @@ has.
 
 from __future__ import annotations
 
+import builtins
 import math
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -48,6 +50,12 @@ def names(modern: bool = True) -> dict[str, Any]:
     return found | (_simulated() if is_simulated() else _native(modern))
 
 
+@lru_cache(maxsize=1)
+def reserved() -> frozenset[str]:
+    """Names that have a meaning in generated source."""
+    return frozenset({*names(), *dir(builtins), *re.findall(r"def (\w+)", NATIVE_SOURCE + SIMULATED_SOURCE)})
+
+
 # In the simulator.
 
 
@@ -65,6 +73,7 @@ def _simulated() -> dict[str, Any]:
     for name in BITS:
         found[name] = _viewed(_BIT_TYPES[name.split("_as_")[1]])
     found |= {
+        "sum32": lambda *terms: np.int32(sum(map(int, terms))),  # or an error, where there are more digits
         "fmaf": lambda a, b, c: np.float32(float(a) * float(b) + float(c)),
         "fma": _fused,
         "fmul_rn": lambda a, b: a * b,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...ir.symbolic import Symbol
+from ...ir.symbolic import Dim, Expr, Symbol
 from ...kernels.loop_ir import Check, Concurrent, Index, Kernel, Let, Load, Loop, Statement
+from ...kernels.loop_text import size_symbols
 from .emit import Emitter
+from .indices import LIMIT, reaches
 from .launch import Launch
 from .scalars import Functions
 from .uses import needed
@@ -22,6 +24,7 @@ class Module:
     launches: list[Launch] = field(default_factory=list)
     functions: Functions = field(default_factory=Functions)
     bodies: list[list[str]] = field(default_factory=list)
+    reaches: dict[Dim, None] = field(default_factory=dict)  # what sizes make of these must be less than LIMIT
 
     @property
     def source(self) -> str:
@@ -29,23 +32,28 @@ class Module:
         return "\n\n\n".join([*devices, *("\n".join(lines) for lines in self.bodies)]) + "\n"
 
 
-def emit_module(kernels: Sequence[Kernel], simulated: bool = False) -> Module:
-    """Source and launches of kernels that were mapped to a grid. The simulator knows no alignment of shared memory."""
+def emit_module(kernels: Sequence[Kernel], simulated: bool = False, small: bool = False) -> Module:
+    """Source and launches of kernels that were mapped to a grid. The simulator knows no alignment of shared memory.
+    `small`: symbolic sizes will be such that 32 bits count all (Module.reaches)."""
     module = Module()
     alignment = "" if simulated else ", alignment=16"
     first = 0
     for kernel in kernels:
-        for lines, launch in _launches(kernel, module.functions, first, alignment):
+        for name, lead, tree in _trees(kernel):
+            found = reaches([*lead, tree], size_symbols(kernel))
+            narrow = found is not None and all(small if isinstance(item, Expr) else item < LIMIT for item in found)
+            if found is not None and narrow:
+                module.reaches |= dict.fromkeys(item for item in found if isinstance(item, Expr))
+            emitter = Emitter(kernel, name, module.functions, first, alignment, narrow)
+            lines, launch = emitter.launch(lead, tree)
             module.bodies.append(lines)
             module.launches.append(launch)
         first += len(kernel.sites)
     return module
 
 
-def _launches(
-    kernel: Kernel, functions: Functions, first_site: int, alignment: str
-) -> Iterable[tuple[list[str], Launch]]:
-    """Each tree of a kernel with what stands before it at the top."""
+def _trees(kernel: Kernel) -> Iterator[tuple[str, list[Statement], Loop]]:
+    """The name of each tree of a kernel, what it needs of that which stands before it at the top, and the tree."""
     trees: list[tuple[list[Statement], Loop]] = []
     before: list[Statement] = []
     for statement in kernel.body:
@@ -60,4 +68,4 @@ def _launches(
             trees.append((list(before), once))
     for number, (lead, tree) in enumerate(trees):
         name = kernel.name if len(trees) == 1 else f"{kernel.name}_{number}"
-        yield Emitter(kernel, name, functions, first_site, alignment).launch(needed(lead, tree), tree)
+        yield name, needed(lead, tree), tree

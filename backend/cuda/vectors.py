@@ -29,13 +29,13 @@ class Vector:
 
     def write(self) -> None:
         emitter, width = self.e, self.width
-        emitter.line(f"{emitter.name_of(self.loop.variable.name)} = {emitter.index(self.loop.start)}")
+        emitter.line(f"{emitter.names[self.loop.variable.name]} = {emitter.indices.number(self.loop.start)}")
         for item in self.loop.body:
             if isinstance(item, Store):
                 self.store(item)
                 continue
             assert isinstance(item, (Let, Load, Index))
-            self.known[item.result.name] = self.made(item, emitter.name_of(item.result.name))
+            self.known[item.result.name] = self.made(item, emitter.names[item.result.name])
         for part in self.loop.accumulators:
             yielded = [[self.lanes(value)[lane] for value in part.values] for lane in range(width)]
             while len(yielded) > 1:
@@ -62,7 +62,7 @@ class Vector:
             return self.load(item, name)
         if isinstance(item, Index):
             for lane in range(width):
-                emitter.line(f"{name}_{lane} = int64({emitter.sum(self.moved(item.expression, lane))})")
+                emitter.line(f"{name}_{lane} = int64({emitter.indices.sum(self.moved(item.expression, lane))})")
             return [Text(i64, (f"{name}_{lane}",)) for lane in range(width)]
         given = [self.lanes(operand) for operand in item.operands]
         if not any(isinstance(operand, Register) and operand.name in self.known for operand in item.operands):
@@ -96,7 +96,7 @@ class Vector:
         place = offset(buffer, item.index)
         if self.is_adjacent(item):
             names = [f"{name}_{lane}" for lane in range(self.width)]
-            memory = f"{emitter.name_of(buffer.name)}, {emitter.place(buffer, place)}"
+            memory = f"{emitter.names[buffer.name]}, {emitter.place(buffer, place)}"
             emitter.line(f"{', '.join(names)} = load{self.width}({memory})")
             texts: list[Text] = []
             for part in names:
@@ -129,7 +129,7 @@ class Vector:
             return
         if self.is_adjacent(item):
             parts = ", ".join(to_memory(value, buffer.dtype) for value in values)
-            memory = f"{emitter.name_of(buffer.name)}, {emitter.place(buffer, offset(buffer, item.index))}"
+            memory = f"{emitter.names[buffer.name]}, {emitter.place(buffer, offset(buffer, item.index))}"
             emitter.line(f"store{self.width}({memory}, ({parts}))")
             return
         for lane in range(self.width):

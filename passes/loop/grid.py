@@ -19,7 +19,7 @@ from ...ir.symbolic import (
     remainder,
     symbols_of,
 )
-from ...kernels.gpu import block_threads
+from ...kernels.gpu import SHARED, block_threads
 from ...kernels.loop_ir import (
     Accumulator,
     Alloc,
@@ -47,7 +47,8 @@ from .substitute import substitute_statement
 
 WARP = 32  # threads
 THREADS = 256  # of a block whose threads work on their own
-MOST = 512  # of any block: with more, a thread may have no more than 64 registers
+WARPS = 4  # of a block that have a row each
+MOST = 512  # threads of any block: with more, a thread may have no more than 64 registers
 ALONE = 8  # iterations of an inner loop that are no work for several threads
 ROW = 1024  # iterations of inner loops that a warp does; a block does more
 EACH = 8  # iterations of a long row for one thread, at least, before a block gets more of them
@@ -235,8 +236,9 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
         assert isinstance(tile, int)
         kind, width = "block", block_threads(tile)
     elif nest and length <= ROW and not any(isinstance(item, Transpose) for item in inside):
-        rows = count(total)
-        kind, width = "warp", WARP * min(4, max(1, rows))
+        scratch = [item.buffer for item in walk(inside) if isinstance(item, Alloc)]
+        kept = sum(count(product(item.shape)) * item.dtype.bytes for item in scratch)
+        kind, width = "warp", WARP * min(WARPS, max(1, count(total)), SHARED // kept if kept else WARPS)
     else:
         kind, width = "block", min(MOST, max(2 * WARP, 1 << max(length // EACH - 1, 1).bit_length()))
     lanes = WARP if kind == "warp" else width

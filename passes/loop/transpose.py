@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from ...ir.symbolic import Dim, Symbol, symbols_of
+from ...kernels.gpu import SHARED
 from ...kernels.loop_ir import (
     Alloc,
     Check,
@@ -76,7 +78,7 @@ def _statement(statement: Statement, names: Names, around: frozenset[Symbol]) ->
 
 def _loop(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement]:
     nest = Nest.of(loop)
-    plan = _plan(nest, around) if nest is not None else None
+    plan = _plan(nest, around, names) if nest is not None else None
     if nest is not None and plan is not None:
         return [_blocked(nest, plan, names)]
     rows = None if names.side else blocked_rows(loop, names, around)
@@ -129,7 +131,7 @@ class Plan:
     accesses: tuple[Load | Store, ...]
 
 
-def _plan(nest: Nest, around: frozenset[Symbol]) -> Plan | None:
+def _plan(nest: Nest, around: frozenset[Symbol], names: Names) -> Plan | None:
     """The accesses across the best vectors, if blocks pay."""
     accesses = [item for body in nest.bodies for item in body if isinstance(item, (Load, Store))]
     variables = [item.variable for item in reversed(nest.loops) if _long(item)]
@@ -143,6 +145,9 @@ def _plan(nest: Nest, around: frozenset[Symbol]) -> Plan | None:
     moved = [item for item in accesses if movable(item, across, known) and item.buffer.name not in stored & loaded]
     down = max(variables, key=lambda variable: sum(_traffic(item, times) for item in _along(moved, variable)))
     moved = _along(moved, down)
+    if names.side:  # as many blocks as there is shared memory for
+        sizes = [names.side * (names.side + names.pad) * item.buffer.dtype.bytes for item in moved]
+        moved = [item for item, total in zip(moved, accumulate(sizes), strict=True) if total <= SHARED]
     return Plan(down, across, tuple(moved)) if moved and down != across else None
 
 
