@@ -7,6 +7,7 @@ process of its own, as the simulator is switched on before Numba is imported:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -18,8 +19,11 @@ from parity.gaps import KNOWN_GAPS
 from parity.runner import matching, run
 from smelt import ops
 from smelt.backend.cuda.library import names
+from smelt.backend.cuda.module import emit_module
+from smelt.backend.cuda.simulate import Simulated
 from smelt.backend.cuda.turns import Memory, taking_turns
 from smelt.ir.errors import ArgumentError, IndexRangeError
+from smelt.kernels.loop_parser import parse_kernels
 from smelt.ops.define import REGISTRY
 from smelt.tools import demo
 from support import evaluate, flatten, interpret
@@ -184,6 +188,75 @@ def test_a_training_step() -> None:
     for left, right in zip(optree.tree_leaves(found[0]["first"]), optree.tree_leaves(wanted[0]["first"])):
         np.testing.assert_allclose(left, right, atol=1e-6)
     np.testing.assert_allclose(found[1], wanted[1], rtol=1e-5)
+
+
+# Kernels as text: what the passes do not make today.
+
+
+def run_kernel(text: str, arrays: dict[str, np.ndarray], sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    """All buffers after a kernel's launches."""
+    module = emit_module(parse_kernels(text), simulated=True)
+    program: Any = SimpleNamespace(source=module.source, launches=module.launches, places=[])
+    return Simulated(program).run(arrays, sizes)[0]
+
+
+SKIPPED = """
+kernel @f(%y: out f32[64], %z: out f32[64], %x: f32[64]) where N >= 0 {
+  block<64> %i in 0..1 {
+    alloc %row: f32[64]
+    thread %j in 0..64 {
+      %0 = load %x[%j]
+      store %row[%j], %0
+    }
+    serial %k in 0..N {
+      thread %j in 0..64 {
+        %1 = load %x[63 - %j]
+        store %z[%j], %1
+      }
+    }
+    thread %j in 0..64 {
+      %2 = load %row[63 - %j]
+      store %y[%j], %2
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_loop_that_may_not_run_is_no_barrier(times: int) -> None:
+    x = numbers(64)
+    assert (run_kernel(SKIPPED, {"%x": x}, {"N": times})["%y"] == x[::-1]).all()
+
+
+LOADED = """
+kernel @f(%y: out f32[128], %z: out f32[2], %x: f32[128]) where N >= 0 {
+  block<64> %i in 0..1 {
+    serial %k in 0..N {
+      thread %j in 0..128 reduce %1: f32 = add {
+        %0 = load %x[%j]
+        yield %0
+      }
+      store %z[0], %1
+    }
+    thread %j in 0..128 reduce %3: f32 = add {
+      %2 = load %x[%j]
+      yield %2
+    }
+    store %z[1], %3
+    thread %j in 0..128 {
+      %4 = load %x[%j]
+      store %y[%j], %4
+    }
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_a_loop_that_may_not_run_loads_nothing_for_others(times: int) -> None:
+    x = numbers(128)
+    assert (run_kernel(LOADED, {"%x": x}, {"N": times})["%y"] == x).all()
 
 
 # The simulator itself.

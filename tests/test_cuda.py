@@ -71,6 +71,17 @@ def test_vector_accesses() -> None:
     assert item.ptx.count("ld.global.v4.f32") == 2 and "st.global.v4.f32" in item.ptx
 
 
+@pytest.mark.parametrize("architecture", [item for item in ("sm_75", "sm_80", "sm_100") if item in architectures()])
+@pytest.mark.parametrize("kind", ["f16", "bf16", "i8", "bool"])
+def test_vectors_of_small_elements(kind: str, architecture: str) -> None:
+    """Eight of them are one access, of 16 or 8 bytes."""
+    program = built(lambda x, y: ops.maximum(x, y), [f"{kind}[4096, 1024]"] * 2)
+    (item,) = compile_launches(program.source, program.launches, architecture)
+    widths = re.findall(r"(?:ld|st)\.global\.v(\d)\.[bu]32", item.ptx)
+    assert widths == [str(8 * smelt.dtype(kind).bytes // 4)] * 3
+    assert len(re.findall(r"(?:ld|st)\.global", item.ptx)) == 3
+
+
 def test_rows_are_loaded_once() -> None:
     """A thread has 32 elements of a row of 1024: eight loads of four, and as many stores."""
     (item,) = code("softmax", "sm_80")

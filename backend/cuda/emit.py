@@ -368,6 +368,7 @@ class Emitter:
         totals = self.start(loop)
         for item in prefixes(loop):
             self.start_prefix(item)
+        reading, writing, kept = set(self.reading), set(self.writing), dict(self.kept)
         self.line(f"{variable} = {self.indices.number(loop.start)}")
         stop = self.bound(loop.stop)
         with self.indented(f"while {variable} < {stop}:"):
@@ -377,6 +378,11 @@ class Emitter:
             if together and accesses(loop.body)[1]:
                 self.synchronize()
             self.line(f"{variable} = {self.indices.added(variable, '1')}")
+        if together and not (isinstance(loop.extent, int) and loop.extent > 0):
+            # It may not have run at all: nothing was loaded, and nobody has waited.
+            self.reading |= reading
+            self.writing |= writing
+            self.kept = kept
         self.finish(loop, totals)
 
     def bound(self, stop: Dim) -> str:

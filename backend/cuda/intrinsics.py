@@ -1,4 +1,4 @@
-"""What Numba has no name for: vector accesses to memory, sums that cannot overflow, division as the machine does it."""
+"""What Numba has no name for: vector accesses to memory, sums that cannot overflow, instructions of the machine."""
 
 from __future__ import annotations
 
@@ -17,25 +17,68 @@ def _element(kind: Any) -> Any:
     return kind.dtype
 
 
-def _place(context: Any, builder: Any, kind: Any, base: Any, index: Any, signed: bool, vector: ir.Type) -> Any:
-    """The address of an element, as one of a vector."""
+def _place(context: Any, builder: Any, kind: Any, base: Any, index: Any, signed: bool, moved: ir.Type) -> Any:
+    """The address of an element, as one of what moves it."""
     if isinstance(kind, types.Array):
         base = cgutils.create_struct_proxy(kind)(context, builder, base).data
     if index.type.width < 64:
         index = (builder.sext if signed else builder.zext)(index, ir.IntType(64))
     place = builder.gep(base, [index], inbounds=True)
     space = getattr(base.type, "addrspace", 0)
-    return builder.bitcast(place, ir.PointerType(vector, addrspace=space))
+    return builder.bitcast(place, ir.PointerType(moved, addrspace=space))
+
+
+def _words(context: Any, kind: Any, width: int) -> tuple[ir.Type, ir.VectorType, int]:
+    """The type of an element, that of what moves some of them at a time, and its alignment.
+
+    Small elements move as words: of a vector of them some compilers make several accesses. So they do of one that is
+    larger than 16 bytes, and others make one of it that is not aligned: memory is aligned to 16 bytes.
+    """
+    element = context.get_data_type(_element(kind))
+    if isinstance(element, ir.IntType):
+        size = max(element.width // 8, 1)
+    else:
+        size = {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8}[type(element)]
+    whole = size * width
+    word, count = (element, width) if size >= 4 else (ir.IntType(min(32, 8 * whole)), max(whole // 4, 1))
+    return element, ir.VectorType(word, count), min(whole, ALIGNED)
+
+
+def _joined(builder: Any, parts: Any) -> Any:
+    """A vector of numbers."""
+    made = ir.Constant(ir.VectorType(parts[0].type, len(parts)), ir.Undefined)
+    for at, part in enumerate(parts):
+        made = builder.insert_element(made, part, ir.IntType(32)(at))
+    return made
+
+
+def _unpacked(builder: Any, word: Any, element: ir.Type, count: int) -> list[Any]:
+    """The elements of a word, from the lowest bits on."""
+    if isinstance(element, ir.HalfType):
+        halves = builder.bitcast(word, ir.VectorType(element, count))
+        return [builder.extract_element(halves, ir.IntType(32)(at)) for at in range(count)]
+    return [builder.trunc(builder.lshr(word, word.type(element.width * at)), element) for at in range(count)]
+
+
+def _packed(builder: Any, parts: Any, word: ir.Type) -> Any:
+    """A word of elements. Compilers know vectors of two halves, and shifts of bytes."""
+    if len(parts) == 2:
+        return builder.bitcast(_joined(builder, parts), word)
+    made = word(0)
+    for at, part in enumerate(parts):
+        made = builder.or_(made, builder.shl(builder.zext(part, word), word(part.type.width * at)))
+    return made
 
 
 def _load(width: int) -> Any:
     def load(typing: Any, array: Any, index: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            element = context.get_data_type(_element(array))
-            vector = ir.VectorType(element, width)
-            place = _place(context, builder, array, arguments[0], arguments[1], index.signed, vector)
-            loaded = builder.load(place, align=_alignment(element, width))
-            parts = [builder.extract_element(loaded, ir.IntType(32)(lane)) for lane in range(width)]
+            element, moved, alignment = _words(context, array, width)
+            place = _place(context, builder, array, arguments[0], arguments[1], index.signed, moved)
+            loaded = builder.load(place, align=alignment)
+            parts = [builder.extract_element(loaded, ir.IntType(32)(at)) for at in range(moved.count)]
+            if moved.element != element:
+                parts = [part for word in parts for part in _unpacked(builder, word, element, width // moved.count)]
             return cgutils.pack_array(builder, parts)
 
         return types.UniTuple(_element(array), width)(array, index), emit
@@ -47,13 +90,13 @@ def _load(width: int) -> Any:
 def _store(width: int) -> Any:
     def store(typing: Any, array: Any, index: Any, values: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            element = context.get_data_type(_element(array))
-            vector = ir.VectorType(element, width)
-            place = _place(context, builder, array, arguments[0], arguments[1], index.signed, vector)
-            made = ir.Constant(vector, ir.Undefined)
-            for lane, value in enumerate(cgutils.unpack_tuple(builder, arguments[2], width)):
-                made = builder.insert_element(made, value, ir.IntType(32)(lane))
-            builder.store(made, place, align=_alignment(element, width))
+            element, moved, alignment = _words(context, array, width)
+            place = _place(context, builder, array, arguments[0], arguments[1], index.signed, moved)
+            parts = cgutils.unpack_tuple(builder, arguments[2], width)
+            if moved.element != element:
+                each = width // moved.count
+                parts = [_packed(builder, parts[at : at + each], moved.element) for at in range(0, width, each)]
+            builder.store(_joined(builder, parts), place, align=alignment)
             return context.get_dummy_value()
 
         return types.void(array, index, types.UniTuple(_element(array), width)), emit
@@ -62,13 +105,26 @@ def _store(width: int) -> Any:
     return intrinsic(store)
 
 
-def _alignment(element: ir.Type, width: int) -> int:
-    """Bytes to a multiple of which vectors lie: memory is aligned to 16, and accesses of more would be two of them."""
-    if isinstance(element, ir.IntType):
-        size = max(element.width // 8, 1)
-    else:
-        size = {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8}[type(element)]
-    return min(width * size, ALIGNED)
+def _to_bf16(modern: bool) -> Any:
+    """The bits of the nearest bf16: an instruction of modern GPUs."""
+
+    def to_bf16(typing: Any, value: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            (number,) = arguments
+            half, word = ir.IntType(16), ir.IntType(32)
+            if modern:
+                kind = ir.FunctionType(half, [number.type])
+                return builder.asm(kind, "cvt.rn.bf16.f32 $0, $1;", "=h,f", [number], False)
+            bits = builder.bitcast(number, word)
+            odd = builder.and_(builder.lshr(bits, word(16)), word(1))
+            rounded = builder.add(bits, builder.add(odd, word(0x7FFF)))
+            is_nan = builder.fcmp_unordered("uno", number, number)
+            chosen = builder.select(is_nan, builder.or_(bits, word(0x400000)), rounded)
+            return builder.trunc(builder.lshr(chosen, word(16)), half)
+
+        return types.uint16(types.float32), emit
+
+    return intrinsic(to_bf16)
 
 
 def _sum32() -> Any:
@@ -119,6 +175,7 @@ def intrinsics(modern: bool) -> dict[str, Any]:
     """By name. `modern`: for sm_80 and later."""
     found: dict[str, Any] = {
         "sum32": _sum32(),
+        "to_bf16": _to_bf16(modern),
         "maximum": _extreme("maximum", ">", modern),
         "minimum": _extreme("minimum", "<", modern),
     }

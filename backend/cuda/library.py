@@ -212,14 +212,6 @@ def to_f16(value):
 @device
 def from_bf16(value):
     return int_as_float(int32(int32(value) << 16))
-
-
-@device
-def to_bf16(value):
-    bits = uint32(float_as_int(value))
-    rounded = uint32(bits + uint32(uint32(0x7FFF) + ((bits >> uint32(16)) & uint32(1))))
-    quiet = uint32(bits | uint32(0x400000))
-    return uint16((quiet if value != value else rounded) >> uint32(16))
 """
 
 
