@@ -115,6 +115,20 @@ def test_bits_of_indices(function: Callable[..., Any], types: Sequence[str], nar
     assert built(function, types).launches[0].narrow == narrow
 
 
+def test_symbolic_sizes_that_are_small() -> None:
+    graph = smelt.jit(lambda x, y: ops.softmax(x @ y, 1)).trace(smelt.spec("f32[N, 1024]"), smelt.spec("f32[1024, M]"))
+    program = build(graph, CompileOptions(), Stages(), lambda stage, thing: None, False, small=True)
+    assert all(item.narrow for item in program.launches)
+    assert program.fits({"N": 4096, "M": 50000})
+    assert not program.fits({"N": 1 << 21, "M": 7}) and not program.fits({"N": 1 << 16, "M": 1 << 15})
+    compile_launches(program.source, program.launches, "sm_80")
+
+
+def test_a_depth_of_64_bits() -> None:
+    program = built(lambda x, y: x @ y, ["f16[3, 3000000000]", "f16[3000000000, 3]"])
+    assert "start = int64(0)" in program.source and "start = int32(0)" not in program.source
+
+
 def test_large_arrays_are_counted_with_64_bits() -> None:
     (item,) = code("large", "sm_80")
     assert re.search(r"setp\.\w+\.s64.*3003000000;", item.ptx) and re.search(r"(div|mul\.hi)\.u64", item.ptx)

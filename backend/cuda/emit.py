@@ -553,11 +553,11 @@ class Emitter:
         kinds = [matrix.buffer.dtype for matrix in factors]
         tile = statement.output.row_stride
         assert isinstance(tile, int)
-        name = "_".join([f"product{tile}", target.dtype.name, *(kind.name for kind in kinds)])
+        name = "_".join([f"product{tile}", self.integer, target.dtype.name, *(kind.name for kind in kinds)])
         functions = self.builder.functions.sources
         if name not in functions:
             left, right = (from_memory("{}", kind) for kind in kinds)
-            functions[name] = product_source(name, target.dtype, tile, left, right, self.alignment)
+            functions[name] = product_source(name, target.dtype, tile, left, right, self.alignment, self.integer)
         self.take_shared(2 * tile * DEPTH * target.dtype.bytes)
         arguments = [self.names[target.name]]
         for matrix in factors:

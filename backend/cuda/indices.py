@@ -173,9 +173,9 @@ def _atom_reach(atom: Symbol | Compound, keep: frozenset[Symbol]) -> Dim | None:
     if left is None or right is None:
         return None
     if atom.operator == "//":
-        # Rounded down, a negative number is up to one further away from zero.
-        further = 0 if non_negative(atom.left) else 1
-        return floor_divide(left, atom.right) + further if isinstance(atom.right, int) and atom.right > 0 else left
+        if not non_negative(atom.left) or not symbols_of(atom.right) <= keep:
+            return left
+        return floor_divide(left, maximum(atom.right, 1))
     if atom.operator == "%":
         return right
     return (minimum if atom.operator == "min" and non_negative(atom.left) and non_negative(atom.right) else maximum)(

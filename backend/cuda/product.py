@@ -11,9 +11,12 @@ from ...kernels.gpu import DEPTH, SQUARE, block_threads
 from .scalars import NAMES, literal
 
 
-def product_source(name: str, dtype: DType, tile: int, left: str, right: str, alignment: str) -> list[str]:
+def product_source(
+    name: str, dtype: DType, tile: int, left: str, right: str, alignment: str, integer: str
+) -> list[str]:
     """The function `name(tile, left, at, row stride, column stride, right, ..., rows, columns, depth)`. `left` and
-    `right` are texts that make a number of the product's type of `{}`, an element of memory."""
+    `right` are texts that make a number of the product's type of `{}`, an element of memory. `integer`: what counts the
+    depth."""
     kind, zero = NAMES[dtype.name], literal(0.0, dtype)
     multiply = "fmaf" if dtype.name == "f32" else "fma"
     across = tile // SQUARE  # threads along a row of the tile
@@ -35,7 +38,7 @@ def product_source(name: str, dtype: DType, tile: int, left: str, right: str, al
     )
     # A tile inside of the matrices, of which whole vectors can be fetched.
     lines.append(f"    whole = (rows == {tile}) & (columns == {tile}) & (depth % {DEPTH} == 0) & {aligned}")
-    lines += ["    start = int32(0)", "    while start < depth:"]
+    lines += [f"    start = {integer}(0)", "    while start < depth:"]
     matrices = (("left", "lefts", "column", "row", left), ("right", "rights", "row", "column", right))
     lines.append("        if whole:")
     for matrix, target, depthwise, linewise, element in matrices:
@@ -48,7 +51,8 @@ def product_source(name: str, dtype: DType, tile: int, left: str, right: str, al
     lines.append(f"            {names[0]} = load{SQUARE}(lefts, k * {tile} + down)")
     lines.append(f"            {names[1]} = load{SQUARE}(rights, k * {tile} + across)")
     lines += [f"            c{r}{c} = {multiply}(a{r}, b{c}, c{r}{c})" for r in steps[0] for c in steps[1]]
-    lines += ["            k = int32(k + 1)", "        cuda.syncthreads()", f"        start = int32(start + {DEPTH})"]
+    lines += ["            k = int32(k + 1)", "        cuda.syncthreads()"]
+    lines.append(f"        start = {integer}(start + {DEPTH})")
     for r in steps[0]:
         values = ", ".join(f"c{r}{c}" for c in steps[1])
         lines.append(f"    store{SQUARE}(tile, int32((down + {r}) * {tile} + across), ({values}))")
