@@ -36,6 +36,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "product": (lambda x, y: ops.gelu(x @ y), ("f32[200, 300]", "f32[300, 100]")),
     "product in f64": (lambda x, y: x @ y, ("f64[1024, 128]", "f64[128, 1024]")),
     "large": (lambda x, y: x * 2 + y, ("f32[3000000, 1001]", "f32[3000000, 1]")),
+    "several results": (lambda x, y, z: (x + 1, x / y, x / y - ops.sqrt(z)), ("f32[4096, 1024]",) * 3),
     "half product": (lambda x, y: x @ y, ("f16[256, 128]", "f16[128, 256]")),
     "scan": (lambda x: (ops.cumsum(x, 1), ops.cumsum(x, 0)), ("f64[300, 5000]",)),
     "scatter": (lambda x, i, u: ops.index_add(x, 0, i, u), ("f32[1000, 64]", "i64[5000]", "f32[5000, 64]")),
@@ -68,7 +69,15 @@ def test_architectures(architecture: str) -> None:
 
 def test_vector_accesses() -> None:
     (item,) = code("elements", "sm_80")
-    assert item.ptx.count("ld.global.v4.f32") == 2 and "st.global.v4.f32" in item.ptx
+    assert item.ptx.count("ld.global.nc.v4.f32") == 2 and "st.global.v4.f32" in item.ptx
+
+
+def test_loads_before_stores() -> None:
+    """Threads wait for memory once: what is not written is loaded through the read-only path, before branches."""
+    (item,) = code("several results", "sm_80")
+    lines = re.findall(r"(ld\.global\S*|st\.global\S*|div\.\S*)", item.ptx)
+    assert lines[:3] == ["ld.global.nc.v4.f32"] * 3
+    assert not any(line.startswith("ld") for line in lines[3:])
 
 
 @pytest.mark.parametrize("architecture", [item for item in ("sm_75", "sm_80", "sm_100") if item in architectures()])
@@ -77,7 +86,7 @@ def test_vectors_of_small_elements(kind: str, architecture: str) -> None:
     """Eight of them are one access, of 16 or 8 bytes."""
     program = built(lambda x, y: ops.maximum(x, y), [f"{kind}[4096, 1024]"] * 2)
     (item,) = compile_launches(program.source, program.launches, architecture)
-    widths = re.findall(r"(?:ld|st)\.global\.v(\d)\.[bu]32", item.ptx)
+    widths = re.findall(r"(?:ld|st)\.global(?:\.nc)?\.v(\d)\.[bu]32", item.ptx)
     assert widths == [str(8 * smelt.dtype(kind).bytes // 4)] * 3
     assert len(re.findall(r"(?:ld|st)\.global", item.ptx)) == 3
 
@@ -85,7 +94,7 @@ def test_vectors_of_small_elements(kind: str, architecture: str) -> None:
 def test_rows_are_loaded_once() -> None:
     """A thread has 32 elements of a row of 1024: eight loads of four, and as many stores."""
     (item,) = code("softmax", "sm_80")
-    assert item.ptx.count("ld.global.v4.f32") == 8 and item.ptx.count("st.global.v4.f32") == 8
+    assert item.ptx.count("ld.global.nc.v4.f32") == 8 and item.ptx.count("st.global.v4.f32") == 8
 
 
 @pytest.mark.parametrize("architecture", [item for item in ("sm_90", "sm_100", "sm_120") if item in architectures()])

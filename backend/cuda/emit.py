@@ -50,7 +50,7 @@ from .product import product_source
 from .rows import load_key, private_rows, repeated_loads, row_loads
 from .scalars import NAMES, Functions, Text, TextBuilder, from_memory, literal, memory_name, to_memory
 from .teams import Team
-from .uses import accesses
+from .uses import accesses, fetches_first
 from .vectors import Vector
 
 
@@ -70,6 +70,7 @@ class Emitter:
         self.team: Team | None = None
         self.alone = True  # whether threads work each on their own here
         self.scratch: dict[str, Buffer] = {}
+        self.changing: set[str] = set()  # buffers that the tree writes, and scratch
         self.private: set[str] = set()  # scratch of which each thread has its own elements, in variables
         self.turn = 0  # of the loop that is written out for them
         self.repeated: set[tuple[Any, ...]] = set()  # loads of rows that more than one loop needs
@@ -124,6 +125,7 @@ class Emitter:
         sites = any(isinstance(item, Check) for item in walk([*lead, tree]))
         parameters = [self.names[item.name] for item in buffers]
         parameters += [self.names[symbol.name] for symbol in sizes]
+        self.changing = accesses([tree])[1] | {item.buffer.name for item in walk([tree]) if isinstance(item, Alloc)}
         self.block(lead)
         self.outermost(tree)
         head = f"def {self.name}({', '.join([*parameters, *(['errors'] if sites else [])])}):"
@@ -194,7 +196,7 @@ class Emitter:
     # Statements.
 
     def block(self, statements: Sequence[Statement]) -> None:
-        for statement in statements:
+        for statement in fetches_first(statements, self.changing) if self.alone else statements:
             self.statement(statement)
 
     def statement(self, statement: Statement) -> None:
@@ -283,7 +285,9 @@ class Emitter:
 
     def load_element(self, statement: Load, name: str) -> Text:
         buffer = statement.buffer
-        where = f"{self.names[buffer.name]}[{self.place(buffer, offset(buffer, statement.index))}]"
+        memory, place = self.names[buffer.name], self.place(buffer, offset(buffer, statement.index))
+        plain = buffer.name in self.changing or buffer.dtype.is_complex
+        where = f"{memory}[{place}]" if plain else f"fetch1({memory}, {place})"
         guard = None if statement.guard is None else self.operand(statement.guard).name
         if buffer.dtype.is_complex:
             zero = "" if guard is None else f" if {guard} else {NAMES[buffer.dtype.name]}(0)"

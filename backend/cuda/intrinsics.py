@@ -70,20 +70,25 @@ def _packed(builder: Any, parts: Any, word: ir.Type) -> Any:
     return made
 
 
-def _load(width: int) -> Any:
+def _load(name: str, width: int) -> Any:
+    """Adjacent elements. What is fetched is written by nobody while a kernel runs: it may be moved before stores."""
+
     def load(typing: Any, array: Any, index: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             element, moved, alignment = _words(context, array, width)
             place = _place(context, builder, array, arguments[0], arguments[1], index.signed, moved)
             loaded = builder.load(place, align=alignment)
+            if name == "fetch":
+                loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
             parts = [builder.extract_element(loaded, ir.IntType(32)(at)) for at in range(moved.count)]
             if moved.element != element:
                 parts = [part for word in parts for part in _unpacked(builder, word, element, width // moved.count)]
-            return cgutils.pack_array(builder, parts)
+            return cgutils.pack_array(builder, parts) if width > 1 else parts[0]
 
-        return types.UniTuple(_element(array), width)(array, index), emit
+        result = types.UniTuple(_element(array), width) if width > 1 else _element(array)
+        return result(array, index), emit
 
-    load.__name__ = f"load{width}"
+    load.__name__ = f"{name}{width}"
     return intrinsic(load)
 
 
@@ -180,7 +185,9 @@ def intrinsics(modern: bool) -> dict[str, Any]:
         "minimum": _extreme("minimum", "<", modern),
     }
     for width in WIDTHS:
-        found |= {f"load{width}": _load(width), f"store{width}": _store(width)}
+        found |= {f"load{width}": _load("load", width), f"store{width}": _store(width)}
+    for width in (1, *WIDTHS):
+        found[f"fetch{width}"] = _load("fetch", width)
     for kind in ("int32", "int64"):
         found |= {f"divide_{kind}": _division(kind, False), f"remainder_{kind}": _division(kind, True)}
     return found

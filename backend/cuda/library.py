@@ -74,6 +74,7 @@ def _simulated() -> dict[str, Any]:
         found[name] = _viewed(_BIT_TYPES[name.split("_as_")[1]])
     found |= {
         "sum32": lambda *terms: np.int32(sum(map(int, terms))),  # or an error, where there are more digits
+        "fetch1": lambda array, place: array[place],
         "fmaf": lambda a, b, c: np.float32(float(a) * float(b) + float(c)),
         "fma": _fused,
         "fmul_rn": lambda a, b: a * b,
@@ -86,7 +87,7 @@ def _simulated() -> dict[str, Any]:
         "to_bf16": lambda value: np.asarray(value).astype(bf16.numpy).view(np.uint16)[()],
     }
     for width in (2, 4, 8):
-        found[f"load{width}"] = _loaded(width)
+        found[f"load{width}"] = found[f"fetch{width}"] = _loaded(width)
         found[f"store{width}"] = _store
     return found
 

@@ -75,7 +75,7 @@ def _fetch_vectors(tile: int, matrix: str, target: str, element: str, depthwise:
                 lines.append(f"                line = int32({number} % {tile // 4} * 4)")
                 lines.append(f"                k = int32({number} // {tile // 4})")
                 place = f"{matrix}_at + line + (start + k) * {matrix}_{depthwise}"
-            lines.append(f"                v0, v1, v2, v3 = load4({matrix}, {place})")
+            lines.append(f"                v0, v1, v2, v3 = fetch4({matrix}, {place})")
             values = [element.format(f"v{item}") for item in range(4)]
             if across:
                 for item, value in enumerate(values):
@@ -103,7 +103,7 @@ def _fetch(
         lines += [
             f"                    value = {zero}",
             f"                    if (line < {count}) & (start + k < depth):",
-            f"                        value = {element.format(f'{matrix}[{place}]')}",
+            f"                        value = {element.format(f'fetch1({matrix}, {place})')}",
             f"                    {target}[uint32(k * {tile} + line)] = value",
             "                    part = int32(part + 1)",
         ]

@@ -21,6 +21,8 @@ from ...kernels.loop_ir import (
 )
 from ...kernels.loop_text import statement_dims
 
+AT_ONCE = 8  # loads: what they give takes registers
+
 
 def needed(lead: Sequence[Statement], tree: Loop) -> list[Statement]:
     """Of pure statements those that a tree uses, directly or not."""
@@ -91,6 +93,19 @@ def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
             reads |= {item.left.buffer.name, item.right.buffer.name}
             writes.add(item.output.buffer.name)
     return reads, writes
+
+
+def fetches_first(statements: Sequence[Statement], changing: set[str]) -> list[Statement]:
+    """The same with what can be loaded at once before all else, so that threads wait for memory once: a compiler does
+    not move loads past branches."""
+    chosen = {item.position.name for item in statements if isinstance(item, Check)}
+    early: list[Statement] = []
+    for item in statements:
+        if isinstance(item, Load) and item.guard is None and item.buffer.name not in changing and len(early) < AT_ONCE:
+            if not any(symbol.name in chosen for part in item.index for symbol in symbols_of(part)):
+                early.append(item)
+    first = set(map(id, early))
+    return [*early, *(item for item in statements if id(item) not in first)]
 
 
 def compounds(statements: Sequence[Statement]) -> list[Compound]:

@@ -11,6 +11,7 @@ from ...kernels.loop_ir import Index, Let, Load, Loop, Operand, Register, Store
 from ...passes.loop.analysis import offset, step
 from .rows import load_key
 from .scalars import Text, from_memory, to_memory
+from .uses import fetches_first
 
 if TYPE_CHECKING:
     from .emit import Emitter
@@ -30,7 +31,7 @@ class Vector:
     def write(self) -> None:
         emitter, width = self.e, self.width
         emitter.line(f"{emitter.names[self.loop.variable.name]} = {emitter.indices.number(self.loop.start)}")
-        for item in self.loop.body:
+        for item in fetches_first(self.loop.body, emitter.changing):
             if isinstance(item, Store):
                 self.store(item)
                 continue
@@ -97,7 +98,8 @@ class Vector:
         if self.is_adjacent(item):
             names = [f"{name}_{lane}" for lane in range(self.width)]
             memory = f"{emitter.names[buffer.name]}, {emitter.place(buffer, place)}"
-            emitter.line(f"{', '.join(names)} = load{self.width}({memory})")
+            how = "load" if buffer.name in emitter.changing else "fetch"
+            emitter.line(f"{', '.join(names)} = {how}{self.width}({memory})")
             texts: list[Text] = []
             for part in names:
                 converted = from_memory(part, buffer.dtype)
