@@ -20,8 +20,10 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes 
 
 from smelt.backend.cuda.build import Program, build  # noqa: E402
 from smelt.backend.cuda.compiler import architectures, compile_launches  # noqa: E402
+from smelt.backend.cuda.indices import reaches  # noqa: E402
 from smelt.backend.options import CompileOptions  # noqa: E402
 from smelt.backend.stages import Stages  # noqa: E402
+from smelt.kernels.loop_parser import parse_kernels  # noqa: E402
 
 SIMULATED = Path(__file__).parent / "cuda_simulated.py"
 
@@ -59,6 +61,8 @@ def test_machine_code(name: str) -> None:
     for item in code(name, "sm_80"):
         assert item.cubin.startswith(b"\x7fELF") and ".target sm_80" in item.ptx
         assert item.resources.registers > 0 and not item.resources.spills, item.name
+        if "f64" not in "".join(PROGRAMS[name][1]) and name != "complex":  # whose sine has some of its own
+            assert ".f64" not in item.ptx  # Numba makes floats of signed and unsigned integers that meet
 
 
 @pytest.mark.parametrize("architecture", architectures())
@@ -122,6 +126,26 @@ def test_vectors_of_16_bytes_at_most(architecture: str) -> None:
 )
 def test_bits_of_indices(function: Callable[..., Any], types: Sequence[str], narrow: bool) -> None:
     assert built(function, types).launches[0].narrow == narrow
+
+
+def test_ranges_are_those_of_the_loops() -> None:
+    """What was known about another variable of the same name, here %i of eight rows, counts no more."""
+    for part in (8, 3_000_000):
+        text = f"""
+          kernel @f(%y: out f32[{part}], %x: f32[3000000, 1000]) {{
+            warp<128> %i in 0..{part} {{
+              thread %j in 0..1000 reduce %1: f32 = add {{
+                %0 = load %x[%i, %j]
+                yield %0
+              }}
+              store %y[%i], %1
+            }}
+          }}
+        """
+        (kernel,) = parse_kernels(text)
+        found = reaches(kernel.body, [])
+        assert found is not None and max(found) >= part * 1000
+    assert not built(lambda x: ops.sum(x, 1), ["f32[3000000, 1000]"]).launches[0].narrow
 
 
 def test_symbolic_sizes_that_are_small() -> None:

@@ -11,9 +11,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ...ir.symbolic import Compound, Dim, Symbol, atoms_of, floor_divide, maximum, minimum, non_negative, symbols_of
+from ...ir.symbolic import (
+    Compound,
+    Dim,
+    Expr,
+    Symbol,
+    atoms_of,
+    floor_divide,
+    maximum,
+    minimum,
+    non_negative,
+    product,
+    symbols_of,
+)
 from ...ir.types import DTYPES
-from ...kernels.loop_ir import Load, Loop, Statement, Store, walk
+from ...kernels.loop_ir import Check, Load, Loop, Statement, Store, walk
 from ...kernels.loop_text import statement_dims
 from ...passes.loop.analysis import offset
 from .library import reserved
@@ -123,61 +135,72 @@ class Indices:
 def reaches(statements: Sequence[Statement], sizes: Iterable[Symbol]) -> list[Dim] | None:
     """Expressions in symbolic sizes that are at least as large as every number that the index expressions of statements
     have on the way; None if there is no telling."""
-    keep = frozenset(sizes)
-    found: dict[Dim, None] = {}
-    for value in _values(statements):
-        parts = [value]
-        for atom in atoms_of(value):
-            parts += [atom.left, atom.right] if isinstance(atom, Compound) else []
-        for part in parts:
-            most = _reach(part, keep)
-            if most is None:
-                return None
-            found[most] = None
-    numbers = [item for item in found if isinstance(item, int)]
-    return [max(numbers, default=0), *(item for item in found if not isinstance(item, int))]
-
-
-def _values(statements: Sequence[Statement]) -> Iterator[Dim]:
-    yield from statement_dims(statements)
+    reach = _Reach(sizes)
     for item in walk(statements):
-        if isinstance(item, (Load, Store)):
-            yield offset(item.buffer, item.index)
+        if isinstance(item, Loop):
+            reach.takes(item.variable, item.start, item.stop)
+        elif isinstance(item, Check):
+            reach.takes(item.symbol, item.size)
+        elif isinstance(item, (Load, Store)):
+            reach.add(offset(item.buffer, item.index))
+            reach.add(product(item.buffer.shape))
+    for value in statement_dims(statements):
+        reach.add(value)
+    return reach.found()
 
 
-def _reach(value: Dim, keep: frozenset[Symbol]) -> Dim | None:
-    """What the sum of the terms is at most if none of them is negative."""
-    if isinstance(value, int):
-        return abs(value)
-    total: Dim = 0
-    for monomial, coefficient in value.terms:
-        size: Dim = abs(coefficient)
-        for atom in monomial:
-            most = _atom_reach(atom, keep)
-            if most is None:
-                return None
-            size = size * most
-        total = total + size
-    return total
+class _Reach:
+    """How far index expressions go. The ranges of variables are those of their loops: a symbol may have the range of
+    another one of its name."""
 
+    def __init__(self, sizes: Iterable[Symbol]):
+        self.most: dict[Symbol, Dim | None] = {symbol: symbol.expr() for symbol in sizes}
+        self.sizes = frozenset(self.most)
+        self.all: dict[Dim | None, None] = {0: None}
 
-def _atom_reach(atom: Symbol | Compound, keep: frozenset[Symbol]) -> Dim | None:
-    if isinstance(atom, Symbol):
-        if atom in keep:
-            return atom.expr()
-        if atom.upper is None or atom.lower is None:
+    def takes(self, variable: Symbol, *ends: Dim) -> None:
+        for end in ends:
+            self.add(end)
+            most, before = self.of(end), self.most.get(variable, 0)
+            self.most[variable] = None if most is None or before is None else maximum(most, before)
+
+    def add(self, value: Dim) -> None:
+        """An expression that is computed, with all that it consists of."""
+        self.all[self.of(value)] = None
+        for atom in atoms_of(value):
+            if isinstance(atom, Compound):
+                self.all[self.of(atom.left)] = self.all[self.of(atom.right)] = None
+
+    def found(self) -> list[Dim] | None:
+        if None in self.all:
             return None
-        most = _reach(atom.upper, keep)
-        return None if most is None else maximum(most, abs(atom.lower))
-    left, right = _reach(atom.left, keep), _reach(atom.right, keep)
-    if left is None or right is None:
-        return None
-    if atom.operator == "//":
-        if not non_negative(atom.left) or not symbols_of(atom.right) <= keep:
-            return left
-        return floor_divide(left, maximum(atom.right, 1))
-    if atom.operator == "%":
-        return right
-    return (minimum if atom.operator == "min" and non_negative(atom.left) and non_negative(atom.right) else maximum)(
-        left, right
-    )
+        numbers = [item for item in self.all if isinstance(item, int)]
+        return [max(numbers), *(item for item in self.all if isinstance(item, Expr))]
+
+    def of(self, value: Dim) -> Dim | None:
+        """What the sum of the terms is at most if none of them is negative."""
+        if isinstance(value, int):
+            return abs(value)
+        total: Dim = 0
+        for monomial, coefficient in value.terms:
+            size: Dim = abs(coefficient)
+            for atom in monomial:
+                most = self.most.get(atom) if isinstance(atom, Symbol) else self.of_compound(atom)
+                if most is None:
+                    return None
+                size = size * most
+            total = total + size
+        return total
+
+    def of_compound(self, atom: Compound) -> Dim | None:
+        left, right = self.of(atom.left), self.of(atom.right)
+        if left is None or right is None:
+            return None
+        if atom.operator == "%":
+            return right
+        plain = non_negative(atom.left) and symbols_of(atom.right) <= self.sizes
+        if atom.operator == "//":
+            return floor_divide(left, maximum(atom.right, 1)) if plain else left
+        # Of a loop's end, where none of both is negative, the smaller one counts.
+        small = atom.operator == "min" and non_negative(atom.left) and non_negative(atom.right)
+        return (minimum if small else maximum)(left, right)
