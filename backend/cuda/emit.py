@@ -265,6 +265,11 @@ class Emitter:
             return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.indices.sum(at)})"
         return f"uint32({self.indices.sum(at)})"
 
+    def is_constant(self, buffer: Buffer) -> bool:
+        """Whether nobody writes a buffer during the launch. In a grid, a result may take the place of a parameter whose
+        elements are read by the thread that overwrites them (passes/overwrite.py)."""
+        return self.team is not None and buffer.name not in self.changing
+
     def own_element(self, buffer: Buffer, lane: int = 0) -> Text:
         """The variable that a thread keeps an element of a private row in."""
         return Text(buffer.dtype.compute, (f"{self.names[buffer.name]}_{self.turn}_{lane}",))
@@ -286,8 +291,8 @@ class Emitter:
     def load_element(self, statement: Load, name: str) -> Text:
         buffer = statement.buffer
         memory, place = self.names[buffer.name], self.place(buffer, offset(buffer, statement.index))
-        plain = buffer.name in self.changing or buffer.dtype.is_complex
-        where = f"{memory}[{place}]" if plain else f"fetch1({memory}, {place})"
+        fetched = self.is_constant(buffer) and not buffer.dtype.is_complex
+        where = f"fetch1({memory}, {place})" if fetched else f"{memory}[{place}]"
         guard = None if statement.guard is None else self.operand(statement.guard).name
         if buffer.dtype.is_complex:
             zero = "" if guard is None else f" if {guard} else {NAMES[buffer.dtype.name]}(0)"

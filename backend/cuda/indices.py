@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ...ir.symbolic import (
@@ -17,6 +17,7 @@ from ...ir.symbolic import (
     Expr,
     Symbol,
     atoms_of,
+    evaluate,
     floor_divide,
     maximum,
     minimum,
@@ -134,7 +135,7 @@ class Indices:
 
 def reaches(statements: Sequence[Statement], sizes: Iterable[Symbol]) -> list[Dim] | None:
     """Expressions in symbolic sizes that are at least as large as every number that the index expressions of statements
-    have on the way; None if there is no telling."""
+    have on the way, the first of them a number; None if there is no telling."""
     reach = _Reach(sizes)
     for item in walk(statements):
         if isinstance(item, Loop):
@@ -147,6 +148,11 @@ def reaches(statements: Sequence[Statement], sizes: Iterable[Symbol]) -> list[Di
     for value in statement_dims(statements):
         reach.add(value)
     return reach.found()
+
+
+def fits(reaches: Iterable[Dim], sizes: Mapping[str, int]) -> bool:
+    """Whether 32 bits count what symbolic sizes make of this."""
+    return all(evaluate(item, sizes) < LIMIT for item in reaches)
 
 
 class _Reach:

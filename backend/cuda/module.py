@@ -24,7 +24,7 @@ class Module:
     launches: list[Launch] = field(default_factory=list)
     functions: Functions = field(default_factory=Functions)
     bodies: list[list[str]] = field(default_factory=list)
-    reaches: dict[Dim, None] = field(default_factory=dict)  # what sizes make of these must be less than LIMIT
+    reaches: dict[Dim, None] = field(default_factory=dict)  # how far indices of 32 bits go
 
     @property
     def source(self) -> str:
@@ -41,9 +41,9 @@ def emit_module(kernels: Sequence[Kernel], simulated: bool = False, small: bool 
     for kernel in kernels:
         for name, lead, tree in _trees(kernel):
             found = reaches([*lead, tree], size_symbols(kernel))
-            narrow = found is not None and all(small if isinstance(item, Expr) else item < LIMIT for item in found)
-            if found is not None and narrow:
-                module.reaches |= dict.fromkeys(item for item in found if isinstance(item, Expr))
+            symbolic = [item for item in found or () if isinstance(item, Expr)]
+            narrow = found is not None and found[0] < LIMIT and (small or not symbolic)
+            module.reaches |= dict.fromkeys(symbolic) if narrow else {}
             emitter = Emitter(kernel, name, module.functions, first, alignment, narrow)
             lines, launch = emitter.launch(lead, tree)
             module.bodies.append(lines)

@@ -98,7 +98,7 @@ class Vector:
         if self.is_adjacent(item):
             names = [f"{name}_{lane}" for lane in range(self.width)]
             memory = f"{emitter.names[buffer.name]}, {emitter.place(buffer, place)}"
-            how = "load" if buffer.name in emitter.changing else "fetch"
+            how = "fetch" if emitter.is_constant(buffer) else "load"
             emitter.line(f"{', '.join(names)} = {how}{self.width}({memory})")
             texts: list[Text] = []
             for part in names:
