@@ -50,6 +50,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     "scan of long rows": (lambda x: ops.cumsum(x, 1), [numbers(2, 1300)]),
     "scan of columns": (lambda x: (ops.cumsum(x, 0), ops.cumprod(x, 0)), [numbers(70, 9)]),
     "scan of integers": (lambda x: ops.cumsum(x, 1), [numbers(3, 100, kind=np.int32)]),
+    "scans of one element": (
+        lambda x, y: (ops.cumsum(x, 1), ops.cumprod(x[:, :, 0], 1), *ops.cummax(y, 0)),
+        [numbers(3, 1, 5), numbers(1)],
+    ),
     "greatest so far": (lambda x: ops.cummax(x, 1), [numbers(3, 100)]),
     "scan of complex numbers": (lambda x: ops.cumsum(x, 1), [numbers(2, 70, kind=np.complex64)]),
     "transposes": (lambda x, y: ops.transpose(x, 0, 1) + y, [numbers(45, 70), numbers(70, 45)]),

@@ -113,7 +113,7 @@ def _nest(loop: Loop) -> tuple[list[Loop], tuple[Statement, ...]]:
     inside: on a GPU, a load for each thread costs less than loops that cannot be merged."""
     nest: list[Loop] = []
     around: list[Statement] = []
-    while not loop.accumulators and (loop.extent == 1 or independent(loop)):
+    while not loop.accumulators and _free(loop):
         nest.append(loop)
         *before, last = loop.body
         variables = {item.variable for item in nest}
@@ -122,11 +122,16 @@ def _nest(loop: Loop) -> tuple[list[Loop], tuple[Statement, ...]]:
             break
         if (variables | chosen) & (symbols_of(last.start) | symbols_of(last.stop)) or last.accumulators:
             break
-        if last.extent != 1 and not independent(last):
+        if not _free(last):
             break
         around += before
         loop = last
     return nest, (*around, *nest[-1].body) if nest else ()
+
+
+def _free(loop: Loop) -> bool:
+    """Whether iterations may run in any order, at once."""
+    return independent(loop) or (loop.extent == 1 and not prefixes(loop))
 
 
 def _flat(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> tuple[Symbol, Dim, tuple[Statement, ...]]:
