@@ -17,11 +17,14 @@ import pytest
 import smelt
 from parity.gaps import KNOWN_GAPS
 from parity.runner import matching, run
+from random_programs import Seeded, build, disagreement
 from smelt import ops
+from smelt.backend.compile import compile_graph
 from smelt.backend.cuda.library import names
 from smelt.backend.cuda.module import emit_module
 from smelt.backend.cuda.simulate import Simulated
 from smelt.backend.cuda.turns import Memory, taking_turns
+from smelt.backend.options import CompileOptions
 from smelt.ir.errors import ArgumentError, IndexRangeError
 from smelt.kernels.loop_parser import parse_kernels
 from smelt.ops.define import REGISTRY
@@ -122,14 +125,20 @@ def test_op(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_symbolic_sizes(name: str) -> None:
-    from smelt.backend.compile import compile_graph
-    from smelt.backend.options import CompileOptions
-
     function, arrays = LOOP_PROGRAMS[name]
     graph = trace_sizes(function, arrays, SYMBOLIC[name])
     call = compile_graph(graph, CompileOptions(target="cuda", verify=True))
     for wanted, result in zip(interpret(graph, arrays), call(list(arrays)), strict=True):
         assert_close(name, wanted, np.asarray(result))
+
+
+def test_random_programs() -> None:
+    for seed in range(6050, 6080):
+        program = build(Seeded(seed))
+        call = compile_graph(program.graph, CompileOptions(target="cuda", verify=True))
+        found = [np.asarray(item) for item in call(list(program.inputs))]
+        difference = disagreement(program, interpret(program.graph, program.inputs), found)
+        assert not difference, f"seed {seed}: {difference}\n{program.graph}"
 
 
 def test_other_sizes_of_one_function() -> None:
