@@ -98,6 +98,18 @@ def test_open_sizes(gpu: Gpu) -> None:
     assert len(gpu.noted("compile")) == softmax.compiles == 3
 
 
+def test_sizes_beyond_32_bits(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indices of open sizes have 32 bits where that is enough; another program is compiled where it is not."""
+    from smelt.backend.cuda import indices
+
+    function = smelt.jit(lambda x: x * 2 + 1, target="cuda")
+    for size, limit in ((5, 1 << 31), (9, 1 << 31), (300, 200)):
+        monkeypatch.setattr(indices, "LIMIT", limit)
+        x = numbers(size)
+        np.testing.assert_array_equal(function(x), x * 2 + 1)
+    assert [launch.narrow for _, launch in gpu.launches.values()] == [True, True, False] and function.compiles == 2
+
+
 def test_one_allocation_for_each_call(gpu: Gpu) -> None:
     function = smelt.jit(lambda x: (ops.cumsum(x, 0) * 2, x.sum()), target="cuda")
     function(numbers(6, 40))

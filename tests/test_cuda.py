@@ -21,6 +21,7 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes 
 from smelt.backend.cuda.build import Program, build  # noqa: E402
 from smelt.backend.cuda.compiler import architectures, compile_launches  # noqa: E402
 from smelt.backend.cuda.indices import fits, reaches  # noqa: E402
+from smelt.backend.cuda.module import emit_module  # noqa: E402
 from smelt.backend.options import CompileOptions  # noqa: E402
 from smelt.backend.stages import Stages  # noqa: E402
 from smelt.kernels.loop_parser import parse_kernels  # noqa: E402
@@ -150,12 +151,14 @@ def test_ranges_are_those_of_the_loops() -> None:
 
 def test_symbolic_sizes_that_are_small() -> None:
     graph = smelt.jit(lambda x, y: ops.softmax(x @ y, 1)).trace(smelt.spec("f32[N, 1024]"), smelt.spec("f32[1024, M]"))
-    program = build(graph, CompileOptions(), Stages(), lambda stage, thing: None, False, small=True)
-    assert all(item.narrow for item in program.launches)
-    assert fits(program.reaches, {"N": 4096, "M": 50000})
-    assert not fits(program.reaches, {"N": 1 << 21, "M": 7})
-    assert not fits(program.reaches, {"N": 1 << 16, "M": 1 << 15})
-    compile_launches(program.source, program.launches, "sm_80")
+    seen: dict[str, Any] = {}
+    build(graph, CompileOptions(), Stages(), seen.__setitem__, False)
+    module = emit_module(seen["loops"], small=True)
+    assert all(item.narrow for item in module.launches)
+    assert fits(module.reaches, {"N": 4096, "M": 50000})
+    assert not fits(module.reaches, {"N": 1 << 21, "M": 7})
+    assert not fits(module.reaches, {"N": 1 << 16, "M": 1 << 15})
+    compile_launches(module.source, module.launches, "sm_80")
 
 
 def test_a_depth_of_64_bits() -> None:

@@ -25,8 +25,11 @@ from .program import Program
 SIDE = 32  # of the blocks that are transposed in shared memory: a warp reads or writes a row of one at a time
 
 
-def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook, simulated: bool) -> Program:
-    """The program of a graph. The hook sees it at every stage; str(thing) is its text."""
+def build(
+    graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook, simulated: bool, small: bool = False
+) -> Program:
+    """The program of a graph. The hook sees it at every stage; str(thing) is its text. `small`: indices shall have 32
+    bits, whatever the symbolic sizes; indices.fits(program.reaches, sizes) tells whether that is right for some."""
     hook("graph", graph)
     with stages.timed("graph passes"):
         simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)
@@ -42,7 +45,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
         plan = plan_memory(kernels, outside)
     with stages.timed("emit"):
-        module = emit_module(kernels, simulated)
+        module = emit_module(kernels, simulated, small)
     hook("cuda", module.source)
     params = [f"%{fused.names[value]}" for value in simple.params]
     names = [f"%{fused.names[value]}" for value in stored]
@@ -58,6 +61,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         overwrites=Overwrites(times.reads, times.writes, in_one_thread(times, kernels, module.launches)),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
         report=make_report(simple, fused, kernels, plan.size).lasting(),
+        reaches=tuple(module.reaches),
     )
 
 

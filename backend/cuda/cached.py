@@ -22,9 +22,14 @@ COMPILERS = ("numba-cuda", "numba", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink
 
 
 def compiled_code(
-    graph: Graph, options: CompileOptions, architecture: str, stages: Stages, on_stage: StageHook | None = None
+    graph: Graph,
+    options: CompileOptions,
+    architecture: str,
+    stages: Stages,
+    on_stage: StageHook | None = None,
+    wide: bool = False,
 ) -> tuple[Code, Lookup]:
-    """The code of a graph, and where it came from.
+    """The code of a graph, and where it came from. `wide`: symbolic sizes need 64 bits.
 
     Who wants to see or to check the stages gets them; what NVIDIA's compilers make of the last one is the same.
     """
@@ -33,7 +38,7 @@ def compiled_code(
     lookup = Lookup("off")
     if current().is_on:
         with stages.timed("key"):
-            key, reason = cuda_key(graph, options, architecture)
+            key, reason = cuda_key(graph, options, architecture, wide)
         lookup = Lookup("off", reason)
     if key is not None:
         with stages.timed("look up"):
@@ -44,7 +49,7 @@ def compiled_code(
     from .compiler import check_architecture, compile_launches
 
     check_architecture(architecture)
-    program = build(graph, options, stages, on_stage or _ignore, False)
+    program = build(graph, options, stages, on_stage or _ignore, False, small=not wide)
     if code is not None and code.program.source == program.source:
         return Code(program, code.compiled), lookup
     with stages.timed("PTX and machine code"):
@@ -55,13 +60,13 @@ def compiled_code(
     return code, lookup
 
 
-def cuda_key(graph: Graph, options: CompileOptions, architecture: str) -> tuple[Key | None, str]:
+def cuda_key(graph: Graph, options: CompileOptions, architecture: str, wide: bool = False) -> tuple[Key | None, str]:
     """What a graph's code for an architecture is kept under, or why it is not."""
     printer = Printer(graph)
     text = printer.text(locations=False)
     if not printer.is_complete:
         return None, "an attribute of an op has no text"
-    fields = key_fields({"max_cost": options.max_cost, "architecture": architecture})
+    fields = key_fields({"max_cost": options.max_cost, "architecture": architecture, "wide": wide})
     if fields is None:
         return None, "smelt's own files were changed since it was imported"
     params = ", ".join(f"{param.name}: {param.type}" for param in graph.params)

@@ -25,6 +25,7 @@ from .arrays import OTHER, Argument, Constant, allocate, first_argument, own_str
 from .cached import compiled_code
 from .code import Code
 from .executable import raise_errors, report_of, sizes_of
+from .indices import fits
 from .launch import Launch, blocks
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class DeviceExecutable:
         code, self.cache = compiled_code(graph, options, architecture, stages)
         self.artifact = code.program
         self.codes = {architecture: code}
-        self.loaded: dict[int, Loaded] = {}
+        self.wide: dict[str, Code] = {}  # for symbolic sizes that 32 bits do not count
+        self.loaded: dict[tuple[int, bool], Loaded] = {}
         self.lock = threading.Lock()
 
     @property
@@ -94,16 +96,18 @@ class DeviceExecutable:
         """How to call this code for parameters of these shapes."""
         return DeviceLauncher(self, sizes_of(self.graph, shapes))
 
-    def load(self, device: Device) -> Loaded:
+    def load(self, device: Device, wide: bool) -> Loaded:
         """The code on a GPU, which may be of another architecture than those before."""
         with self.lock:
-            found = self.loaded.get(device.device_id)
+            found = self.loaded.get((device.device_id, wide))
             if found is None:
-                architecture = f"sm_{device.arch}"
-                if architecture not in self.codes:
-                    self.codes[architecture] = compiled_code(self.graph, self.options, architecture, self.stages)[0]
+                architecture, known = f"sm_{device.arch}", self.wide if wide else self.codes
+                if architecture not in known:
+                    known[architecture], _ = compiled_code(
+                        self.graph, self.options, architecture, self.stages, wide=wide
+                    )
                 with self.stages.timed("load"):
-                    found = self.loaded[device.device_id] = Loaded(self.codes[architecture])
+                    found = self.loaded[device.device_id, wide] = Loaded(known[architecture])
             return found
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
@@ -128,6 +132,7 @@ class DeviceLauncher:
     def __init__(self, executable: DeviceExecutable, sizes: dict[str, int]):
         self.executable = executable
         self.sizes = sizes
+        self.wide = not fits(executable.artifact.reaches, sizes)
         self.ready: dict[int, Ready] = {}  # by device
         self.results = [
             (value.dtype, tuple(evaluate(size, sizes) for size in value.shape)) for value in executable.graph.results
@@ -139,7 +144,9 @@ class DeviceLauncher:
         if found is None:
             from cuda.core import Device
 
-            found = self.ready[device] = Ready(self.executable, self.executable.load(Device(device)), self.sizes)
+            found = self.ready[device] = Ready(
+                self.executable, self.executable.load(Device(device), self.wide), self.sizes
+            )
         return found
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:

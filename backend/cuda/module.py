@@ -34,7 +34,7 @@ class Module:
 
 def emit_module(kernels: Sequence[Kernel], simulated: bool = False, small: bool = False) -> Module:
     """Source and launches of kernels that were mapped to a grid. The simulator knows no alignment of shared memory.
-    `small`: symbolic sizes will be such that 32 bits count all (Module.reaches)."""
+    `small`: indices have 32 bits, whatever the symbolic sizes; fits(module.reaches, sizes) tells if they may."""
     module = Module()
     alignment = "" if simulated else ", alignment=16"
     first = 0

@@ -26,6 +26,7 @@ class Program:
     overwrites: Overwrites  # which of the stored arrays may be which parameters
     places: Sequence[Place]  # by site
     report: dict[str, Any]  # as Report.lasting has it
+    reaches: Sequence[Dim]  # how far indices of 32 bits go, by the symbolic sizes
 
     def header(self) -> dict[str, Any]:
         """All but the source, as JSON has it."""
@@ -39,6 +40,7 @@ class Program:
             "overwrites": self.overwrites.header(),
             "places": [[place.op, place.number, place.called] for place in self.places],
             "report": self.report,
+            "reaches": list(map(encode, self.reaches)),
         }
 
     @staticmethod
@@ -54,4 +56,5 @@ class Program:
             overwrites=Overwrites(*header["overwrites"]),
             places=[Place(*place) for place in header["places"]],
             report=header["report"],
+            reaches=list(map(decode, header["reaches"])),
         )
