@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 import numpy as np
 
 from .ir.errors import ArgumentError, TraceError, suggest
 from .ir.graph import Value, current_location
-from .ops.define import NUMPY_NAMES, REGISTRY
+from .numpy_calls import call_function, call_ufunc
+from .ops.define import REGISTRY
 
 BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -24,6 +25,10 @@ BINARY = {
     "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }  # fmt: skip
 COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+CASTS = {
+    "float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "bool": "bool", "byte": "u8", "char": "i8",
+    "short": "i16", "int": "i32", "long": "i64",
+}  # fmt: skip
 UNARY = {"neg": "neg", "pos": "positive", "invert": "bitwise_not", "abs": "abs"}
 
 
@@ -68,8 +73,26 @@ def _known(self: Value, question: str) -> np.ndarray:
     """The array of a value that is known while tracing; for all others an error that says what was asked."""
     array = _evaluators[0](self) if _evaluators else None
     if array is None:
+        if not _has_parameters(self):
+            question = (
+                "random numbers are only drawn when compiled code runs. Return the tensor from a compiled function, "
+                "whose result is an array: smelt.jit(lambda: smelt.ops.rand((3,)))()"
+            )
         raise TraceError(question, current_location(), f"the tensor is {self!r}")
     return array
+
+
+def _has_parameters(value: Value) -> bool:
+    """Whether a value is computed from a function's arguments."""
+    pending, seen = [value], set()
+    while pending:
+        op = pending.pop().op
+        if op is None:
+            return True
+        if op.serial not in seen:
+            seen.add(op.serial)
+            pending.extend(op.operands)
+    return False
 
 
 def _bool(self: Value) -> bool:
@@ -87,53 +110,17 @@ def _number(self: Value) -> Any:
     return _known(self, question).item()
 
 
+def _count(self: Value) -> Any:
+    question = (
+        "a traced tensor cannot become a Python number while tracing. What Python counts with (range, a size, an index "
+        "of a list) has to be a static argument: smelt.jit(function, static_argnames=...)"
+    )
+    return _known(self, question).item()
+
+
 def _array(self: Value, dtype: Any = None, copy: Any = None) -> np.ndarray:
     question = "a traced tensor cannot become a NumPy array while tracing; use smelt.ops instead of numpy functions"
     return _known(self, question).astype(dtype or self.dtype.numpy, copy=False)
-
-
-UFUNCS = {
-    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "power": "pow",
-    "float_power": "pow", "absolute": "abs", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
-    "equal": "eq", "not_equal": "ne", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "invert": "bitwise_not", "rint": "round",
-    "mod": "remainder",
-    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "conjugate": "conj",
-}  # fmt: skip
-
-
-# NumPy's functions that mean the same as an op, once `axis` is called `dim`; std and var do not.
-_SAME_NAME = (
-    "sum", "prod", "mean", "any", "all", "argmax", "argmin", "where", "stack", "einsum", "cumsum", "cumprod", "reshape",
-    "flip", "roll", "tril", "triu", "tensordot", "outer", "dot", "broadcast_to", "squeeze", "swapaxes", "zeros_like",
-    "ones_like", "tile",
-)  # fmt: skip
-NUMPY_FUNCTIONS = {name: name for name in _SAME_NAME} | {
-    "concatenate": "cat", "max": "amax", "min": "amin", "amax": "amax", "amin": "amin", "transpose": "permute",
-    "clip": "clamp", "expand_dims": "unsqueeze", "moveaxis": "movedim",
-}  # fmt: skip
-
-
-def _ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-    """np.exp(x) and array + x: the op of the same meaning."""
-    name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
-    if method != "__call__" or options or name not in REGISTRY:
-        raise TraceError(
-            f"numpy.{ufunc.__name__} on a traced tensor: use smelt.ops{suggest(name, REGISTRY)}", current_location()
-        )
-    return REGISTRY[name](*inputs)
-
-
-def _array_function(self: Value, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """np.sum(x, axis=0): the op of the same meaning, where there is one."""
-    name = NUMPY_FUNCTIONS.get(function.__name__)
-    if name is None or set(kwargs) - {"axis", "keepdims", *REGISTRY[name].by_name}:
-        raise TraceError(
-            f"numpy.{function.__name__} on a traced tensor: use smelt.ops, which has no op of that name and arguments",
-            current_location(),
-        )
-    renamed = {NUMPY_NAMES.get(key, key): value for key, value in kwargs.items()}
-    return REGISTRY[name](*args, **renamed)
 
 
 def _length(self: Value) -> Any:
@@ -199,10 +186,26 @@ def _get_item(self: Value, index: Any) -> Any:
         else:
             tensors[dim] = item
             dim += 1
-    if tensors:
-        indices = [tensors.get(position) for position in range(max(tensors) + 1)]
-        result = REGISTRY["index"](result, indices)
-    return result
+    if not tensors:
+        return result
+    indices = [tensors.get(position) for position in range(max(tensors) + 1)]
+    chosen = REGISTRY["index"](result, indices)
+    added = chosen.ndim - (result.ndim - len(tensors))
+    if _are_apart(items) and max(tensors) - min(tensors) + 1 == len(tensors):
+        # The op sees neighbours, as integers are gone by then.
+        first = min(tensors)
+        return REGISTRY["movedim"](chosen, tuple(range(first, first + added)), tuple(range(added)))
+    return chosen
+
+
+def _are_apart(items: tuple) -> bool:
+    """Whether something stands between integers and index tensors: NumPy puts the dims they choose in front then."""
+    choosing = [
+        position
+        for position, item in enumerate(items)
+        if item is not None and item is not Ellipsis and not isinstance(item, slice)
+    ]
+    return choosing[-1] - choosing[0] + 1 > len(choosing)
 
 
 def _set_item(self: Value, index: Any, value: Any) -> None:
@@ -226,6 +229,15 @@ def _transposed(self: Value) -> Any:
     return REGISTRY["permute"](self, tuple(reversed(range(self.ndim))))
 
 
+def _transpose(self: Value, *dims: Any, **named: Any) -> Any:
+    """PyTorch's, of two dims; NumPy's without any."""
+    return REGISTRY["transpose"](self, *dims, **named) if dims or named else _transposed(self)
+
+
+def _divmod(left: Any, right: Any) -> tuple[Any, Any]:
+    return REGISTRY["floor_divide"](left, right), REGISTRY["remainder"](left, right)
+
+
 def _dim_size(self: Value, dim: int | None = None) -> Any:
     return self.shape if dim is None else self.shape[dim]
 
@@ -238,10 +250,10 @@ def install() -> None:
         "__float__": lambda self: float(_number(self)),
         "__int__": lambda self: int(_number(self)),
         "__complex__": lambda self: complex(_number(self)),
-        "__index__": _number,
+        "__index__": _count,
         "__array__": _array,
-        "__array_ufunc__": _ufunc,
-        "__array_function__": _array_function,
+        "__array_ufunc__": call_ufunc,
+        "__array_function__": call_function,
         "__len__": _length,
         "__iter__": _iterate,
         "__getitem__": _get_item,
@@ -254,6 +266,11 @@ def install() -> None:
         "to": _to,
         "astype": _to,
         "T": property(_transposed),
+        "transpose": _transpose,
+        "real": property(lambda self: REGISTRY["real"](self)),
+        "imag": property(lambda self: REGISTRY["imag"](self)),
+        "__divmod__": _divmod,
+        "__rdivmod__": lambda self, other: _divmod(other, self),
         "mT": property(lambda self: REGISTRY["transpose"](self, -2, -1)),
         "size": _dim_size,
         "dim": lambda self: self.ndim,
@@ -266,5 +283,7 @@ def install() -> None:
         table[f"__{method}__"] = _binary(name)
     for method, name in UNARY.items():
         table[f"__{method}__"] = _unary(name)
+    for method, name in CASTS.items():
+        table[method] = partialmethod(_to, name)
     for name, member in table.items():
         setattr(Value, name, member)

@@ -214,6 +214,17 @@ def test_integers_on_the_way_stop_the_walk() -> None:
     close(run(grad(lambda x: ops.where(x > 0, x, 0.0).sum()), x), (x > 0).astype(float))
 
 
+def test_the_angle_of_the_origin_has_gradient_zero() -> None:
+    y, x = np.array([0.0, 1.0, 0.0, -2.0, 1e-200]), np.array([0.0, 0.0, -1.0, 3.0, 1e-200])
+    expected = [torch.tensor(item, requires_grad=True) for item in (y, x)]
+    torch.atan2(*expected).sum().backward()
+    found = grad(lambda y, x: ops.atan2(y, x).sum(), argnums=(0, 1))(y, x)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other.grad.numpy(), rtol=1e-15)
+    second = grad(lambda y: grad(lambda y: ops.atan2(y, x).sum())(y).sum())(y)
+    assert np.isfinite(second).all()
+
+
 def test_detach() -> None:
     x = random(3)
     close(run(grad(lambda x: (x * x.detach()).sum()), x), x)

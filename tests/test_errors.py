@@ -67,15 +67,25 @@ TRACE_ERRORS: dict[str, tuple[Build, str]] = {
     "in": (lambda x: 3 in x, "a Python branch on a traced tensor"),
     "float": (lambda x: float(x.sum()), "cannot become a Python number while tracing"),
     "int": (lambda x: int(x[0, 0]), "cannot become a Python number"),
-    "range": (lambda x: range(x[0, 0]), "cannot become a Python number"),
+    "range": (lambda x: range(x[0, 0]), "cannot become a Python number.*a static argument: .*static_argnames"),
     "item": (lambda x: x.sum().item(), "cannot become a Python number"),
     "array": (lambda x: np.array(x), r"cannot become a NumPy array.*\n.*<traced f32\[3, 4\] from parameter x>"),
     "tolist": (lambda x: x.tolist(), "cannot become a NumPy array"),
     "numpy function without an op": (lambda x: np.busday_count(x, x), r"numpy.busday_count on a traced tensor"),
     "numpy ufunc without an op": (lambda x: np.spacing(x), r"numpy.spacing on a traced tensor"),
-    "numpy function of other arguments": (lambda x: np.sum(x, where=x > 0), r"numpy.sum on a traced tensor"),
-    "numpy ufunc's reduction": (lambda x: np.add.reduce(x), r"numpy.add on a traced tensor"),
-    "numpy out": (lambda x: np.exp(x, out=x), "numpy.exp on a traced tensor"),
+    "numpy function of other arguments": (
+        lambda x: np.sum(x, where=x > 0),
+        r"numpy.sum on a traced tensor: use smelt.ops.sum, whose arguments are sum\(self: Tensor, dim",
+    ),
+    "numpy function that is another op": (lambda x: np.linalg.norm(x), r"numpy.linalg.norm .*: use smelt.ops.norm"),
+    "numpy std of other arguments": (lambda x: np.std(x, out=X), r"numpy.std on .* unexpected keyword argument 'out'"),
+    "numpy function like no op": (lambda x: np.median(x), r"numpy.median on .*smelt.ops has no op of that name$"),
+    "numpy ufunc's reduction": (lambda x: np.add.reduce(x), r"numpy.add.reduce on a traced tensor: use smelt.ops.sum$"),
+    "numpy ufunc's other method": (lambda x: np.subtract.reduce(x), r"numpy.subtract.reduce on .* there is no op"),
+    "numpy out": (lambda x: np.exp(x, out=x), "numpy.exp with out=.*smelt.ops.exp"),
+    "numpy dtype": (lambda x: np.add(x, 1, dtype=np.float64), r"numpy.add on a traced tensor takes no dtype=.*x.to\("),
+    "array in place": (lambda x: np.ones((3, 4)).__iadd__(x), r"`array \+= tensor`.*array = array \+ tensor"),
+    "random numbers": (lambda x: np.asarray(ops.rand((3,))), r"random numbers are only drawn when compiled code runs"),
     "assignment": (lambda x: x.__setitem__(0, 1), "never changed in place.*index_put"),
     "len of a scalar": (lambda x: len(x.sum()), r"len\(\) of a 0-dim tensor"),
 }
@@ -205,6 +215,37 @@ def test_unknown_op() -> None:
         smelt.jit(lambda x: x.sofmax(1))(X)
     with pytest.raises(AttributeError, match="module 'smelt' has no attribute 'git'"):
         smelt.git  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "name", ["topk", "sort", "argsort", "median", "randperm", "nosuch", "svd", "cond", "fft", "inv", "cross"]
+)
+def test_ops_that_are_missing_are_not_taken_for_others(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(ops, name)
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("epx", "exp"),
+        ("Relu", "relu"),
+        ("logsoftmax", "log_softmax"),
+        ("cross_entorpy", "cross_entropy"),
+        ("men", "mean"),
+    ],
+)
+def test_misspelt_ops_are_recognised(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"did you mean '{meant}'"):
+        getattr(ops, name)
+
+
+def test_random_numbers_outside_of_jit_are_no_array() -> None:
+    message = r"random numbers are only drawn when compiled code runs.*smelt.jit\(lambda: smelt.ops.rand"
+    with pytest.raises(TraceError, match=message):
+        np.asarray(ops.rand((3,)))
+    assert smelt.jit(lambda: ops.rand((3,)))().shape == (3,)
 
 
 def test_leaked_tensor() -> None:
@@ -360,6 +401,10 @@ def put(table: Any, index: Any) -> Any:
     return ops.index_put(table, [index], table[0])
 
 
+def one_hot(table: Any, index: Any) -> Any:
+    return ops.one_hot(index, 3)
+
+
 def fused(table: Any, index: Any) -> Any:
     return (ops.embedding(table * 2, index).exp() + 1).sum(0)
 
@@ -380,6 +425,8 @@ INDEX_ERRORS: dict[str, tuple[Callable[..., Any], list[int], str, int, int]] = {
     "scatter_add": (scatter, [5, 0], "scatter_add", 5, 3),
     "scatter_add of a negative": (scatter, [0, -1], "scatter_add", -1, 3),
     "index_put": (put, [0, 8], "index_put", 8, 3),
+    "one_hot": (one_hot, [1, 3], "one_hot", 3, 3),
+    "one_hot of a negative": (one_hot, [-1, 2], "one_hot", -1, 3),
     "a huge index": (pick, [0, 2**62], "index", 2**62, 3),
     "inside of a fused kernel": (fused, [2, 100], "embedding", 100, 3),
     "in a derivative": (backwards, [2, 100], "embedding", 100, 3),

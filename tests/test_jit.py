@@ -544,6 +544,12 @@ INDICES: dict[str, Any] = {
     "two arrays broadcast": (ROWS[:, None], ROWS[:2]),
     "int and array": (1, ROWS),
     "array apart": (ROWS, slice(None), ROWS),
+    "int apart from an array": (0, slice(None), ROWS),
+    "array apart from an int": (ROWS, slice(None), 1),
+    "array apart from a number in an array": (np.array(1), slice(None), ROWS.reshape(3, 1)),
+    "int apart by an ellipsis": (0, ..., ROWS),
+    "int apart by none": (0, None, ROWS),
+    "int apart from two arrays": (0, None, ROWS, ROWS),
     "empty array": np.array([], np.int64),
 }
 
@@ -603,6 +609,15 @@ NUMPY_CALLS: dict[str, Callable[[Any], Any]] = {
     "reshape": lambda x: np.reshape(x, (4, 3)),
     "einsum": lambda x: np.einsum("ij,kj->ik", x, x),
     "expand_dims": lambda x: np.expand_dims(x, 1),
+    "std": lambda x: np.std(x),
+    "var along": lambda x: np.var(x, 0, ddof=1, keepdims=True),
+    "full_like": lambda x: np.full_like(x, 3),
+    "transpose": lambda x: np.transpose(x),
+    "transpose of dims": lambda x: np.transpose(x, (1, 0)),
+    "transpose as a method": lambda x: x.transpose(),
+    "shape": lambda x: x * np.shape(x)[1] + np.ndim(x) + np.size(x) + np.size(x, 1),
+    "divmod": lambda x: np.stack(divmod(x, 2)),
+    "divmod of a number": lambda x: np.stack(divmod(7, x)),
 }
 
 
@@ -610,6 +625,24 @@ NUMPY_CALLS: dict[str, Callable[[Any], Any]] = {
 def test_numpy_calls_on_a_traced_tensor(name: str) -> None:
     function = NUMPY_CALLS[name]
     np.testing.assert_allclose(smelt.jit(function)(X), function(X), rtol=1e-5, atol=1e-6)
+
+
+def test_parts_of_complex_numbers_are_attributes() -> None:
+    given = np.array([1 - 2j, 3j, -4], np.complex64)
+    np.testing.assert_array_equal(smelt.jit(lambda z: z.real * 2)(given), given.real * 2)
+    np.testing.assert_array_equal(smelt.jit(lambda z: z.imag.sum())(given), given.imag.sum())
+    np.testing.assert_array_equal(smelt.jit(lambda z: np.real(z) + np.imag(z))(given), given.real + given.imag)
+
+
+@pytest.mark.parametrize(
+    "name", ["float", "double", "half", "bfloat16", "bool", "byte", "char", "short", "int", "long"]
+)
+def test_conversions_have_the_names_of_pytorch(name: str) -> None:
+    given = np.array([0, 1.5, 100])
+    expected = getattr(torch.from_numpy(given), name)()
+    result = smelt.jit(lambda x: getattr(x, name)())(given)
+    assert str(result.dtype) == str(expected.dtype).removeprefix("torch.")
+    np.testing.assert_array_equal(result.astype(np.float64), expected.double().numpy())
 
 
 # Random numbers.

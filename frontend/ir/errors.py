@@ -70,7 +70,30 @@ class CompileError(SmeltError):
 
 def suggest(name: str, known: object) -> str:
     """' (did you mean ...?)' for a misspelt name, or nothing."""
-    import difflib
+    allowed = max(2, 6 * len(name) // 10)
+    close = [(_distance(name.lower(), str(item).lower(), allowed), str(item)) for item in known]  # type: ignore[attr-defined]
+    best = min(close, default=(allowed + 1, ""))
+    return f" (did you mean {best[1]!r}?)" if best[0] <= allowed else ""
 
-    close = difflib.get_close_matches(name, [str(item) for item in known], n=1)  # type: ignore[attr-defined]
-    return f" (did you mean {close[0]!r}?)" if close else ""
+
+def _distance(one: str, other: str, allowed: int) -> int:
+    """How far apart two spellings are; some number above `allowed` if they are farther than that.
+
+    A letter too many, one missing, and two in the wrong order count 2, as does a wrong digit; a wrong letter counts 3:
+    sqrt is no misspelt sort.
+    """
+    if 2 * abs(len(one) - len(other)) > allowed:
+        return allowed + 1
+    before: list[int] = []
+    row = list(range(0, 2 * len(other) + 1, 2))
+    for at, letter in enumerate(one, 1):
+        before, above, row = row, before, [2 * at]
+        for to, wanted in enumerate(other, 1):
+            wrong = 0 if letter == wanted else 2 if letter.isdigit() and wanted.isdigit() else 3
+            cost = min(before[to - 1] + wrong, before[to] + 2, row[-1] + 2)
+            if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == wanted and letter != wanted:
+                cost = min(cost, above[to - 2] + 2)
+            row.append(cost)
+        if min(row) > allowed:
+            return allowed + 1
+    return row[-1]

@@ -224,5 +224,6 @@ def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
         raise ArgumentError(f"num_classes is {num_classes}: give the number, the shape cannot depend on the data")
     if not self.dtype.is_integer:
         raise DTypeError(f"self is {self.dtype}, expected an integer type")
-    classes = iota((num_classes,), dim=0, dtype=self.dtype)
-    return (self.unsqueeze(-1) == classes).to(i64)
+    classes = iota((num_classes,), dim=0, dtype=i64)
+    named = classes.select_along(0, self)  # self again, but a class that does not exist is an error
+    return (named.unsqueeze(-1) == classes).to(i64)

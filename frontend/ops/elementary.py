@@ -275,7 +275,9 @@ def atan2(self: Tensor, other: Tensor) -> Tensor:
 
 @atan2.vjp
 def atan2_vjp(grad, self, other):
-    scaled = grad * reciprocal(self * self + other * other)
+    size = self * self + other * other
+    # The origin has no angle: as in PyTorch, its gradient is zero.
+    scaled = grad * reciprocal(where(size == 0, math.inf, size))
     return scaled * other, -scaled * self
 
 
