@@ -10,6 +10,7 @@ Arguments and results may be nested in tuples, lists, dicts and whatever else op
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from typing import Any
@@ -58,6 +59,13 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """function(*primals), and its change along the tangents."""
+    for what, given in (("primals are", primals), ("tangents are", tangents)):
+        if not isinstance(given, (tuple, list)):
+            raise ArgumentError(
+                f"jvp of {_name(function)}: the {what} {type(given).__name__}, expected a tuple with an entry for each "
+                "argument, such as smelt.jvp(function, (x,), (direction,))",
+                current_location(),
+            )
     primals, tangents = tuple(primals), tuple(tangents)
     if _any_traced((primals, tangents)):
         return _traced_jvp(function)(primals, tangents)
@@ -123,7 +131,7 @@ def _traced_vjp(function: Function) -> Function:
 def _traced_jvp(function: Function) -> Function:
     def traced(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         name = _name(function)
-        leaves, structure = _independent(primals, lambda path: f"jvp of {name}: primals{path}")
+        leaves, structure = _independent(primals, lambda path: f"jvp of {name}: argument {path[0]}{_inside(path)}")
         directions: list[Any]
         directions, tangent_structure = optree.tree_flatten(tangents)  # type: ignore[arg-type]
         if structure != tangent_structure:
@@ -162,7 +170,7 @@ def _differentiate(
     if len({position % len(args) for position in wanted}) < len(wanted):
         raise ArgumentError(f"grad of {name}: argnums {wanted} names an argument twice", current_location())
     chosen = tuple(args[position] for position in wanted)
-    leaves, structure = _independent(chosen, lambda path: f"grad of {name}: argument {wanted[path[0]]}")
+    leaves, structure = _independent(chosen, lambda path: f"grad of {name}: argument {wanted[path[0]]}{_inside(path)}")
     replaced = list(args)
     for position, argument in zip(wanted, optree.tree_unflatten(structure, leaves), strict=True):
         replaced[position] = argument
@@ -207,7 +215,7 @@ def _scalar_result(returned: Any, name: str) -> Value:
 def _linearized(function: Function, primals: tuple) -> tuple[Any, Function]:
     """`vjp` on traced tensors."""
     name = _name(function)
-    leaves, structure = _independent(primals, lambda path: f"vjp of {name}: argument {path[0]}")
+    leaves, structure = _independent(primals, lambda path: f"vjp of {name}: argument {path[0]}{_inside(path)}")
     outputs, output_structure = optree.tree_flatten(function(*optree.tree_unflatten(structure, leaves)))
     results = [_value(output, f"vjp of {name}: the result") for output in outputs]
 
@@ -244,6 +252,11 @@ def _independent(tree: Any, describe: Callable[[tuple], str]) -> tuple[list[Valu
             )
         values.append(REGISTRY["alias"](value))
     return values, structure
+
+
+def _inside(path: tuple) -> str:
+    """Which part of an argument a leaf is, as Python would write it: ["weights"][0]."""
+    return "".join(f"[{json.dumps(key) if isinstance(key, str) else repr(key)}]" for key in path[1:])
 
 
 def _value(leaf: Any, what: str) -> Value:

@@ -74,7 +74,13 @@ def test_random_results_are_not_compared(file: Path):
 @pytest.mark.parametrize(
     ("words", "message"),
     (
-        (["a_model.py:make_nothing"], "returns a PyTorch module and its inputs"),
+        (
+            ["a_model.py:make_nothing"],
+            "error: a_model.py:make_nothing: expected a function without arguments that returns",
+        ),
+        (["a_model.py:make_modle"], "error: a_model.py has no function 'make_modle' (did you mean 'make_model'?)"),
+        (["a_modle.py:make_model"], "error: no file a_modle.py (did you mean 'a_model.py'?)"),
+        (["a_model.py"], "error: expected module.py:function, got 'a_model.py'"),
         (["a_model.py:make_model", "--only", "softmax"], "--only is for the suite"),
         (["a_model.py:make_model", "--contenders", "numpy"], "unknown contender 'numpy'"),
         (["--train"], "--train needs a module"),
@@ -85,4 +91,6 @@ def test_errors(
 ):
     monkeypatch.chdir(file.parent)
     assert main(["bench", *words]) != 0
-    assert message in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert "smelt.tools" not in shown.err and "malloc" not in shown.out

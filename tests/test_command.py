@@ -30,6 +30,9 @@ def scaled(x, factor):
 def wrong(x):
     return x @ x
 
+def nothing():
+    return relu(smelt.ops.arange(3.0))
+
 number = 3
 """
 
@@ -103,6 +106,10 @@ def test_dump_names_the_line(folder: Path) -> None:
 def test_dump_takes_what_jit_returns_and_literals(folder: Path) -> None:
     assert "softmax(" in smelt(folder, "dump", "model.py:compiled", "--args", "f32[4, 4]").stdout
     assert "2.5" in smelt(folder, "dump", "model.py:scaled", "--args", "f32[4]", "2.5").stdout
+
+
+def test_dump_of_a_function_without_parameters(folder: Path) -> None:
+    assert "relu(" in smelt(folder, "dump", "model.py:nothing").stdout
 
 
 def test_dump_of_a_gradient(folder: Path) -> None:
@@ -184,6 +191,12 @@ MISTAKES = {
     "too-few-inputs": (["run", "twice.ir"], 1, "%x: f32[N, 3]"),
     "wrong-input": (["run", "twice.ir", "--inputs", "wide.npy"], 1, "expected f32[N, 3]"),
     "not-an-array": (["run", "twice.ir", "--inputs", "model.py"], 1, "not a .npy file"),
+    "no-cache-there": (["cache", "verify", "--dir", "missing"], 1, "no directory missing"),
+    "no-cache-to-list": (["cache", "--dir", "missing"], 1, "no directory missing"),
+    "steps-below-zero": (["demo", "--steps", "-1"], 2, "expected a number above 0, got '-1'"),
+    "gpu-of-a-cpu": (["dump", "model.py:layer", "--arch", "sm_90"], 2, "add --target cuda"),
+    "gpu-of-a-cpu-explained": (["explain", "model.py:layer", "--arch", "sm_90"], 2, "add --target cuda"),
+    "op-like-no-other": (["ops", "nosuch"], 1, "nosuch"),
     "misspelt-op": (["ops", "sofmax"], 1, "did you mean 'softmax'"),
 }
 

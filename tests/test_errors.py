@@ -275,7 +275,7 @@ def test_arguments_of_jit() -> None:
     error = failure(ArgumentError, lambda: smelt.jit(lambda x, mode: x, static_argnames="mod"))
     assert "static_argnames has 'mod', but the parameters of lambda are x, mode" in str(error)
     error = failure(ArgumentError, lambda: smelt.jit(lambda x, k: x, static_argnums=1)(X, [1]))
-    assert "a static argument must be hashable" in str(error)
+    assert "the static argument 1 must be hashable" in str(error)
     assert "unknown target 'gpu'" in str(failure(CompileError, lambda: smelt.jit(lambda x: x, target="gpu")(X)))
     error = failure(ArgumentError, lambda: smelt.jit(lambda x: x).report())
     assert "has not been called yet" in str(error)
@@ -355,6 +355,24 @@ DERIVATIVE_ERRORS: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
     ),
     "tangent of another shape": (
         ShapeError, lambda: smelt.jvp(lambda x: x * 2, (X,), (X[0],)), r"tangent 0 has shape \[4\], expected \[3, 4\]",
+    ),
+    "an integer in a dict": (
+        DerivativeError, lambda: smelt.grad(lambda x, d: (d["a"] * x).sum(), argnums=1)(X, {"a": X, "n": [3]}),
+        r'grad of .*: argument 1\["n"\]\[0\] is i64\[\]: only floats',
+    ),
+    "an integer in a primal": (
+        DerivativeError, lambda: smelt.jvp(lambda d: d["a"], ({"a": np.arange(3)},), ({"a": np.arange(3)},)),
+        r'argument 0\["a"\] is i64\[3\]: only floats',
+    ),
+    "an integer in a list": (
+        DerivativeError, lambda: smelt.vjp(lambda items: items[0] * 2, [X, 3])[1](X), r"argument 0\[1\] is i64\[\]",
+    ),
+    "primals in no tuple": (
+        ArgumentError, lambda: smelt.jvp(lambda x: x * 2, X, X),
+        r"the primals are ndarray, expected a tuple .*smelt.jvp\(function, \(x,\), \(direction,\)\)",
+    ),
+    "tangents in no tuple": (
+        ArgumentError, lambda: smelt.jvp(lambda x: x * 2, (X,), X), "the tangents are ndarray, expected a tuple",
     ),
     "tangents missing": (
         ArgumentError, lambda: smelt.jvp(lambda x, y: x * y, (X, X), (X,)), "the tangents are nested as",

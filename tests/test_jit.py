@@ -627,6 +627,15 @@ def test_numpy_calls_on_a_traced_tensor(name: str) -> None:
     np.testing.assert_allclose(smelt.jit(function)(X), function(X), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_an_integer_divided_by_zero_is_zero_as_in_numpy(dtype: str) -> None:
+    given, zero = np.array([7, 100, 0], dtype), np.zeros(3, dtype)
+    quotient, rest = smelt.jit(lambda x, y: (x // y, x % y))(given, zero)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(quotient, given // zero)
+        np.testing.assert_array_equal(rest, given % zero)
+
+
 def test_parts_of_complex_numbers_are_attributes() -> None:
     given = np.array([1 - 2j, 3j, -4], np.complex64)
     np.testing.assert_array_equal(smelt.jit(lambda z: z.real * 2)(given), given.real * 2)

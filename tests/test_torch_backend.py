@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -390,6 +392,28 @@ def test_unknown_options(options: dict[str, str], message: str):
         compiled(torch.sin, options=options)(torch.ones(2))
 
 
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    (
+        (nn.Conv2d(3, 8, 3), "PyTorch's is faster for a kernel of 3x3 with stride 1x1 and 1 group: smelt compiles"),
+        (nn.Conv1d(4, 4, 3, stride=2, groups=2), "for a kernel of 3 with stride 2 and 2 groups: smelt compiles"),
+        (nn.ConvTranspose2d(2, 2, 3), "for a transposed kernel of 3x3"),
+        (nn.Conv2d(4, 4, 5, groups=4), "for depthwise kernels of more than 9 places, this one is 5x5"),
+        (nn.Conv2d(2, 2, 1, dtype=torch.bfloat16), "PyTorch's is faster in bf16"),
+    ),
+)
+def test_convolutions_of_pytorchs_have_reasons(layer: Any, reason: str):
+    x = torch.randn(1, layer.in_channels, *(9 for _ in layer.kernel_size), dtype=layer.weight.dtype)
+    with torch.no_grad():
+        same(compiled(layer)(x), layer(x))
+    assert reason in smelt.torch.report()
+
+
+def test_modes_of_inductor_are_said_to_change_nothing():
+    with pytest.warns(UserWarning, match="mode='max-autotune' of torch.compile .* changes nothing"):
+        torch.compile(torch.sin, backend="smelt", mode="max-autotune")(torch.ones(2))
+
+
 def test_custom_ops():
     @torch.library.custom_op("smelt_test::double", mutates_args=())
     def double(x: torch.Tensor) -> torch.Tensor:
@@ -437,6 +461,22 @@ def test_exported_programs():
     assert len(function.graphs) == 1
     with pytest.raises(smelt.SmeltError, match="was exported for arguments"):
         function(x, x)
+
+
+def test_exported_programs_have_a_report():
+    exported = torch.export.export(nn.Sequential(nn.Linear(8, 16), nn.GELU()).eval(), (torch.randn(4, 8),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = smelt.from_exported(exported).report()
+    assert [kernel.name for kernel in report.kernels] == [
+        item["name"] for item in json.loads(report.json())[0]["kernels"]
+    ]
+    assert report.kernels and report.kernels[0].name in str(report)
+
+
+def test_only_exported_programs_are_taken_for_such():
+    with pytest.raises(smelt.SmeltError, match=r"what torch.export.export\(module, inputs\) returns, got Linear"):
+        smelt.from_exported(nn.Linear(2, 3))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ..ir.errors import suggest
 from .bench_module import run_module
 from .bench_report import TimesTable, draw_plot, show_rest, show_summary
 from .calls import show_calls
-from .terminal import FINE, WRONG_INPUT, UsageError, UserError, fail, heading, paint, table
+from .terminal import FINE, WRONG_INPUT, UsageError, UserError, count, fail, heading, paint, table
 from .workloads.contenders import CONTENDERS, installed
 from .workloads.define import SIZES, Workload
 from .workloads.suite import all_workloads
@@ -83,12 +83,6 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--calls", action="store_true", help="only show what a call of smelt costs, by parts")
     parser.add_argument("--json", metavar="FILE", help="write everything that was measured to a file")
     parser.add_argument("--plot", metavar="FILE", help="draw the ratios into a file (.png, .svg, .pdf)")
-
-
-def count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return int(text)
 
 
 def duration(text: str) -> float:

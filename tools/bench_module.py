@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .bench_report import TimesTable, show_rest
-from .terminal import UsageError, UserError, heading, table, time_text
+from .program import split_name
+from .terminal import UsageError, UserError, heading, progress, table, time_text
 
 CONTENDERS = ("smelt", "eager", "inductor")
 PARTS = {"dynamo": "Dynamo", "aot": "AOTAutograd", "compile": "its own"}
@@ -32,6 +33,7 @@ def run_module(options: Namespace) -> int:
     if not bench.is_installed("torch"):
         raise UserError('a module needs PyTorch: pip install "smelt[torch]"')
     contenders = chosen(options.contenders)
+    split_name(options.module)
     bench.check_writable(options.json)
     settings = bench.chosen_settings(options)
     machine = bench.describe_machine(contenders)
@@ -40,8 +42,6 @@ def run_module(options: Namespace) -> int:
     name = f"{options.module} {'training step' if options.train else 'forward'}"
     for setting in settings:
         text = f"{setting.threads} thread{'s' * (setting.threads != 1)}, {setting.malloc} malloc"
-        print(heading(f"\n{text}"))
-        times = TimesTable([name], contenders)
         request = {
             "module": options.module,
             "train": options.train,
@@ -51,9 +51,12 @@ def run_module(options: Namespace) -> int:
             "seconds": options.seconds,
             "cache": None,
         }
-        found = measured(setting, request)
-        if options.compile and "smelt" in contenders:
-            found["smelt"] |= from_disk(setting, request)
+        with progress(f"measuring {name}, {text}"):
+            found = measured(setting, request)
+            if options.compile and "smelt" in contenders:
+                found["smelt"] |= from_disk(setting, request)
+        print(heading(f"\n{text}"))
+        times = TimesTable([name], contenders)
         record = {
             "workload": name,
             "group": "modules",
@@ -96,7 +99,10 @@ def measured(setting: Any, request: dict[str, Any]) -> dict[str, Any]:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing on standard error"])[-1]
         raise UserError(f"{request['module']}: the process that measures ended with code {done.returncode}: {last}")
-    return json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    if "refused" in found:
+        raise UserError(found["refused"])
+    return found
 
 
 def from_disk(setting: Any, request: dict[str, Any]) -> dict[str, float]:

@@ -48,6 +48,8 @@ def run(options: Namespace) -> int:
     cache = current() if options.dir is None else Cache(options.dir)
     if not cache.is_on:
         raise UserError(f"the cache is off ({VARIABLE}={OFF}): name a directory with --dir")
+    if options.dir is not None and not os.path.isdir(options.dir):
+        raise UserError(f"no directory {options.dir}; smelt cache dir shows the usual one")
     return {"list": show, "why": why, "verify": verify, "clear": clear, "dir": show_directories}[
         options.action or "list"
     ](cache, options)

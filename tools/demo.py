@@ -18,7 +18,7 @@ import numpy as np
 from ..backend.report import Report
 from ..ir.graph import Graph
 from .program import compile_stages
-from .terminal import FINE, WRONG_INPUT, fail, heading, highlight, paint, progress, table, time_text
+from .terminal import FINE, WRONG_INPUT, count, fail, heading, highlight, paint, progress, table, time_text
 
 HEIGHT, WIDTH = 12, 10
 CLASSES = 10
@@ -45,7 +45,7 @@ Params = dict[str, Any]
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"training steps (default: {STEPS})")
+    parser.add_argument("--steps", type=count, default=STEPS, help=f"training steps (default: {STEPS})")
 
 
 def run(options: Namespace) -> int:

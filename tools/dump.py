@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.errors import suggest
-from .program import compile_stages, configure_function, configure_target, trace_function
+from .program import check_target, compile_stages, configure_function, configure_target, trace_function
 from .terminal import FINE, UsageError, heading, highlight, progress
 
 STAGES = {
@@ -38,6 +38,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
+    check_target(options)
     stages = STAGES[options.target]
     if options.stage not in (*stages, "all"):
         close = suggest(options.stage, stages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from .program import configure_function, configure_target, for_target, trace_program
+from .program import check_target, configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, highlight, progress
 
 
@@ -18,6 +18,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     from ..backend.compile import compile_graph
 
+    check_target(options)
     with progress(f"compiling {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
         chosen = for_target(chosen, options)

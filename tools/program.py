@@ -42,11 +42,22 @@ def configure_function(parser: ArgumentParser) -> None:
     parser.add_argument("--grad", action="store_true", help="its gradient by all float arguments instead")
 
 
-def load_function(name: str) -> Callable[..., Any]:
-    """The function that `module.py:function` names."""
+def split_name(name: str) -> tuple[str, str]:
+    """The module and the function in `module.py:function`; a file has to be there. Nothing is run yet."""
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
         raise UsageError(f"expected module.py:function, got {name!r}")
+    path = os.path.abspath(place)
+    if place.endswith(".py") and not os.path.isfile(path):
+        folder = os.path.dirname(path)
+        nearby = os.listdir(folder) if os.path.isdir(folder) else []
+        raise UserError(f"no file {place}{suggest(os.path.basename(place), nearby)}")
+    return place, attribute
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """The function that `module.py:function` names."""
+    place, attribute = split_name(name)
     module = _load_module(place)
     function: Any = module
     for part in attribute.split("."):
@@ -67,10 +78,6 @@ def _load_module(place: str) -> ModuleType:
         except ModuleNotFoundError as error:
             raise UserError(f"{error}: expected a file such as model.py, or a module that can be imported") from None
     path = os.path.abspath(place)
-    if not os.path.isfile(path):
-        folder = os.path.dirname(path)
-        nearby = os.listdir(folder) if os.path.isdir(folder) else []
-        raise UserError(f"no file {place}{suggest(os.path.basename(place), nearby)}")
     # A module finds its neighbours as it would if Python ran it.
     sys.path.insert(0, os.path.dirname(path))
     spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
@@ -181,7 +188,10 @@ def _arguments(function: Callable[..., Any], name: str, types: Sequence[str] | N
     examples = getattr(function, "example_args", None)
     if examples is None:
         with contextlib.suppress(TypeError, ValueError):
-            name += str(inspect.signature(function))
+            signature = inspect.signature(function)
+            if not signature.parameters:
+                return []
+            name += str(signature)
         raise UsageError(
             f'the types of the arguments of {name} are not known: give them with --args "f32[64, 784]" ..., '
             "or set example_args on the function (for trees of arrays, too)"
@@ -236,7 +246,14 @@ class Enough(Exception):
 def configure_target(parser: ArgumentParser, default: str = "the GPU's own") -> None:
     """The arguments by which a subcommand takes a target."""
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"), help="what to compile for (default: cpu)")
-    parser.add_argument("--arch", metavar="SM", help=f"architecture of the GPU, such as sm_90 (default: {default})")
+    parser.add_argument(
+        "--arch", metavar="SM", help=f"with --target cuda: architecture of the GPU, such as sm_90 (default: {default})"
+    )
+
+
+def check_target(options: Namespace) -> None:
+    if options.arch is not None and options.target != "cuda":
+        raise UsageError(f"--arch {options.arch} is for GPUs: add --target cuda")
 
 
 def for_target(chosen: CompileOptions, options: Namespace) -> CompileOptions:

@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
@@ -83,6 +84,13 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
         ]
         shown.append((indent + "  ".join(cells)).rstrip())
     return "\n".join(shown)
+
+
+def count(text: str) -> int:
+    """The value of an option that is a number above 0."""
+    if not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return int(text)
 
 
 def size_text(count: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -107,10 +108,21 @@ def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs:
 
 
 def smelt(
-    module: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: dict[str, Any] | None = None,
+    mode: str | None = None,
+    **_: Any,
 ) -> Any:
     """The back end that Dynamo calls."""
     chosen = read_options(options)
+    if mode is not None:
+        warnings.warn(
+            f"mode={mode!r} of torch.compile is Inductor's and changes nothing here; smelt has options={{...}}: "
+            f"{', '.join(CHOICES)}",
+            stacklevel=2,
+        )
     compiler = aot_autograd(
         fw_compiler=partial(compile_fx, "forward", chosen),
         bw_compiler=partial(compile_fx, "backward", chosen),

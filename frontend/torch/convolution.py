@@ -11,6 +11,7 @@ from typing import Any
 
 from torch.fx import Node
 
+from ..ir.errors import CompileError
 from ..ops import conv
 from ..ops.define import Tensor
 from .rules import rule
@@ -35,16 +36,32 @@ def _is_wide(value: Tensor) -> bool:
     return value.dtype.compute is value.dtype
 
 
+def _check(weight: Tensor, a: dict[str, Any], places: int) -> None:
+    """Say why a convolution is left to PyTorch, if it is."""
+    if not _is_wide(weight):
+        raise CompileError(f"PyTorch's is faster in {weight.dtype}")
+    kernel = "x".join(map(str, weight.shape[2:]))
+    if _is_depthwise(weight, a) and prod(weight.shape[2:]) > places:
+        raise CompileError(
+            f"PyTorch's is faster for depthwise kernels of more than {places} places, this one is {kernel}"
+        )
+    if not _is_depthwise(weight, a) and not _is_product(weight, a):
+        kind = "transposed " if a["transposed"] else ""
+        steps = "x".join(map(str, a["stride"]))
+        groups = f"{a['groups']} group{'s' * (a['groups'] != 1)}"
+        raise CompileError(
+            f"PyTorch's is faster for a {kind}kernel of {kernel} with stride {steps} and {groups}: "
+            "smelt compiles kernels of 1, windows side by side, and small depthwise ones of stride 1"
+        )
+
+
 @rule("convolution")
 def convolved(node: Node, a: dict[str, Any]) -> Any:
-    weight = a["weight"]
-    small = _is_depthwise(weight, a) and prod(weight.shape[2:]) <= SMALL
-    native = _is_wide(weight) and (small or _is_product(weight, a))
-    return conv.convolution(**a) if native else NotImplemented
+    _check(a["weight"], a, SMALL)
+    return conv.convolution(**a)
 
 
 @rule("convolution_backward")
 def gradients(node: Node, a: dict[str, Any]) -> Any:
-    weight = a["weight"]
-    native = _is_wide(weight) and (_is_depthwise(weight, a) or _is_product(weight, a))
-    return conv.convolution_backward(**a) if native else NotImplemented
+    _check(a["weight"], a, conv.MANY_PLACES)
+    return conv.convolution_backward(**a)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,11 +13,29 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from ..backend.report import KernelReport, Report
 from ..ir.errors import ArgumentError
-from ..ir.graph import Graph
+from ..ir.graph import Graph, current_location
 from .backend import Options, compile_frozen, compile_program, read_options
 from .freeze import Frozen
 from .program import Program
+
+
+@dataclass(frozen=True)
+class ExportedReport:
+    """What the compiler did with each graph of an exported program, in order."""
+
+    graphs: list[Report]
+
+    @property
+    def kernels(self) -> list[KernelReport]:
+        return [kernel for report in self.graphs for kernel in report.kernels]
+
+    def json(self) -> str:
+        return json.dumps([json.loads(report.json()) for report in self.graphs], indent=2)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.graphs))
 
 
 class Exported:
@@ -22,7 +43,10 @@ class Exported:
 
     def __init__(self, exported: ExportedProgram, options: Options):
         # Of aten's ops, only those that have no definition of their own in PyTorch are left.
-        self.exported = exported.run_decompositions({})
+        with warnings.catch_warnings():
+            # PyTorch copies structures of its own, and warns of how it made them.
+            warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
+            self.exported = exported.run_decompositions({})
         self.signature = self.exported.graph_signature
         nodes = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
         self.types = [
@@ -92,12 +116,17 @@ class Exported:
         """What smelt compiled, one graph for each native call."""
         return [version.traced.graph for step in self.program.natives for version in step.versions]
 
-    def report(self) -> str:
-        return "\n".join(str(version.executable.report) for step in self.program.natives for version in step.versions)
+    def report(self) -> ExportedReport:
+        return ExportedReport([version.executable.report for step in self.program.natives for version in step.versions])
 
 
 def from_exported(exported: ExportedProgram, options: dict[str, Any] | None = None) -> Exported:
     """A function that runs an exported program; the options are those of torch.compile's back end."""
+    if not isinstance(exported, ExportedProgram):
+        raise ArgumentError(
+            f"from_exported takes what torch.export.export(module, inputs) returns, got {type(exported).__name__}",
+            current_location(),
+        )
     return Exported(exported, read_options(options))
 
 

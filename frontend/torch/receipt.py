@@ -27,7 +27,8 @@ def record(entry: dict[str, Any]) -> None:
     if warn:
         names = ", ".join(sorted({name for name, _ in entry["fallback"]}))
         warnings.warn(
-            f"smelt has no code for {names}: PyTorch runs what it must (said once; smelt.torch.report() has it all)",
+            f"PyTorch runs some of this program, for smelt has no code or slower code: {names} "
+            "(said once; smelt.torch.report() has all, with the reasons)",
             stacklevel=2,
         )
 

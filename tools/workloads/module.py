@@ -22,6 +22,7 @@ from torch._dynamo.utils import compilation_time_metrics
 from ... import set_cache_dir
 from ... import torch as smelt_torch
 from ..program import load_module
+from ..terminal import UsageError, UserError
 from .contenders import Prepared, arrays_of
 from .measure import compare, describe, forget_compiled, memory_of, spread, take_turns, use_processors
 
@@ -37,7 +38,11 @@ def main() -> None:
     torch.set_num_threads(request["threads"])
     set_cache_dir(request["cache"])
     forget_compiled()
-    channel.write(json.dumps(measure(request)) + "\n")
+    try:
+        found = measure(request)
+    except (UserError, UsageError) as error:
+        found = {"refused": str(error)}
+    channel.write(json.dumps(found) + "\n")
     channel.flush()
 
 
