@@ -39,7 +39,7 @@ def main() -> None:
     set_cache_dir(request["cache"])
     forget_compiled()
     try:
-        found = measure(request)
+        found: dict[str, Any] = measure(request)
     except (UserError, UsageError) as error:
         found = {"refused": str(error)}
     channel.write(json.dumps(found) + "\n")
