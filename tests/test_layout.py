@@ -22,7 +22,7 @@ FOLDERS["tools"] = "smelt.tools"
 
 # A module may import those of its own layer and of the layers before it.
 LAYERS = (
-    ("smelt.ir", "smelt.ops", "smelt.tensor"),
+    ("smelt.ir", "smelt.ops", "smelt.tensor", "smelt.numpy_calls"),
     ("smelt.kernels",),
     ("smelt.passes",),
     ("smelt.backend",),
