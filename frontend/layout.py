@@ -17,6 +17,7 @@ from .passes.rewrite import ops_behind
 
 Order = tuple[int, ...]  # of dims, from the one with the largest stride to that with the smallest
 UNKNOWN: Order = ()
+TURNING = ("transpose", "swapaxes", "t", "movedim", "rot90")  # composites that turn what is row-major
 
 
 def in_memory(array: np.ndarray) -> tuple[np.ndarray, Order | None]:
@@ -84,8 +85,9 @@ class _Orders:
 
     def _visit_body(self, op: Op) -> None:
         """A composite is as good as its body, which is worked out only where it is likely to matter."""
-        if op.defn.module != "view" and not any(self.turned.get(value) for value in op.operands):
-            self.turned.update(dict.fromkeys(op.results, UNKNOWN))
+        if op.name not in TURNING and not any(self.turned.get(value) for value in op.operands):
+            if op.defn.module != "view" or any(value in self.turned for value in op.operands):
+                self.turned.update(dict.fromkeys(op.results, UNKNOWN))
             return
         with located(op.loc):
             results = op.defn.expand(op.arguments)
