@@ -553,14 +553,8 @@ def jit(
 
 def evaluate_value(value: Value) -> np.ndarray | None:
     """The array of a value that depends on no parameter, such as ops.zeros((2, 2)); None for all others."""
-    pending, seen = [value], set()
-    while pending:
-        op = pending.pop().op
-        if op is None:
-            return None
-        if op.serial not in seen:
-            seen.add(op.serial)
-            pending.extend(op.operands)
+    if value.has_parameters():
+        return None
     traced, _ = trace(lambda params: [value], [], [], "value")
     if traced.seeded:
         return None  # every evaluation would draw other numbers

@@ -73,26 +73,13 @@ def _known(self: Value, question: str) -> np.ndarray:
     """The array of a value that is known while tracing; for all others an error that says what was asked."""
     array = _evaluators[0](self) if _evaluators else None
     if array is None:
-        if not _has_parameters(self):
+        if not self.has_parameters():
             question = (
                 "random numbers are only drawn when compiled code runs. Return the tensor from a compiled function, "
                 "whose result is an array: smelt.jit(lambda: smelt.ops.rand((3,)))()"
             )
         raise TraceError(question, current_location(), f"the tensor is {self!r}")
     return array
-
-
-def _has_parameters(value: Value) -> bool:
-    """Whether a value is computed from a function's arguments."""
-    pending, seen = [value], set()
-    while pending:
-        op = pending.pop().op
-        if op is None:
-            return True
-        if op.serial not in seen:
-            seen.add(op.serial)
-            pending.extend(op.operands)
-    return False
 
 
 def _bool(self: Value) -> bool:

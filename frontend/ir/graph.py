@@ -120,6 +120,18 @@ class Value:
     def ndim(self) -> int:
         return len(self.type.shape)
 
+    def has_parameters(self) -> bool:
+        """Whether it is computed from a function's arguments."""
+        pending, seen = [self], set()
+        while pending:
+            op = pending.pop().op
+            if op is None:
+                return True
+            if op.serial not in seen:
+                seen.add(op.serial)
+                pending.extend(op.operands)
+        return False
+
     def in_full(self) -> Value:
         """The value itself; a Python number with all its digits."""
         return self if self.exact is None else self.exact
