@@ -14,7 +14,7 @@ from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.engine import engine
 from smelt.backend.cpu.parts import Part
-from smelt.backend.cpu.transpose import ELEMENTS, called, transpose_text
+from smelt.backend.cpu.transpose import ELEMENTS, LINE, called, transpose_text
 from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_verify import verify_kernel
@@ -49,17 +49,19 @@ def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     memory, random = Guarded("end"), np.random.default_rng(0)
     for rows in SIZES:
         for columns in SIZES:
-            source = memory.empty((columns * (rows + 3), size), np.uint8)
-            source[...] = random.integers(0, 256, source.shape)
-            target = memory.empty((rows * (columns + 5), size), np.uint8)
-            target[...] = 7
-            before = target.reshape(rows, columns + 5, size).copy()
-            # Neither has more than what the last row or column needs.
-            first = source.ctypes.data if not columns else source.ctypes.data + 3 * size
-            into = target.ctypes.data if not rows else target.ctypes.data + 5 * size
-            move(into, columns + 5, first, rows + 3, rows, columns)
-            before[:, 5:] = source.reshape(columns, rows + 3, size)[:, 3:].transpose(1, 0, 2)
-            np.testing.assert_array_equal(target.reshape(before.shape), before, f"{rows} x {columns}")
+            # Columns lie anyhow, or all of them as far from the begin of a cache line.
+            for before in (3, LINE - rows % LINE):
+                source = memory.empty((columns * (rows + before), size), np.uint8)
+                source[...] = random.integers(0, 256, source.shape)
+                target = memory.empty((rows * (columns + 5), size), np.uint8)
+                target[...] = 7
+                expected = target.reshape(rows, columns + 5, size).copy()
+                # Neither has more than what the last row or column needs.
+                first = source.ctypes.data + before * size if columns else source.ctypes.data
+                into = target.ctypes.data + 5 * size if rows else target.ctypes.data
+                move(into, columns + 5, first, rows + before, rows, columns)
+                expected[:, 5:] = source.reshape(columns, rows + before, size)[:, before:].transpose(1, 0, 2)
+                np.testing.assert_array_equal(target.reshape(expected.shape), expected, f"{rows} x {columns}")
     del kept
 
 
@@ -177,8 +179,9 @@ def test_a_transposed_operand_goes_through_a_block() -> None:
 @pytest.mark.parametrize(
     ("kind", "rows", "columns", "block"),
     [
-        ("f32", 2048, 2048, (256, 128)),  # long runs of memory
-        ("f64", 2048, 2048, (128, 128)),  # no more than the second cache holds
+        ("f32", 2048, 2048, (512, 64)),  # long runs of memory
+        ("f64", 2048, 2048, (512, 32)),  # no more than the second cache holds
+        ("f32", 4096, 1000, (256, 128)),  # not so many rows
         ("f32", 256, 512, (64, 64)),  # enough blocks for all threads
         ("f32", 100000, 16, (16, 128)),
         ("f32", 20, 30, (32, 32)),

@@ -7,6 +7,9 @@ A square block goes through registers: each of its source's rows is one load, a 
 of the target's rows is one store. Blocks start at multiples of their width; the last one of an incomplete row or
 column of blocks starts earlier, so that it ends where the matrix does: it moves some elements once more, and
 needs no mask. What is smaller than a block is moved in smaller ones, at last element by element.
+
+Arrays of others begin anywhere. A load that crosses from one cache line into the next needs both, and lines of columns
+that are a power of two apart are soon gone again: after the first block, rows continue where the source is aligned.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from .types import vector
 ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
 WIDEST = 16  # rows of a block
 LANE = 16  # bytes: what shuffles move about freely
+LINE = 64  # bytes of the cache
 AHEAD = 16  # columns of the source between what is fetched and what is moved
 FENCED = 4  # rows that have been turned where the widest network is cut in two, for LLVM's sake
 
@@ -70,6 +74,7 @@ class TransposeText:
         row, column, row_loop, column_loop = (f"{name}{width}" for name in ("r", "c", "rows", "columns"))
         self.lines.append(f"by{width}:")
         last_row, last_column = self.value(f"sub i64 %rows, {width}"), self.value(f"sub i64 %columns, {width}")
+        second = self.second_row(width)
         self.lines.append(f"  br label %{column_loop}")
         self.lines.append(f"{column_loop}:")
         self.lines.append(f"  %{column} = phi i64 [ 0, %by{width} ], [ %{column}.next, %{column_loop}.end ]")
@@ -79,13 +84,32 @@ class TransposeText:
         self.lines.append(f"  %{row} = phi i64 [ 0, %{column_loop} ], [ %{row}.next, %{row_loop} ]")
         self.lines.append(f"  %{row}.at = call i64 @llvm.smin.i64(i64 %{row}, i64 {last_row})")
         self.block(width, f"%{row}.at", f"%{column}.at")
-        for name, size, loop in ((row, "%rows", row_loop), (column, "%columns", column_loop)):
-            self.lines.append(f"  %{name}.next = add nuw nsw i64 %{name}, {width}")
+        self.lines.append(f"  %{row}.first = icmp eq i64 %{row}, 0")
+        self.lines.append(f"  %{row}.step = select i1 %{row}.first, i64 {second}, i64 {width}")
+        steps = (row, f"%{row}.step", "%rows", row_loop), (column, str(width), "%columns", column_loop)
+        for name, step, size, loop in steps:
+            self.lines.append(f"  %{name}.next = add nuw nsw i64 %{name}, {step}")
             self.lines.append(f"  %{name}.more = icmp slt i64 %{name}.next, {size}")
             done = f"{loop}.done" if loop == column_loop else f"{column_loop}.end"
             self.lines.append(f"  br i1 %{name}.more, label %{loop}, label %{done}")
             self.lines.append(f"{done}:")
         self.lines.append("  ret void")
+
+    def second_row(self, width: int) -> str:
+        """Where the second block of a column starts: at the first place at which all columns' loads are aligned.
+
+        Columns which are no multiple of that apart have no such place.
+        """
+        size = width * self.size
+        if width == 1 or size > LINE:
+            return str(width)
+        address = self.value("ptrtoint ptr %source to i64")
+        apart = self.value(f"mul i64 %source.step, {self.size}")
+        uneven = self.value(f"icmp ne i64 {self.value(f'and i64 {apart}, {size - 1}')}, 0")
+        before = self.value(f"and i64 {self.value(f'sub i64 0, {address}')}, {size - 1}")
+        elements = self.value(f"udiv i64 {before}, {self.size}")
+        as_it_is = self.value(f"or i1 {uneven}, {self.value(f'icmp eq i64 {elements}, 0')}")
+        return self.value(f"select i1 {as_it_is}, i64 {width}, i64 {elements}")
 
     def block(self, width: int, row: str, column: str) -> None:
         """The block whose first element is at (row, column)."""

@@ -30,6 +30,7 @@ from .transpose_blocks import LINE, Names, matrix, movable, split
 from .transpose_rows import blocked_rows
 
 SIDES = 256, 128  # of a block, down and across: memory is read and written in runs as long as these
+TALL, RUN = 512, 256  # rows, and bytes of each: what pays where there are many such blocks, one upon the other
 LEAST = 64  # a side that is not shortened for the sake of more blocks
 MANY = 64  # blocks to share out to threads
 SCRATCH = 1 << 17  # bytes of all blocks: a share of the second cache
@@ -40,13 +41,13 @@ SHORT = 8  # a loop below this is not worth a block
 def transpose(kernel: Kernel, *, side: int = 0, pad: int = 0) -> Kernel:
     """In a nest of independent loops, copy what lies along an outer loop into blocks that lie along the inner one.
 
-        serial %i in 0..2048 {                 serial %i.block in 0..8 {
-          serial %j in 0..2048 {                 serial %j.block in 0..16 {
-            %0 = load %x[%j, %i]                   alloc %block0: f32[256, 128]
-            %1 = load %y[%i, %j]                   transpose %block0[0; 128, 1] = %x[...; 1, 2048] over (256, 128)
-            %2 = add(%0, %1) : f32                 serial %i in (256 * %i.block)..(256 * %i.block + 256) {
-            store %z[%i, %j], %2          ->         serial %j in (128 * %j.block)..(128 * %j.block + 128) {
-          }                                            %0 = load %block0[%i - 256 * %i.block, %j - 128 * %j.block]
+        serial %i in 0..2048 {                 serial %i.block in 0..4 {
+          serial %j in 0..2048 {                 serial %j.block in 0..32 {
+            %0 = load %x[%j, %i]                   alloc %block0: f32[512, 64]
+            %1 = load %y[%i, %j]                   transpose %block0[0; 64, 1] = %x[...; 1, 2048] over (512, 64)
+            %2 = add(%0, %1) : f32                 serial %i in (512 * %i.block)..(512 * %i.block + 512) {
+            store %z[%i, %j], %2          ->         serial %j in (64 * %j.block)..(64 * %j.block + 64) {
+          }                                            %0 = load %block0[%i - 512 * %i.block, %j - 64 * %j.block]
         }                                              ...
 
     What is stored along the outer loop is collected in a block and transposed afterwards. Where the inner loops are
@@ -211,15 +212,18 @@ def _sizes(nest: Nest, plan: Plan) -> dict[Symbol, int]:
     each = sum(item.buffer.dtype.bytes for item in plan.accesses)
     total = math.prod(count(loop.extent) for loop in nest.loops)
     extents = nest.loop(plan.down).extent, nest.loop(plan.across).extent
+    down = extents[0]
+    tall = isinstance(down, int) and down >= 2 * TALL
+    sides = (TALL, RUN // max(item.buffer.dtype.bytes for item in plan.accesses)) if tall else SIDES
     # A size that is open may be short.
-    limits = [side if isinstance(extent, int) else min(SIDES) for extent, side in zip(extents, SIDES, strict=True)]
+    limits = [side if isinstance(extent, int) else min(SIDES) for extent, side in zip(extents, sides, strict=True)]
     while True:
-        sides = [_evenly(extent, limit) for extent, limit in zip(extents, limits, strict=True)]
-        area = sides[0] * sides[1]
-        longer = int(sides[1] > sides[0])
-        shared = area * MANY <= total or sides[longer] <= LEAST
-        if sides[longer] <= LINE or (area * each <= SCRATCH and shared):
-            return {plan.down: sides[0], plan.across: sides[1]}
+        rows, columns = (_evenly(extent, limit) for extent, limit in zip(extents, limits, strict=True))
+        area = rows * columns
+        longer = int(columns > rows)
+        shared = area * MANY <= total or max(rows, columns) <= LEAST
+        if max(rows, columns) <= LINE or (area * each <= SCRATCH and shared):
+            return {plan.down: rows, plan.across: columns}
         limits[longer] //= 2
 
 
