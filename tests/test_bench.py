@@ -231,6 +231,7 @@ def test_command(tmp_path: Path) -> None:
     assert set(by_name["mlp_training"]) == {"smelt", "eager"}
     ours = by_name["softmax_rows"]["smelt"]
     assert ours["agrees"] and ours["samples"] == 3 and 0 < ours["minimum"] <= ours["median"]
+    assert 0 < ours["compile"] < ours["first_call"]
     assert {item["contender"] for item in written["startups"]} == {"smelt", "numpy", "eager"}
 
 

@@ -77,7 +77,7 @@ def configure(parser: ArgumentParser) -> None:
         "--seconds", type=duration, default=2.0, help="to spend on the samples of a workload (default: 2)"
     )
     parser.add_argument(
-        "--compile", action="store_true", help="show the times of first calls, too, with nothing cached on disk"
+        "--compile", action="store_true", help="show the times of compiling, too, with nothing cached on disk"
     )
     parser.add_argument("--memory", action="store_true", help="show the memory that calls take, too")
     parser.add_argument("--calls", action="store_true", help="only show what a call of smelt costs, by parts")

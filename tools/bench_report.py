@@ -48,8 +48,8 @@ class TimesTable:
 def show_rest(records: Sequence[Record], contenders: Sequence[str], first_calls: bool, memory: bool) -> None:
     """What else was asked for of one setting, and what went wrong in it."""
     if first_calls:
-        print(heading("\nfirst call, with compilation"))
-        show_others(records, contenders, "first_call", time_text)
+        print(heading("\ncompilation: by how much the first call took longer than the second"))
+        show_others(records, contenders, "compile", time_text)
         show_hits(records)
     if memory:
         print(heading("\nmemory of a call"))
