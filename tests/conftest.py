@@ -1,8 +1,9 @@
-"""Options of the test run."""
+"""Options of the test run, and a fixture that many of its files need."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,3 +14,16 @@ os.environ["SMELT_CACHE_DIR"] = "off"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write what the passes give to tests/golden")
     parser.addoption("--long", action="store_true", help="many more random programs")
+
+
+@pytest.fixture
+def fresh_torch() -> Iterator[None]:
+    """Nothing compiled before, no statistics, known random numbers."""
+    import smelt.torch
+    import torch
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    smelt.torch.reset_stats()
+    yield
+    torch._dynamo.reset()
