@@ -33,23 +33,24 @@ UNARY = {"neg": "neg", "pos": "positive", "invert": "bitwise_not", "abs": "abs"}
 
 
 def _binary(name: str) -> Callable[[Value, Any], Any]:
+    op = REGISTRY[name]
+
     def operator(self: Value, other: Any) -> Any:
         if other is None or isinstance(other, str):
             return NotImplemented
-        return REGISTRY[name](self, other)
+        return op.apply(op.bind((self, other), {}))
 
     return operator
 
 
 def _reflected(name: str) -> Callable[[Value, Any], Any]:
-    def operator(self: Value, other: Any) -> Any:
-        return REGISTRY[name](other, self)
-
-    return operator
+    op = REGISTRY[name]
+    return lambda self, other: op.apply(op.bind((other, self), {}))
 
 
 def _unary(name: str) -> Callable[[Value], Any]:
-    return lambda self: REGISTRY[name](self)
+    op = REGISTRY[name]
+    return lambda self: op.apply(op.bind((self,), {}))
 
 
 def _method(self: Value, name: str) -> Any:

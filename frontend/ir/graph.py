@@ -13,8 +13,11 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextvars import ContextVar
+from functools import lru_cache
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from .caller import is_internal, known_files
@@ -29,19 +32,29 @@ _serial = itertools.count()
 
 
 class Location:
-    """A line of the user's code, and the op that was called there if a pass has replaced it by others."""
+    """A line of the user's code, and the op that was called there if a pass has replaced it by others.
 
-    __slots__ = ("file", "line", "op", "outer")
+    Every op has one and few are ever shown, so the line may be given as a place in the bytecode of a function.
+    """
 
-    def __init__(self, file: str, line: int, op: str = "", outer: Location | None = None):
+    __slots__ = ("_line", "code", "file", "op", "outer")
+
+    def __init__(self, file: str, line: int, op: str = "", outer: Location | None = None, code: CodeType | None = None):
         self.file = file
-        self.line = line
+        self._line = line  # with a function's code: the offset in it
+        self.code = code
         self.op = op
         self.outer = outer  # that of the op itself
 
+    @property
+    def line(self) -> int:
+        if self.code is not None:
+            self._line, self.code = _line_at(self.code, self._line), None
+        return self._line
+
     def inside(self, op: str) -> Location:
         """The same line for what a pass puts in place of an op."""
-        return Location(self.file, self.line, op, self)
+        return Location(self.file, self._line, op, self, self.code)
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"
@@ -58,6 +71,18 @@ class Location:
 
     def __hash__(self) -> int:
         return hash((self.file, self.line, self.op))
+
+
+@lru_cache(maxsize=64)
+def _lines_of(code: CodeType) -> tuple[list[int], list[int]]:
+    """Where the pieces of a function's bytecode begin, and which lines they are."""
+    pieces = [(start, line) for start, _, line in code.co_lines() if line is not None]
+    return [start for start, _ in pieces], [line for _, line in pieces]
+
+
+def _line_at(code: CodeType, offset: int) -> int:
+    starts, lines = _lines_of(code)
+    return lines[bisect_right(starts, offset) - 1] if lines else code.co_firstlineno
 
 
 # A pass that rewrites an op into others says so here, so that the new ops point at the old op's line.
@@ -79,18 +104,22 @@ class located:
         _location.reset(self.token)
 
 
-def current_location() -> Location | None:
-    """The innermost line outside smelt's own code, unless a pass has set another."""
+def current_location(frames: int = 1) -> Location | None:
+    """The innermost line outside smelt's own code, unless a pass has set another.
+
+    frames: where to begin to look; the caller is 1.
+    """
     override = _location.get()
     if override is not None:
         return override
-    frame = sys._getframe(1)
+    frame = sys._getframe(frames)
     while frame is not None:
-        file = frame.f_code.co_filename
+        code = frame.f_code
+        file = code.co_filename
         # Every op asks for every frame above it: most answers are in the table.
         internal = known_files.get(file)
         if not (is_internal(file) if internal is None else internal):
-            return Location(file, frame.f_lineno)
+            return Location(file, frame.f_lasti, "", None, code)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
@@ -172,10 +201,11 @@ def operands_of(arguments: dict[str, Any]) -> tuple[Value, ...]:
     """The values among the arguments of an op, in order."""
     found: list[Value] = []
     for argument in arguments.values():
-        if isinstance(argument, Value):
+        kind = argument.__class__
+        if kind is Value:
             found.append(argument)
-        elif isinstance(argument, tuple):
-            found.extend([item for item in argument if isinstance(item, Value)])
+        elif kind is tuple:
+            found.extend([item for item in argument if item.__class__ is Value])
     return tuple(found)
 
 

@@ -125,6 +125,7 @@ class OpDef:
         self._fewest, self._most = _plain_counts(self.parameters)
         numbers = kind is not None and kind.promotes
         self._normal = {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
+        self._is_declared = function.__code__.co_code == _empty.__code__.co_code  # a docstring and no more
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
@@ -154,10 +155,10 @@ class OpDef:
             return OpDef.evaluate(self, arguments)
         return self.apply(arguments)
 
-    def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in, in the order of the signature."""
         if not kwargs and self._fewest <= len(args) <= self._most:
-            return dict(zip(self.names, (*args, *self._defaults[len(args) :])))
+            return dict(zip(self.names, args + self._defaults[len(args) :]))
         for name in kwargs:
             if name not in self.by_name:
                 raise ArgumentError(
@@ -198,24 +199,26 @@ class OpDef:
     def apply(self, arguments: dict[str, Any]) -> Any:
         """Make the op. Arrays become constants; errors get the user's line and the call."""
         given = arguments
+        kind = self.kind
         try:
             normal, made = self._normal, dict(arguments)
             for name, value in arguments.items():
                 if value.__class__ not in normal[name]:
                     made[name] = self._argument(self.by_name[name], value)
             arguments = made
-            if self.kind is None:
+            if kind is None:
                 types = self._composite_types(arguments)
             else:
-                update = self.function(**arguments)
-                if update:
-                    arguments.update(update)
-                arguments = self.kind.prepare(self, arguments)
+                if not self._is_declared:
+                    update = self.function(**arguments)
+                    if update:
+                        arguments.update(update)
+                arguments = kind.prepare(self, arguments)
                 if self.dtypes is not ANY:
                     self._check_dtypes(arguments)
-                types = self.kind.infer(self, arguments)
-            op = Op(self, arguments, types, current_location())
-            if self.kind is not None and self.kind.promotes and not types[0].shape:
+                types = kind.infer(self, arguments)
+            op = Op(self, arguments, types, current_location(2))
+            if kind is not None and kind.promotes and not types[0].shape:
                 op.results[0].exact = self._exact(given)
         except SmeltError as error:
             # The outermost call has the last word: that is what the user wrote.
@@ -277,8 +280,8 @@ class OpDef:
     def _check_dtypes(self, arguments: dict[str, Any]) -> None:
         for parameter in self.tensors:
             value = arguments[parameter.name]
-            for item in value if isinstance(value, tuple) else (value,):
-                if isinstance(item, Value) and item.dtype not in self.dtypes:
+            for item in value if value.__class__ is tuple else (value,):
+                if item.__class__ is Value and item.type.dtype not in self.dtypes:
                     accepted = ", ".join(entry.name for entry in self.dtypes)
                     raise DTypeError(f"{parameter.name} is {item.dtype}, accepted are {accepted}")
             if self.kind is None or not self.kind.promotes:
@@ -460,6 +463,10 @@ def zero_derivative(*ops: OpDef) -> None:
 
 def _zero() -> None:
     return None
+
+
+def _empty() -> None:
+    """The body of a primitive that takes its arguments as they are."""
 
 
 def lookup(name: str) -> OpDef:

@@ -102,6 +102,8 @@ class Elementwise(Kind):
         names = defn.tensor_names
         if self.promote == "where":
             names = names[1:]
+        elif self._are_alike(names, arguments):
+            return arguments
         types: list[Any] = []
         for name in names:
             item = arguments[name]
@@ -129,8 +131,28 @@ class Elementwise(Kind):
                 raise DTypeError(f"{condition} is {arguments[condition].dtype}, accepted is bool")
         return arguments
 
+    def _are_alike(self, names: Sequence[str], arguments: Arguments) -> bool:
+        """Whether the operands are of the type that is calculated with, but for numbers, which become so."""
+        wanted: DType | None = None
+        for name in names:
+            item = arguments[name]
+            if item.__class__ is Value:
+                if item.exact is not None or item.type.dtype is not (wanted or item.type.dtype):
+                    return False
+                wanted = item.type.dtype
+            elif item.__class__ is not float and item.__class__ is not int:
+                return False
+        if wanted is None or wanted.kind != "f":
+            return False
+        for name in names:
+            if arguments[name].__class__ is not Value:
+                arguments[name] = constant(arguments[name], wanted)
+        return True
+
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         types: list[TensorType] = [arguments[name].type for name in defn.tensor_names]
+        if self.result == "same" and (common := _common(types)) is not None:
+            return (common,)
         shape = broadcast([type.shape for type in types])
         element: DType = types[-1].dtype
         if self.result == "bool":
@@ -146,6 +168,18 @@ class Elementwise(Kind):
             if type.shape is shape and type.dtype is element:
                 return (type,)
         return (TensorType(element, shape),)
+
+
+def _common(types: Sequence[TensorType]) -> TensorType | None:
+    """The type of all operands but for those without dimensions, if that is one object: what most ops get."""
+    found: TensorType | None = None
+    for type in types:
+        if type.shape:
+            if found is None:
+                found = type
+            elif type is not found:
+                return None
+    return found if found is not None and found.dtype is types[-1].dtype else None
 
 
 class View(Kind):

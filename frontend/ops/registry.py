@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.graph import Op, Value, current_location
+from ..ir.graph import Op, Value
 from ..ir.types import DType, scalar_type
 
 if TYPE_CHECKING:
@@ -18,9 +19,22 @@ REGISTRY: dict[str, OpDef] = {}
 
 
 def constant(value: Scalar, type: DType) -> Value:
-    """A number as a 0-dim tensor, in normal form for its type: the printer writes it as a literal."""
+    """A number as a 0-dim tensor, in normal form for its type: the printer writes it as a literal.
+
+    A program has the same few numbers over and over: all of them are one value, which belongs to no line.
+    """
+    if value.__class__ in _SHARED and (value or repr(value) != "-0.0"):
+        return _shared_constant(value, type)
+    return _constant(value, type)
+
+
+def _constant(value: Scalar, type: DType) -> Value:
     arguments = {"value": scalar_value(value, type), "dtype": type}
-    return Op(REGISTRY["constant"], arguments, (scalar_type(type),), current_location()).results[0]
+    return Op(REGISTRY["constant"], arguments, (scalar_type(type),), None).results[0]
+
+
+_SHARED = (float, int, bool)  # what is equal among them, and of one class, is the same, but for -0.0
+_shared_constant = lru_cache(maxsize=4096, typed=True)(_constant)
 
 
 def scalar_value(value: Any, type: DType) -> Scalar:
