@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from .backend.arrays import as_plain, is_plain
-from .ir.graph import Graph, Op, Value, located
+from .ir.graph import Graph, Op, Value, located, ops_behind
 from .ops.kinds import Elementwise, Generate, View
 from .ops.view import permute
-from .passes.rewrite import ops_behind
 
 Order = tuple[int, ...]  # of dims, from the one with the largest stride to that with the smallest
 UNKNOWN: Order = ()

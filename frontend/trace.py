@@ -20,6 +20,7 @@ from .ir.symbolic import Dim, SizeNeeded, Symbol, differs, evaluate, substitute,
 from .ir.types import DType, TensorType, dtype, i64
 from .ops.define import ArrayConstant, as_array, captured
 from .ops.shapes import UndecidedSize
+from .ops.streams import counted_anew
 from .passes.rewrite import rebuild, remake
 
 NARROW = 8  # how far the smallest size of a symbol may rise to tell two sizes apart
@@ -78,7 +79,8 @@ def trace(
         token = object()
         params = [Value(type, name=label, trace=token) for type, label in zip(types, names, strict=True)]
         try:
-            results = function(params)
+            with counted_anew():
+                results = function(params)
             break
         except UndecidedSize as question:
             pinned = _settle(question, hints or {})
@@ -124,7 +126,7 @@ def _lift(graph: Graph, given: int) -> Traced:
     arrays: dict[int, tuple[np.ndarray, Value]] = {}
     seed: list[Value] = []
     streams: dict[int, int] = {}
-    special = [op for op in graph.ops if op.name in ("captured", "seed_state") or "stream" in op.arguments]
+    special = [op for op in graph.ops if op.name in ("captured", "seed_state") or _draws_stream(op)]
     if not special:
         return Traced(graph)
     for op in special:
@@ -164,7 +166,7 @@ def _draws_stream(op: Op) -> bool:
     """A random op whose stream was counted for it: one with a seed of its own has a stream of its own, too."""
     seed = op.arguments.get("seed")
     own = isinstance(seed, Value) and (seed.op is None or seed.op.name != "seed_state")
-    return isinstance(op.arguments.get("stream"), int) and not own
+    return isinstance(op.arguments.get("stream"), int) and not own and op.defn.draws(op.arguments)
 
 
 def as_value(leaf: Any) -> Value:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.graph import Graph, Location, Op, Value, located, replace_values
+from ..ir.graph import Graph, Location, Op, Value, located, ops_behind, replace_values
 from .cleanup import argument_key
 from .manager import graph_pass
-from .rewrite import Replacements, ops_behind, rebuild
+from .rewrite import Replacements, rebuild
 
 
 @graph_pass("decompose", stage="primitives")

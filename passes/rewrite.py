@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..ir.graph import Graph, Op, Value, located, replace_values
+from ..ir.graph import Graph, Op, Value, located, ops_behind, replace_values
 from ..ir.printer import same_attribute
 
 Visit = Callable[[Op, dict[str, Any]], Value | Sequence[Value] | None]
@@ -64,18 +64,6 @@ def rebuild(graph: Graph, visit: Visit, name: str | None = None) -> Graph:
         return graph
     results = tuple(replaced[value] for value in graph.results)
     return Graph(name or graph.name, graph.params, live_ops(kept, results), results)
-
-
-def ops_behind(values: Iterable[Value], known: set[int]) -> list[Op]:
-    """The ops that values need and that are not known yet (by serial number), operands first."""
-    found: dict[int, Op] = {}
-    pending = [value.op for value in values if value.op is not None]
-    while pending:
-        op = pending.pop()
-        if op.serial not in known and op.serial not in found:
-            found[op.serial] = op
-            pending.extend(operand.op for operand in op.operands if operand.op is not None)
-    return [found[serial] for serial in sorted(found)]
 
 
 def live_ops(ops: Sequence[Op], results: Iterable[Value]) -> list[Op]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import smelt
+from smelt.ir.printer import print_graph
 from smelt.ops.define import REGISTRY
 from support import evaluate
 
@@ -83,3 +85,27 @@ def test_shape_does_not_change_the_sequence() -> None:
     flat = drawn(lambda seed: op("rand")((12,), seed=seed, stream=4))
     shaped = drawn(lambda seed: op("rand")((3, 4), seed=seed, stream=4))
     np.testing.assert_array_equal(flat.reshape(3, 4), shaped)
+
+
+def test_what_draws_nothing_has_no_seed() -> None:
+    query = np.ones((2, 4, 8), np.float32)
+
+    def attend(x: Any, p: float) -> Any:
+        return REGISTRY["scaled_dot_product_attention"](x, x, x, None, p)
+
+    jitted = smelt.jit(attend, static_argnames="p")
+    assert [param.name for param in jitted.trace(query, 0.0).params] == ["x"]
+    assert [param.name for param in jitted.trace(query, 0.5).params] == ["x", "seed"]
+
+
+def test_the_same_function_is_the_same_program() -> None:
+    def noisy(x: Any) -> Any:
+        REGISTRY["rand"]((3,))  # nobody needs it
+        attended = REGISTRY["scaled_dot_product_attention"](x, x, x)
+        return REGISTRY["dropout"](attended, 0.5, True) + REGISTRY["dropout"](attended, 0.5, True)
+
+    x = np.ones((2, 4, 8), np.float32)
+    texts = {print_graph(smelt.jit(noisy).trace(x), locations=False) for _ in range(2)}
+    assert len(texts) == 1
+    first, second = (op for op in smelt.jit(noisy).trace(x).ops if op.name == "dropout")
+    assert first.arguments["stream"] != second.arguments["stream"]

@@ -14,7 +14,7 @@ import itertools
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from types import CodeType
@@ -257,6 +257,18 @@ def replace_values(argument: Any, lookup: Any) -> Any:
     if isinstance(argument, tuple):
         return tuple(lookup[item] if isinstance(item, Value) else item for item in argument)
     return argument
+
+
+def ops_behind(values: Iterable[Value], known: set[int]) -> list[Op]:
+    """The ops that values need and that are not known yet (by serial number), operands first."""
+    found: dict[int, Op] = {}
+    pending = [value.op for value in values]
+    while pending:
+        op = pending.pop()
+        if op is not None and op.serial not in known and op.serial not in found:
+            found[op.serial] = op
+            pending.extend([operand.op for operand in op.operands])
+    return [found[serial] for serial in sorted(found)]
 
 
 class Graph:

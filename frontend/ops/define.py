@@ -30,19 +30,19 @@ sequence of sizes or the sizes one by one; all other parameters are attributes.
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
-from ..ir.graph import Op, Value, current_location
+from ..ir.graph import Op, Value, current_location, operands_of, ops_behind
 from ..ir.symbolic import Dim, Expr, symbols_of
 from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
 from .kinds import Kind
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
 from .shapes import is_static
+from .streams import Streams
 
 Tensor = Value
 Size = Sequence[Dim]
@@ -105,6 +105,7 @@ class OpDef:
     # How to run an op at once on arrays; set by the public face, which knows the back ends.
     evaluate: ClassVar[Callable[[OpDef, dict[str, Any]], Any] | None] = None
     _types: ClassVar[dict[tuple, tuple[TensorType, ...]]] = {}
+    _drawing: ClassVar[set[tuple]] = set()  # those of these keys whose bodies draw random numbers
 
     def __init__(self, function: Callable[..., Any], kind: Kind | None, dtypes: Sequence[DType], differentiable: bool):
         self.name = function.__name__
@@ -125,6 +126,7 @@ class OpDef:
         self._fewest, self._most = _plain_counts(self.parameters)
         numbers = kind is not None and kind.promotes
         self._normal = {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
+        self._takes_stream = "stream" in self.by_name
         self._is_declared = function.__code__.co_code == _empty.__code__.co_code  # a docstring and no more
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.vjp_rule: Callable[..., Any] | None = None
@@ -184,7 +186,7 @@ class OpDef:
                 raise ArgumentError(
                     f"{self.name}: {parameter.name} is missing; the signature is {self.signature()}", current_location()
                 )
-            elif isinstance(parameter.default, itertools.count):
+            elif isinstance(parameter.default, Streams):
                 # A fresh number for each call: the stream of a random op.
                 value = next(parameter.default)
             else:
@@ -246,12 +248,29 @@ class OpDef:
         return values
 
     def _composite_types(self, arguments: dict[str, Any]) -> tuple[TensorType, ...]:
-        key = (self.name, *(_type_key(value) for value in arguments.values()))
+        key = self._body_key(arguments)
         types = OpDef._types.get(key)
         if types is None:
-            types = tuple(value.type for value in self.expand(arguments))
-            OpDef._types[key] = types
+            results = self.expand(arguments)
+            if self._takes_stream:
+                known = {value.op.serial for value in operands_of(arguments) if value.op is not None}
+                if any(op.defn.draws(op.arguments) for op in ops_behind(results, known)):
+                    OpDef._drawing.add(key)
+            types = OpDef._types[key] = tuple([value.type for value in results])
         return types
+
+    def _body_key(self, arguments: dict[str, Any]) -> tuple:
+        """What decides the types in a composite's body, and which ops it has."""
+        if self._takes_stream:
+            arguments = {name: value for name, value in arguments.items() if name != "stream"}
+        return (self.name, *map(_type_key, arguments.values()))
+
+    def draws(self, arguments: dict[str, Any]) -> bool:
+        """Whether an op of these arguments draws random numbers: dropout with probability 0 does not."""
+        if not self._takes_stream or self.kind is not None:
+            return self._takes_stream
+        self._composite_types(arguments)
+        return self._body_key(arguments) in OpDef._drawing
 
     def _argument(self, parameter: Parameter, value: Any) -> Any:
         if parameter.is_tensor:
@@ -428,7 +447,7 @@ def _normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
 
 def _plain_counts(parameters: Sequence[Parameter]) -> tuple[int, int]:
     """The fewest and the most arguments that stand for the first parameters, one for one; (1, 0) if none do."""
-    if any(item.is_size or item.is_list or isinstance(item.default, itertools.count) for item in parameters):
+    if any(item.is_size or item.is_list or isinstance(item.default, Streams) for item in parameters):
         return 1, 0
     required = [position for position, item in enumerate(parameters) if item.required]
     return (required[-1] + 1 if required else 0), sum(item.positional for item in parameters)

@@ -8,7 +8,6 @@ which both go through its body, see the same numbers, and no two ops do.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -19,9 +18,9 @@ from .create import full
 from .define import Scalar, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, ElementBuilder, Generate, Index
 from .shapes import broadcast
+from .streams import Streams
 
-# As a default it means: the next number, for each call.
-STREAMS: Any = itertools.count()
+STREAMS: Any = Streams()
 
 # How many random bits a number between 0 and 1 has: as many as its type can tell apart near 1.
 DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
