@@ -35,8 +35,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..ir.caller import is_internal
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
-from ..ir.graph import Op, Value, current_location, operands_of, ops_behind
+from ..ir.graph import Op, Value, current_location, located, operands_of, ops_behind
 from ..ir.symbolic import Dim, Expr, symbols_of
 from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
 from .kinds import Kind
@@ -124,8 +125,10 @@ class OpDef:
         self.tensor_names = tuple(parameter.name for parameter in self.tensors)
         self._defaults = tuple(parameter.default for parameter in self.parameters)
         self._fewest, self._most = _plain_counts(self.parameters)
+        self._sequences = [at for at, item in enumerate(self.parameters) if item.is_size or item.is_list]
         numbers = kind is not None and kind.promotes
         self._normal = {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
+        self._is_internal = is_internal(function.__code__.co_filename)
         self._takes_stream = "stream" in self.by_name
         self._is_declared = function.__code__.co_code == _empty.__code__.co_code  # a docstring and no more
         self.module = function.__module__.rsplit(".", 1)[-1]
@@ -159,8 +162,13 @@ class OpDef:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in, in the order of the signature."""
-        if not kwargs and self._fewest <= len(args) <= self._most:
-            return dict(zip(self.names, args + self._defaults[len(args) :]))
+        given = len(args)
+        if given <= self._most and (given >= self._fewest if not kwargs else self._completes(given, kwargs)):
+            for position in self._sequences:
+                if position < given and not isinstance(args[position], (tuple, list)):
+                    break
+            else:
+                return dict(zip(self.names, args + self._defaults[given:])) | kwargs
         for name in kwargs:
             if name not in self.by_name:
                 raise ArgumentError(
@@ -169,7 +177,6 @@ class OpDef:
                     current_location(),
                 )
         arguments: dict[str, Any] = {}
-        given = len(args)
         position = 0
         for parameter in self.parameters:
             if position < given and parameter.positional:
@@ -197,6 +204,13 @@ class OpDef:
                 f"{self.name}: {given} arguments given; the signature is {self.signature()}", current_location()
             )
         return arguments
+
+    def _completes(self, given: int, kwargs: dict[str, Any]) -> bool:
+        """Whether named arguments are those that so many others leave open."""
+        names = self.names[given:]
+        return all(name in names for name in kwargs) and all(
+            name in kwargs for name in names[: max(self._fewest - given, 0)]
+        )
 
     def apply(self, arguments: dict[str, Any]) -> Any:
         """Make the op. Arrays become constants; errors get the user's line and the call."""
@@ -251,7 +265,8 @@ class OpDef:
         key = self._body_key(arguments)
         types = OpDef._types.get(key)
         if types is None:
-            results = self.expand(arguments)
+            with located(current_location(2) if self._is_internal else None):
+                results = self.expand(arguments)
             if self._takes_stream:
                 known = {value.op.serial for value in operands_of(arguments) if value.op is not None}
                 if any(op.defn.draws(op.arguments) for op in ops_behind(results, known)):
@@ -360,16 +375,27 @@ def _type_key(value: Any) -> Any:
         symbols = {symbol for dim in value.shape if isinstance(dim, Expr) for symbol in symbols_of(dim)}
         ranges = tuple(sorted((symbol.name, symbol.lower, str(symbol.upper)) for symbol in symbols))
         return (value.type, ranges)
+    if value is None or value.__class__ is str:
+        return value
     if isinstance(value, tuple):
-        return tuple(_type_key(item) for item in value)
+        return value if _are_ints(value) else tuple(map(_type_key, value))
     if isinstance(value, (bool, int, float)):
         # True == 1 == 1.0 for a dict, but not for an op; -0.0 == 0.0 likewise.
         return (type(value), repr(value))
     return value
 
 
+_INT = frozenset((int,))
+
+
+def _are_ints(items: tuple) -> bool:
+    return _INT.issuperset(map(type, items))
+
+
 def attribute(value: Any, what: str) -> Any:
     """An attribute in normal form: plain Python, hashable, printable."""
+    if value.__class__ is tuple and _are_ints(value):
+        return value
     if isinstance(value, (list, tuple)):
         return tuple(attribute(item, what) for item in value)
     if isinstance(value, np.generic):
@@ -446,9 +472,9 @@ def _normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
 
 
 def _plain_counts(parameters: Sequence[Parameter]) -> tuple[int, int]:
-    """The fewest and the most arguments that stand for the first parameters, one for one; (1, 0) if none do."""
-    if any(item.is_size or item.is_list or isinstance(item.default, Streams) for item in parameters):
-        return 1, 0
+    """The fewest and the most arguments that stand for the first parameters, one for one; (1, -1) if none do."""
+    if any(isinstance(item.default, Streams) for item in parameters):
+        return 1, -1
     required = [position for position, item in enumerate(parameters) if item.required]
     return (required[-1] + 1 if required else 0), sum(item.positional for item in parameters)
 
