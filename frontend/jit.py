@@ -426,7 +426,7 @@ class Jitted:
             if is_static:
                 continue
             for path in optree.tree_paths(item):
-                labels.append("_".join([name, *(re.sub(r"\W", "_", str(part)) for part in path)]) if path else name)
+                labels.append("_".join([name, *map(_word, path)]) if path else name)
         unique: dict[str, None] = {}
         for label in labels[:count]:
             while label in unique:
@@ -472,6 +472,12 @@ class Jitted:
     def compiles(self) -> int:
         """How many versions have been compiled."""
         return sum(len(versions) for versions in self.versions.values())
+
+
+def _word(part: Any) -> str:
+    """A part of a leaf's path in a parameter's name."""
+    text = str(part)
+    return text if text.isalnum() else re.sub(r"\W", "_", text)
 
 
 def _given(param: Value, order: Order | None) -> Value:

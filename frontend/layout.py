@@ -65,12 +65,7 @@ class _Orders:
         if kind is None:
             self._visit_body(op)
         elif isinstance(kind, Elementwise):
-            read = [value for value in op.operands if value.shape == result.shape and value not in self.free]
-            found = {self.turned.get(value) for value in read}
-            if not read:
-                self.free.add(result)
-            elif len(found) == 1 or UNKNOWN in found:
-                self._set(result, UNKNOWN if UNKNOWN in found else found.pop())
+            self._visit_elementwise(op, result)
         elif isinstance(kind, Generate) or op.name == "expand":
             self.free.add(result)
         elif op.name == "permute":
@@ -81,6 +76,21 @@ class _Orders:
             self._set(result, self.turned.get(op.operands[0]))
         elif isinstance(kind, View) and op.operands[0] in self.turned:
             self._set(result, UNKNOWN)
+
+    def _visit_elementwise(self, op: Op, result: Value) -> None:
+        shape, turned, free = result.type.shape, self.turned, self.free
+        found: list[Order | None] = []
+        for value in op.operands:
+            if value.type.shape == shape and value not in free:
+                order = turned.get(value)
+                if order not in found:
+                    found.append(order)
+        if not found:
+            free.add(result)
+        elif UNKNOWN in found:
+            self._set(result, UNKNOWN)
+        elif len(found) == 1:
+            self._set(result, found[0])
 
     def _visit_body(self, op: Op) -> None:
         """A composite is as good as its body, which is worked out only where it is likely to matter."""

@@ -309,8 +309,9 @@ class Graph:
         found: dict[Symbol, None] = {}
         for param in self.params:
             for dim in param.type.shape:
-                for symbol in sorted(symbols_of(dim), key=lambda item: item.name):
-                    found.setdefault(symbol)
+                if not isinstance(dim, int):
+                    for symbol in sorted(symbols_of(dim), key=lambda item: item.name):
+                        found.setdefault(symbol)
         return tuple(found)
 
     def uses(self) -> dict[Value, list[Op]]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .graph import Graph, Op, Value
 from .symbolic import Expr, Symbol, symbols_of
-from .types import DType, TensorType
+from .types import DType
 
 if TYPE_CHECKING:
     from ..ops.define import Parameter
@@ -44,7 +44,7 @@ def graph_hash(graph: Graph) -> str:
 
 def identifier(name: str) -> str:
     """The name with what the text cannot spell replaced."""
-    return re.sub(r"[^\w.]", "_", name).strip("_.")
+    return (name if name.isidentifier() else re.sub(r"[^\w.]", "_", name)).strip("_.")
 
 
 def real_text(value: float) -> str:
@@ -103,7 +103,7 @@ class Printer:
         self.graph = graph
         self.names: dict[Value, str] = {}
         self.symbols: dict[Symbol, None] = dict.fromkeys(graph.sizes)
-        self.types: dict[TensorType, str] = {}
+        self.types: dict[int, str] = {}  # by the identity of their objects
         self.is_complete = True  # whether the text that was made says all about the graph
         taken: set[str] = set()
         for position, param in enumerate(graph.params):
@@ -172,6 +172,10 @@ class Printer:
         for parameter in op.defn.parameters:
             argument = given.get(parameter.name)
             if parameter.is_tensor:
+                if argument.__class__ is Value and not parameter.scalars:
+                    operands.append(self.names.get(argument, UNDEFINED))
+                    needed = len(operands)
+                    continue
                 operands.append(self.operand(parameter, argument))
                 if argument.__class__ is Value or not same_attribute(argument, parameter.default):
                     needed = len(operands)
@@ -200,10 +204,10 @@ class Printer:
 
     def type(self, value: Value) -> str:
         """Its text. Values share types: the symbols of each are noted once."""
-        text = self.types.get(value.type)
+        text = self.types.get(id(value.type))
         if text is None:
             self.note(value.type.shape)
-            text = self.types[value.type] = str(value.type)
+            text = self.types[id(value.type)] = str(value.type)
         return text
 
     def attribute(self, value: Any) -> str:
