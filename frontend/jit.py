@@ -367,14 +367,14 @@ class Jitted:
             patterns, hints = _symbolic(seen, shapes)
         dtypes = [self._dtype(array) for array in arrays]
         try:
-            types = list(map(TensorType, dtypes, patterns))
+            types = _types(dtypes, patterns)
             traced, structure, fixed, used = self._trace(types, orders, args, kwargs, hints)
         except Exception:
             if not hints:
                 raise
             # What holds for the sizes at hand need not hold for all, and what takes a number need not take a symbol: no
             # symbols then. A mistake shows again.
-            types = list(map(TensorType, dtypes, shapes))
+            types = _types(dtypes, shapes)
             traced, structure, fixed, used = self._trace(types, orders, args, kwargs, {})
         traced.graph, back = store_in_order(traced.graph)
         executable = _compile(traced.graph, self.options)
@@ -472,6 +472,12 @@ class Jitted:
     def compiles(self) -> int:
         """How many versions have been compiled."""
         return sum(len(versions) for versions in self.versions.values())
+
+
+def _types(dtypes: Sequence[DType], shapes: Sequence[tuple[Dim, ...]]) -> list[TensorType]:
+    """One object for all parameters of a type: what is the same object need not be compared."""
+    found: dict[tuple[DType, tuple[Dim, ...]], TensorType] = {}
+    return [found.get(item) or found.setdefault(item, TensorType(*item)) for item in zip(dtypes, shapes, strict=True)]
 
 
 def _word(part: Any) -> str:

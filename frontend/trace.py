@@ -126,7 +126,11 @@ def _lift(graph: Graph, given: int) -> Traced:
     arrays: dict[int, tuple[np.ndarray, Value]] = {}
     seed: list[Value] = []
     streams: dict[int, int] = {}
-    special = [op for op in graph.ops if op.name in ("captured", "seed_state") or _draws_stream(op)]
+    special = [
+        op
+        for op in graph.ops
+        if op.defn.name in ("captured", "seed_state") or (op.defn.takes_stream and _draws_stream(op))
+    ]
     if not special:
         return Traced(graph)
     for op in special:

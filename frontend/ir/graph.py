@@ -271,6 +271,14 @@ def ops_behind(values: Iterable[Value], known: set[int]) -> list[Op]:
     return [found[serial] for serial in sorted(found)]
 
 
+def _leaked(value: Value, user: Op | None) -> TraceError:
+    return TraceError(
+        f"{user.name if user else 'the result'} uses the traced tensor {value.name!r} of another call: "
+        "it leaked out of the function that was being traced. Return it from that function instead",
+        user.loc if user else None,
+    )
+
+
 class Graph:
     """Parameters, ops in topological order, results."""
 
@@ -287,20 +295,22 @@ class Graph:
         """The graph of all that the results need."""
         known = set(params)
         found: dict[int, Op] = {}
-        pending: list[tuple[Value, Op | None]] = [(value, None) for value in results]
-        while pending:
-            value, user = pending.pop()
-            op = value.op
-            if op is None:
-                if value not in known:
-                    raise TraceError(
-                        f"{user.name if user else 'the result'} uses the traced tensor {value.name!r} of another call: "
-                        "it leaked out of the function that was being traced. Return it from that function instead",
-                        user.loc if user else None,
-                    )
-            elif op.serial not in found:
-                found[op.serial] = op
-                pending.extend([(operand, op) for operand in op.operands])
+        pending: list[Op] = []
+        user: Op | None = None
+        needed: Sequence[Value] = results
+        while True:
+            for value in needed:
+                op = value.op
+                if op is None:
+                    if value not in known:
+                        raise _leaked(value, user)
+                elif op.serial not in found:
+                    found[op.serial] = op
+                    pending.append(op)
+            if not pending:
+                break
+            user = pending.pop()
+            needed = user.operands
         return Graph(name, params, [found[serial] for serial in sorted(found)], results)
 
     @property

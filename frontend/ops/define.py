@@ -129,7 +129,7 @@ class OpDef:
         numbers = kind is not None and kind.promotes
         self._normal = {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
         self._is_internal = is_internal(function.__code__.co_filename)
-        self._takes_stream = "stream" in self.by_name
+        self.takes_stream = "stream" in self.by_name
         self._is_declared = function.__code__.co_code == _empty.__code__.co_code  # a docstring and no more
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.vjp_rule: Callable[..., Any] | None = None
@@ -267,7 +267,7 @@ class OpDef:
         if types is None:
             with located(current_location(2) if self._is_internal else None):
                 results = self.expand(arguments)
-            if self._takes_stream:
+            if self.takes_stream:
                 known = {value.op.serial for value in operands_of(arguments) if value.op is not None}
                 if any(op.defn.draws(op.arguments) for op in ops_behind(results, known)):
                     OpDef._drawing.add(key)
@@ -276,14 +276,14 @@ class OpDef:
 
     def _body_key(self, arguments: dict[str, Any]) -> tuple:
         """What decides the types in a composite's body, and which ops it has."""
-        if self._takes_stream:
+        if self.takes_stream:
             arguments = {name: value for name, value in arguments.items() if name != "stream"}
         return (self.name, *map(_type_key, arguments.values()))
 
     def draws(self, arguments: dict[str, Any]) -> bool:
         """Whether an op of these arguments draws random numbers: dropout with probability 0 does not."""
-        if not self._takes_stream or self.kind is not None:
-            return self._takes_stream
+        if not self.takes_stream or self.kind is not None:
+            return self.takes_stream
         self._composite_types(arguments)
         return self._body_key(arguments) in OpDef._drawing
 
