@@ -19,7 +19,7 @@ import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu import executable as native
-from smelt.backend.cpu.threads import runtime_text
+from smelt.backend.cpu.pool_text import runtime_text
 from smelt.ir.errors import ArgumentError, ShapeError, TraceError
 from support import evaluate, flatten
 

@@ -243,3 +243,10 @@ def test_tiles_cover_everything_and_are_enough(bits: int) -> None:
             work = rows * columns * depth
             if work >= 1 << 27 and rows > LEAST_ROWS:
                 assert -(-rows // height) * -(-columns // width) >= 8
+
+
+def test_every_type_with_a_product_of_its_own_has_a_table() -> None:
+    from smelt.backend.cpu.context import PRODUCT_TYPES
+    from smelt.kernels.gemm import BYTES
+
+    assert set(PRODUCT_TYPES) == set(BYTES)

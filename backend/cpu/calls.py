@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...ir.symbolic import floor_divide
 from ...ir.types import u8
-from ...kernels.gemm import BYTES, RegisterTile
+from ...kernels.gemm import RegisterTile
 from ...kernels.loop_ir import Buffer, Gemm, Matrix, Pack, Transpose
-from .context import PRODUCTS
+from .context import PRODUCT_TYPES, PRODUCTS
 from .transpose import called
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Calls:
             write = self.region.emitter.instruction
             with self.region.at(0):
                 table = write("load ptr, ptr %args, align 8")
-                for place in (PRODUCTS, list(BYTES).index(dtype), number):
+                for place in (PRODUCTS, PRODUCT_TYPES.index(dtype), number):
                     table = write(f"load ptr, ptr {write(f'getelementptr i64, ptr {table}, i64 {place}')}, align 8")
             self.region.pointers[name] = table
         return self.region.pointers[name]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...kernels.gemm import BYTES
 from .cached import Kept
+from .context import PRODUCT_TYPES
 from .engine import engine
 from .threads import get_num_threads
 
@@ -60,8 +60,8 @@ def tables(dtypes: frozenset[str], bits: int) -> ctypes.Array:
     """Addresses of the tables of the element types that a graph needs."""
     if any(_load(dtype, bits) is not None for dtype in dtypes):
         object_code([], dtypes, bits)
-    block = (ctypes.c_void_p * len(BYTES))()
-    for position, dtype in enumerate(BYTES):
+    block = (ctypes.c_void_p * len(PRODUCT_TYPES))()
+    for position, dtype in enumerate(PRODUCT_TYPES):
         if dtype in dtypes:
             block[position] = _loaded[dtype, bits][0]
     return block

@@ -35,8 +35,8 @@ def _compile() -> bytes:
 
     from .allocator import TEXT
     from .parts import Part
+    from .pool_text import runtime_text
     from .team import TEXT as TEAM
-    from .threads import runtime_text
 
     # None of this has a hot loop.
     texts = [runtime_text(platform.system(), platform.machine()), TEAM]
