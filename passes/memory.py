@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,19 +42,19 @@ def plan_memory(kernels: Sequence[Kernel], outside: Iterable[str]) -> Plan:
     }
     static = {name: size for name, size in sizes.items() if isinstance(size, int)}
     offsets: dict[str, Dim] = {}
-    occupied: list[list[tuple[int, int]]] = [[] for _ in kernels]  # start and stop of the buffers alive at each time
+    placed: list[tuple[int, int, int, int]] = []  # in order: start, stop, and the first and last time of its life
     top = 0
     for name in sorted(static, key=lambda name: -static[name]):
-        size = static[name]
-        lifetime = range(first[name], last[name] + 1)
+        size, born, dies = static[name], first[name], last[name]
         start = 0
-        for low, high in sorted({place for time in lifetime for place in occupied[time]}):
-            if start + size <= low:
-                break
-            start = max(start, high)
+        for low, high, other_born, other_dies in placed:
+            if other_born <= dies and born <= other_dies:
+                if start + size <= low:
+                    break
+                if high > start:
+                    start = high
         offsets[name] = start
-        for time in lifetime:
-            occupied[time].append((start, start + size))
+        insort(placed, (start, start + size, born, dies))
         top = max(top, start + size)
     end: Dim = top
     reusable: list[tuple[Dim, Dim, str]] = []  # size, offset, current owner

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from .errors import DTypeError, suggest
-from .symbolic import Dim, product
+from .symbolic import Dim, Expr, product
 
 
 class DType:
@@ -125,13 +125,14 @@ def dtype(value: object) -> DType:
 class TensorType:
     """dtype and shape, printed as f32[N, 64]."""
 
-    __slots__ = ("_hash", "_text", "dtype", "shape")
+    __slots__ = ("_hash", "_static", "_text", "dtype", "shape")
 
     def __init__(self, dtype: DType, shape: Sequence[Dim]):
         self.dtype = dtype
         self.shape = tuple(shape)
         self._hash = hash((dtype.name, self.shape))
         self._text = ""  # made when first asked for: many values share a type
+        self._static: bool | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TensorType) and self.dtype is other.dtype and self.shape == other.shape
@@ -143,6 +144,13 @@ class TensorType:
         if not self._text:
             self._text = f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
         return self._text
+
+    @property
+    def is_static(self) -> bool:
+        """Whether no size is symbolic."""
+        if self._static is None:
+            self._static = Expr not in map(type, self.shape)
+        return self._static
 
     @property
     def rank(self) -> int:

@@ -42,7 +42,6 @@ from ..ir.symbolic import Dim, Expr, symbols_of
 from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
 from .kinds import Kind
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
-from .shapes import is_static
 from .streams import Streams
 
 Tensor = Value
@@ -168,7 +167,8 @@ class OpDef:
                 if position < given and not isinstance(args[position], (tuple, list)):
                     break
             else:
-                return dict(zip(self.names, args + self._defaults[given:])) | kwargs
+                bound = dict(zip(self.names, args + self._defaults[given:]))
+                return bound | kwargs if kwargs else bound
         for name in kwargs:
             if name not in self.by_name:
                 raise ArgumentError(
@@ -370,7 +370,7 @@ def _concrete(arguments: dict[str, Any]) -> bool:
 def _type_key(value: Any) -> Any:
     if isinstance(value, Value):
         # The range of a symbolic size decides, too; a symbol alone is just its name.
-        if is_static(value.type.shape):
+        if value.type.is_static:
             return value.type
         symbols = {symbol for dim in value.shape if isinstance(dim, Expr) for symbol in symbols_of(dim)}
         ranges = tuple(sorted((symbol.name, symbol.lower, str(symbol.upper)) for symbol in symbols))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, Expr, differs, floor_divide, maximum, minimum, product, remainder
+from ..ir.symbolic import Dim, differs, floor_divide, maximum, minimum, product, remainder
 
 Shape = tuple[Dim, ...]
 
@@ -119,7 +119,3 @@ def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim
     low = wrap(0 if start is None else start)
     high = size if end is None else wrap(end)
     return low, maximum(low, high)
-
-
-def is_static(shape: Shape) -> bool:
-    return Expr not in map(type, shape)
