@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from ..ir.symbolic import Dim, ceil_divide, product
 from ..kernels.loop_ir import Buffer, Kernel
@@ -42,22 +42,19 @@ def plan_memory(kernels: Sequence[Kernel], outside: Iterable[str]) -> Plan:
     }
     static = {name: size for name, size in sizes.items() if isinstance(size, int)}
     offsets: dict[str, Dim] = {}
-    # Start and stop of the buffers alive at each time, and of those whose life begins then.
-    alive: list[list[tuple[int, int]]] = [[] for _ in kernels]
-    born: list[list[tuple[int, int]]] = [[] for _ in kernels]
+    placed: list[tuple[int, int, int, int]] = []  # in order: start, stop, and the first and last time of its life
     top = 0
     for name in sorted(static, key=lambda name: -static[name]):
-        size, begin, stop = static[name], first[name], last[name] + 1
+        size, born, dies = static[name], first[name], last[name]
         start = 0
-        # Who is alive at the same time was there at its beginning, or has come since.
-        for low, high in sorted(chain(alive[begin], *born[begin + 1 : stop])):
-            if start + size <= low:
-                break
-            start = max(start, high)
+        for low, high, other_born, other_dies in placed:
+            if other_born <= dies and born <= other_dies:
+                if start + size <= low:
+                    break
+                if high > start:
+                    start = high
         offsets[name] = start
-        born[begin].append((start, start + size))
-        for time in range(begin, stop):
-            alive[time].append((start, start + size))
+        insort(placed, (start, start + size, born, dies))
         top = max(top, start + size)
     end: Dim = top
     reusable: list[tuple[Dim, Dim, str]] = []  # size, offset, current owner
