@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -118,23 +119,48 @@ class OpDef:
         self.parameters = tuple(parameters_of(schema))
         # `-> tuple[Tensor, ...]` gives a tuple also when there is just one result.
         self.returns_tuple = str(schema.__annotations__.get("return")).startswith("tuple[")
-        self.by_name = {parameter.name: parameter for parameter in self.parameters}
-        self.names = tuple(self.by_name)
-        self.tensors = tuple(parameter for parameter in self.parameters if parameter.is_tensor)
-        self.tensor_names = tuple(parameter.name for parameter in self.tensors)
-        self._defaults = tuple(parameter.default for parameter in self.parameters)
-        self._fewest, self._most = _plain_counts(self.parameters)
-        self._sequences = [at for at, item in enumerate(self.parameters) if item.is_size or item.is_list]
-        numbers = kind is not None and kind.promotes
-        self._normal = {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
-        self._is_internal = is_internal(function.__code__.co_filename)
-        self.takes_stream = "stream" in self.by_name
-        self._is_declared = function.__code__.co_code == _empty.__code__.co_code  # a docstring and no more
+        self.names = tuple([parameter.name for parameter in self.parameters])
+        self.takes_stream = "stream" in self.names
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.linear = False
         self.__doc__ = function.__doc__
+
+    # What only ops that are called need is worked out when they first are: a program has few of the hundreds.
+
+    @cached_property
+    def by_name(self) -> dict[str, Parameter]:
+        return {parameter.name: parameter for parameter in self.parameters}
+
+    @cached_property
+    def tensors(self) -> tuple[Parameter, ...]:
+        return tuple(parameter for parameter in self.parameters if parameter.is_tensor)
+
+    @cached_property
+    def tensor_names(self) -> tuple[str, ...]:
+        return tuple(parameter.name for parameter in self.tensors)
+
+    @cached_property
+    def _plain(self) -> tuple[int, int, list[int], tuple[Any, ...]]:
+        """The fewest and the most arguments that stand for the first parameters; which of these take sequences; all
+        defaults."""
+        sequences = [at for at, item in enumerate(self.parameters) if item.is_size or item.is_list]
+        return *_plain_counts(self.parameters), sequences, tuple(parameter.default for parameter in self.parameters)
+
+    @cached_property
+    def _normal(self) -> dict[str, frozenset[type]]:
+        numbers = self.kind is not None and self.kind.promotes
+        return {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
+
+    @cached_property
+    def _is_internal(self) -> bool:
+        return is_internal(self.function.__code__.co_filename)
+
+    @cached_property
+    def _is_declared(self) -> bool:
+        """Whether the body is a docstring and no more."""
+        return bool(self.function.__code__.co_code == _empty.__code__.co_code)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -162,12 +188,13 @@ class OpDef:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in, in the order of the signature."""
         given = len(args)
-        if given <= self._most and (given >= self._fewest if not kwargs else self._completes(given, kwargs)):
-            for position in self._sequences:
+        fewest, most, sequences, defaults = self._plain
+        if given <= most and (given >= fewest if not kwargs else self._completes(given, kwargs)):
+            for position in sequences:
                 if position < given and not isinstance(args[position], (tuple, list)):
                     break
             else:
-                bound = dict(zip(self.names, args + self._defaults[given:]))
+                bound = dict(zip(self.names, args + defaults[given:]))
                 return bound | kwargs if kwargs else bound
         for name in kwargs:
             if name not in self.by_name:
@@ -209,7 +236,7 @@ class OpDef:
         """Whether named arguments are those that so many others leave open."""
         names = self.names[given:]
         return all(name in names for name in kwargs) and all(
-            name in kwargs for name in names[: max(self._fewest - given, 0)]
+            name in kwargs for name in names[: max(self._plain[0] - given, 0)]
         )
 
     def apply(self, arguments: dict[str, Any]) -> Any:
