@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,24 @@ NARROW = 8  # how far the smallest size of a symbol may rise to tell two sizes a
 SMALLEST = 2  # sizes 0 and 1 broadcast and vanish: they are never symbolic
 
 
-@dataclass(frozen=True)
+# Plain classes: `import smelt` loads this module, and making one dataclass takes as long as some modules.
+
+
 class ArraySpec:
     """The type of an argument, in place of an array: spec("f32[N, 64]")."""
 
-    dtype: DType
-    shape: tuple[Dim, ...]
+    def __init__(self, dtype: DType, shape: tuple[Dim, ...]):
+        self.dtype = dtype
+        self.shape = shape
+
+    def __repr__(self) -> str:
+        return f"spec({str(TensorType(self.dtype, self.shape))!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArraySpec) and self.dtype is other.dtype and self.shape == other.shape
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
 
 
 def spec(text: str) -> ArraySpec:
@@ -52,13 +63,13 @@ def spec(text: str) -> ArraySpec:
     return ArraySpec(dtype(match.group(1)), tuple(sizes))
 
 
-@dataclass
 class Traced:
     """A graph, and the arrays and the seed that its hidden parameters stand for."""
 
-    graph: Graph
-    arrays: list[np.ndarray] = field(default_factory=list)
-    seeded: bool = False
+    def __init__(self, graph: Graph, arrays: Sequence[np.ndarray] = (), seeded: bool = False):
+        self.graph = graph
+        self.arrays = list(arrays)
+        self.seeded = seeded
 
 
 def trace(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from ..ir.errors import ArgumentError, ShapeError
@@ -42,17 +41,19 @@ def lengths(value: Lengths, rank: int, what: str, least: int) -> tuple[int, ...]
     return given * rank if len(given) == 1 else given
 
 
-@dataclass(frozen=True)
 class Window:
     """The windows along one dim: number i starts at i * stride - padding and has every dilation-th element."""
 
-    size: Dim
-    kernel: int
-    stride: int
-    padding: int
-    dilation: int
-    count: Dim
-    after: Dim = 0  # how much has to be added at the end for the last window to fit
+    def __init__(
+        self, size: Dim, kernel: int, stride: int, padding: int, dilation: int, count: Dim, after: Dim = 0
+    ) -> None:
+        self.size = size
+        self.kernel = kernel
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.count = count
+        self.after = after  # how much has to be added at the end for the last window to fit
 
     @property
     def span(self) -> int:
