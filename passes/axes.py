@@ -98,12 +98,16 @@ BATCH = Symbol("%batch")
 
 @dataclass(frozen=True)
 class BatchedMatrix:
-    """Matrices in memory: the value that has it, where matrix number BATCH begins, and the strides within one."""
+    """Matrices in memory: the value that has it, where matrix number BATCH begins, and the strides within one.
+
+    With a `panel` it lies as a packed one does, in panels of so many columns: kernels/loop_ir.py, Matrix.
+    """
 
     base: Value
     offset: Dim
     row_stride: Dim
     column_stride: Dim
+    panel: int = 0
 
     def start(self, number: Dim) -> Dim:
         return substitute(self.offset, {BATCH: number})
@@ -114,8 +118,9 @@ class BatchedMatrix:
         return BATCH not in symbols_of(self.offset)
 
 
-def batched_matrix(value: Value, inline: Callable[[Op], bool]) -> BatchedMatrix | None:
-    """A value of three dims as matrices in memory, if it is a view that has strides for their rows and columns."""
+def batched_matrix(value: Value, inline: Callable[[Op], bool], panel: int = 0) -> BatchedMatrix | None:
+    """A value of three dims as matrices in memory, if it is a view that has strides for their rows and columns, or is
+    packed in panels of the width that is asked for."""
     names = (BATCH.name, "%row", "%column")
     symbols = [Symbol(name, 0, size - 1) for name, size in zip(names, value.shape, strict=True)]
     index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
@@ -127,7 +132,19 @@ def batched_matrix(value: Value, inline: Callable[[Op], bool]) -> BatchedMatrix 
     offset: Dim = 0
     for position, stride in zip(index, contiguous_strides(value.shape), strict=True):
         offset = offset + position * stride
-    strides = [offset.coefficient(symbol) if isinstance(offset, Expr) else 0 for symbol in symbols[1:]]
+    row, column = symbols[1:]
+    strides = [offset.coefficient(symbol) if isinstance(offset, Expr) else 0 for symbol in (row, column)]
+    if strides[1] is None and panel and value.shape[-1] == panel:
+        # Panels are whole: what lies beyond the last column is memory of the value, too.
+        number, lane = Symbol("%panel", 0), Symbol("%lane", 0, panel - 1)
+        offset = substitute(offset, {column: number.expr() * panel + lane.expr()})
+        assert isinstance(offset, Expr)
+        strides = [offset.coefficient(symbol) for symbol in (row, number)]
+        if offset.coefficient(lane) != 1 or strides[0] != panel:
+            return None
+        symbols = [row, number, lane]
+    else:
+        symbols, panel = [row, column], 0
     if strides[0] is None or strides[1] is None:
         return None
-    return BatchedMatrix(value, substitute(offset, dict.fromkeys(symbols[1:], 0)), strides[0], strides[1])
+    return BatchedMatrix(value, substitute(offset, dict.fromkeys(symbols, 0)), strides[0], strides[1], panel)

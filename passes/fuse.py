@@ -144,11 +144,11 @@ class Fused:
 class Fuser:
     """Grows groups op by op. `ancestors` has, by group number, the numbers of all groups it depends on, as bits."""
 
-    def __init__(self, graph: Graph, max_cost: int, whole_rows: bool):
+    def __init__(self, graph: Graph, max_cost: int, whole_rows: bool, bits: int):
         self.graph = graph
         self.max_cost = max_cost
         self.whole_rows = whole_rows
-        self.inlining = Inlining(graph)
+        self.inlining = Inlining(graph, bits)
         self.basis, self.early = early_ops(graph)
         self.axes = AxisUnion()
         self.groups: dict[int, Group] = {}
@@ -637,6 +637,7 @@ class Fuser:
 
 
 @graph_pass("fuse")
-def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True) -> Fused:
-    """Groups of primitives that become one kernel each, and why others do not."""
-    return Fuser(graph, max_cost, whole_rows).run()
+def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True, bits: int = 0) -> Fused:
+    """Groups of primitives that become one kernel each, and why others do not. With a width of vectors in `bits`,
+    matrix products read matrices that are packed for it where they lie."""
+    return Fuser(graph, max_cost, whole_rows, bits).run()

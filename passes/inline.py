@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ..ir.graph import Graph, Op, Value
 from ..ir.symbolic import Dim
+from ..kernels.gemm import BYTES, RegisterTile
 from ..kernels.scalar import SCALARS
 from ..ops.kinds import Contract, Elementwise, Generate, Join, View
 from .absorb import absorbed
@@ -43,11 +44,20 @@ def op_cost(op: Op) -> int:
     return 2
 
 
+def panel_width(op: Op, bits: int) -> int:
+    """Columns of the panels in which the right matrix of a product may lie in memory; 0 if it needs strides."""
+    (result,) = op.results
+    if not bits or result.dtype.name not in BYTES or any(size == 0 or size == 1 for size in result.shape[1:]):
+        return 0
+    return RegisterTile(result.dtype.name, bits).width
+
+
 class Inlining:
     """Which ops of a graph are inline, and which values are other shapes of another's memory."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, bits: int = 0):
         self.graph = graph
+        self.bits = bits  # of vectors, if products may read what is packed for these
         self.uses = graph.uses()
         self.results = set(graph.results)
         self.candidates: set[Op] = set()  # inline, unless something forces them into memory
@@ -172,14 +182,16 @@ class Inlining:
 
     def _force_matrices(self) -> None:
         """The operands of matrix products lie in memory, where they may be read through views with strides."""
-        matrices = [value for op in self.graph.ops if isinstance(op.defn.kind, Contract) for value in op.operands]
+        products = [op for op in self.graph.ops if isinstance(op.defn.kind, Contract)]
+        matrices = [(op.arguments["self"], 0) for op in products]
+        matrices += [(op.arguments["mat2"], panel_width(op, self.bits)) for op in products]
         # What is stored for one product may be what another one reads through views.
-        while unreadable := {value.op for value in matrices if value.op and not self._is_readable(value)}:
+        while unreadable := {value.op for value, panel in matrices if value.op and not self._is_readable(value, panel)}:
             self.forced |= unreadable
 
-    def _is_readable(self, value: Value) -> bool:
+    def _is_readable(self, value: Value, panel: int) -> bool:
         """Whether a batched matrix can be read where it lies."""
-        return batched_matrix(value, self.__contains__) is not None
+        return batched_matrix(value, self.__contains__, panel) is not None
 
     def _drop_readers_of_memory(self) -> None:
         """Who reads inline arithmetic works it out and waits for no kernel: nothing behind it may be in memory."""

@@ -23,6 +23,7 @@ from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTi
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
 from .axes import batched_matrix
 from .chain import product_op
+from .inline import panel_width
 from .tree import Saved, Tree
 
 if TYPE_CHECKING:
@@ -161,9 +162,11 @@ class Product:
 
     def _matrix(self, value: Value) -> Source:
         """A batched matrix where it lies."""
-        view = batched_matrix(value, lambda item: item in self.l.fused.inline)
+        panel = 0 if self.l.gpu or value is self.left else panel_width(self.op, self.bits)
+        view = batched_matrix(value, lambda item: item in self.l.fused.inline, panel)
         assert view is not None
-        return Source(self.l.buffer(view.base), view.start, view.row_stride, view.column_stride, view.is_one)
+        strides = view.row_stride, view.column_stride
+        return Source(self.l.buffer(view.base), view.start, *strides, view.is_one, view.panel)
 
     def _copied(self, value: Value, columns: int) -> Source:
         """A copy of a batched matrix in the type of the product, with each element as a row, or square, of parts."""
@@ -245,7 +248,7 @@ class Product:
         few = self.is_whole and not right.is_one
         if isinstance(shared, int) and right.column_stride == 1:
             few = few or shared <= FEW_PACK
-        if down != 1 and not few:
+        if down != 1 and not few and not right.panel:
             right = self._packed(right, depth, columns, unit.width)
         self.factors.append(right)
 

@@ -250,3 +250,55 @@ def test_every_type_with_a_product_of_its_own_has_a_table() -> None:
     from smelt.kernels.gemm import BYTES
 
     assert set(PRODUCT_TYPES) == set(BYTES)
+
+
+def panels(array: np.ndarray, width: int) -> np.ndarray:
+    """A matrix packed in panels, with something else beyond its last column."""
+    depth, columns = array.shape
+    whole = np.pad(array, ((0, 0), (0, -columns % width)), constant_values=np.nan)
+    return np.ascontiguousarray(whole.reshape(depth, -1, width).transpose(1, 0, 2))
+
+
+def unpacked(array: Any, columns: int) -> Any:
+    """The matrix again."""
+    count, depth, width = array.shape
+    return ops.reshape(ops.permute(array, (1, 0, 2)), (depth, count * width))[:, :columns]
+
+
+def statements(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], bits: int) -> list[Any]:
+    stages: dict[str, Any] = {}
+    compile_graph(trace(function, arrays), CompileOptions(vector_bits=bits), on_stage=stages.__setitem__)
+    return [item for kernel in stages["loops"] for item in walk(kernel.body)]
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize(("rows", "columns"), ((2, 33), (9, 64), (300, 40), (70, 700)))
+def test_packed_matrices_are_read_where_they_lie(rows: int, columns: int, bits: int) -> None:
+    for dtype, exact, tolerance in (("float32", np.float64, 2.0**-20), ("float64", np.longdouble, 2.0**-49)):
+        width = RegisterTile({"float32": "f32", "float64": "f64"}[dtype], bits).width
+        x, w = floats(rows, 130).astype(dtype), floats(130, columns, seed=1).astype(dtype)
+
+        def product(x: Any, w: Any) -> Any:
+            return x @ unpacked(w, columns)
+
+        arrays = (x, panels(w, width))
+        (got,) = run(product, *arrays, bits=bits)
+        size = np.abs(x).astype(exact) @ np.abs(w).astype(exact)
+        assert (np.abs(got - x.astype(exact) @ w.astype(exact)) <= tolerance * size).all()
+        found = statements(product, arrays, bits)
+        assert not any(isinstance(item, Pack) and item.source.buffer.shape == arrays[1].shape for item in found)
+        (gemm,) = (item for item in found if isinstance(item, Gemm))
+        assert gemm.right.panel == width and gemm.right.buffer.shape == arrays[1].shape
+
+
+def test_panels_of_another_width_and_left_matrices_are_copied() -> None:
+    x, w = floats(64, 130), floats(130, 130, seed=1)
+    for function, arrays in (
+        (lambda x, w: x @ unpacked(w, 130), (x, panels(w, 24))),
+        (lambda x, w: unpacked(w, 130) @ x.T, (x, panels(w, 32))),
+        (lambda x, w: unpacked(w, 130)[:, 5:] @ x.T[5:], (x, panels(w, 32))),
+        (lambda x, w: x[:, 5:] @ unpacked(w, 130).T[5:], (x, panels(w, 32))),
+    ):
+        (got,) = run(function, *arrays, bits=512)
+        wanted = function(*(array.astype(np.float64) for array in arrays))
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)

@@ -10,6 +10,8 @@ import pytest
 import smelt
 import smelt.torch
 import torch
+from smelt.backend.cpu.target import host
+from smelt.kernels.gemm import RegisterTile
 from smelt.torch import freeze
 from torch import nn
 
@@ -136,6 +138,39 @@ def test_constants_follow_their_parameters(made: list[freeze.Frozen]):
         assert made[0].folds == 5
         function(x)
         assert made[0].folds == 5
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    (
+        (nn.Sequential(nn.Linear(8, 70), nn.GELU(), nn.Linear(70, 64)), (5, 8)),
+        (nn.Linear(8, 6, bias=False), (2, 3, 8)),
+        (nn.TransformerEncoderLayer(8, 2, 12, batch_first=True), (2, 3, 8)),
+    ),
+    ids=("layers", "product", "encoder"),
+)
+def test_weights_are_packed_once(model: nn.Module, shape: tuple[int, ...], made: list[freeze.Frozen]):
+    model, x = model.eval(), torch.randn(shape)
+    function = frozen(model)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(function(x), model(x))
+    (program,) = made
+    width = RegisterTile("f32", host().vector_bits).width
+    constants = [program.program.template[place] for place in program.places]
+    weights = [weight for weight in model.parameters() if weight.ndim == 2]
+    assert program.folds == 1
+    assert sorted(item.shape for item in constants) == sorted(
+        (-(-rows // width), columns, width) for rows, columns in (weight.shape for weight in weights)
+    )
+    assert all(item.is_contiguous() for item in constants)
+
+
+def test_a_single_row_reads_the_weight_as_it_is(made: list[freeze.Frozen]):
+    model, x = nn.Linear(8, 70).eval(), torch.randn(1, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(frozen(model)(x), model(x))
+    assert all(tensor.ndim < 3 for tensor in made[0].program.template if isinstance(tensor, torch.Tensor))
 
 
 def test_one_program_for_two_models():

@@ -31,13 +31,13 @@ from .target import host
 def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook) -> Artifact:
     """Compile for this machine. The hook sees the program at every stage; str(thing) is its text."""
     hook("graph", graph)
+    bits = options.vector_bits or host().vector_bits
     with stages.timed("graph passes"):
         simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)
     with stages.timed("fuse"):
-        fused = fuse(simple, max_cost=options.max_cost)
+        fused = fuse(simple, max_cost=options.max_cost, bits=bits)
     name_values(fused)
     hook("fuse", fused)
-    bits = options.vector_bits or host().vector_bits
     with stages.timed("loops"):
         kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lower(fused, bits))
     hook("loops", kernels)

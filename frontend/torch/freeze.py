@@ -1,21 +1,25 @@
 """Parameters as constants: `options={"freeze": True}`.
 
-Batch norms of fixed statistics are put into the weights of the convolution or product before them. Then all that
-depends on parameters alone becomes a program of its own, which runs before the first call, and again before a call that
-comes with other parameters or with changed ones.
+Batch norms of fixed statistics are put into the weights of the convolution or product before them, and the weights of
+products are packed in panels, as the routines for products read them. Then all that depends on parameters alone becomes
+a program of its own, which runs before the first call, and again before a call that comes with other parameters or with
+changed ones.
 """
 
 from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 
+from ..backend.cpu.target import host
+from ..kernels.gemm import RegisterTile
 from .importer import result_tensors
 from .program import Program
 from .rules import RANDOM
@@ -26,12 +30,24 @@ WITH_ROWS = {
     aten.convolution.default, aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.linear.default
 }  # fmt: skip
 
+ENCODER = aten._transformer_encoder_layer_fwd.default
+# Products: in which dim of their weights the columns of the result are, and which arguments these are.
+WEIGHTS: dict[Any, tuple[int, tuple[str, ...]]] = {
+    aten.mm.default: (1, ("mat2",)),
+    aten.addmm.default: (1, ("mat2",)),
+    aten.linear.default: (0, ("weight",)),
+    ENCODER: (0, ("qkv_weight", "proj_weight", "ffn_weight_1", "ffn_weight_2")),
+}
+PACKED = {torch.float32: "f32", torch.float64: "f64"}
+HELD = "smelt_held"  # in a node's meta: whether it is a constant
+
 
 def freeze(module: GraphModule, static: Sequence[int]) -> Prologue:
     """Take what depends on these inputs alone out of a graph."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     held = {number: placeholders[number] for number in static if _may_be_held(placeholders[number])}
     _fold_batch_norms(module.graph, _constants(module.graph, held.values()))
+    _pack_weights(module.graph, _constants(module.graph, held.values()))
     return Prologue(module, held)
 
 
@@ -58,7 +74,7 @@ def _constants(graph: Graph, held: Any) -> dict[Node, None]:
             continue
         if any(user.op == "output" or user.target is aten.copy_.default for user in node.users):
             continue
-        if _elements(node) <= sum(map(_elements, node.all_input_nodes)):
+        if node.meta.get(HELD, _elements(node) <= sum(map(_elements, node.all_input_nodes))):
             found[node] = None
     return found
 
@@ -201,16 +217,7 @@ def _with_norm(graph: Graph, node: Node, weight: Node, bias: Node | None, dim: i
     """(w x + b - mean) * scale / sqrt(variance + epsilon) + shift as one product."""
     scale, shift, mean, variance, _, epsilon = norm[1:]
     with graph.inserting_before(node):
-
-        def emit(target: Any, *args: Any) -> Node:
-            made = graph.call_function(target, args)
-            fake = [item.meta["val"] if isinstance(item, Node) else item for item in args]
-            mode = next(item.fake_mode for item in fake if isinstance(item, FakeTensor))
-            with mode:
-                made.meta["val"] = target(*fake)
-            made.meta["stack_trace"] = node.meta.get("stack_trace")
-            return made
-
+        emit = partial(_emit, graph, node)
         factor = emit(aten.rsqrt.default, emit(aten.add.Scalar, variance, epsilon))
         if scale is not None:
             factor = emit(aten.mul.Tensor, factor, scale)
@@ -225,3 +232,66 @@ def _with_norm(graph: Graph, node: Node, weight: Node, bias: Node | None, dim: i
             return emit(node.target, node.args[0], weight, offset, *node.args[3:])
         left = node.args[0] if node.target is aten.mm.default else node.args[1]
         return emit(aten.addmm.default, offset, left, weight)
+
+
+def _emit(graph: Graph, origin: Node, target: Any, *args: Any) -> Node:
+    """A call in place of another node, or for it."""
+    made = graph.call_function(target, args)
+    fake = [item.meta["val"] if isinstance(item, Node) else item for item in args]
+    mode = next(item.fake_mode for item in fake if isinstance(item, FakeTensor))
+    with mode:
+        made.meta["val"] = target(*fake)
+    made.meta["stack_trace"] = origin.meta.get("stack_trace")
+    return made
+
+
+# Packed weights.
+
+
+def _pack_weights(graph: Graph, constants: dict[Node, None]) -> None:
+    """The weights of products in panels; who reads one sees it through views, which lowering knows."""
+    packed: dict[tuple[Node, int], Node] = {}
+    for node in list(graph.nodes):
+        dim, names = WEIGHTS.get(node.target, (0, ()))
+        if node.target is ENCODER and any(isinstance(item, Node) for item in (*node.args[18:], *node.kwargs.values())):
+            continue  # one with a mask is PyTorch's, who would put the weight together in every call
+        for position in (_position(node.target, name) for name in names):
+            weight = node.args[position]
+            if weight not in constants or not _may_be_packed(weight.meta["val"], node.meta["val"]):
+                continue
+            if (weight, dim) not in packed:
+                with graph.inserting_before(node):
+                    packed[weight, dim] = _packed(partial(_emit, graph, node), weight, dim)
+            node.update_arg(position, packed[weight, dim])
+
+
+def _position(target: Any, name: str) -> int:
+    return [item.name for item in target._schema.arguments].index(name)
+
+
+def _may_be_packed(weight: torch.Tensor, result: torch.Tensor) -> bool:
+    """Whether a product reads panels. One of a single row reads its matrix but once, from end to end."""
+    known = all(isinstance(size, int) and size > 1 for size in weight.shape)
+    is_row = all(isinstance(size, int) and size == 1 for size in result.shape[:-1])
+    return known and not is_row and weight.device.type == "cpu" and weight.dtype in PACKED
+
+
+def _packed(emit: Callable[..., Node], weight: Node, dim: int) -> Node:
+    """A weight in panels, as a constant, and views of it that are the weight again. The columns of the product are in
+    one of its dims."""
+    whole = weight if dim else emit(aten.permute.default, weight, [1, 0])
+    value = whole.meta["val"]
+    depth, columns = value.shape
+    width = RegisterTile(PACKED[value.dtype], host().vector_bits).width
+    missing = -columns % width
+    if missing:
+        whole = emit(aten.constant_pad_nd.default, whole, [0, missing])
+        whole.meta[HELD] = True
+    panels = emit(aten.reshape.default, whole, [depth, (columns + missing) // width, width])
+    panels = emit(aten.contiguous.default, emit(aten.permute.default, panels, [1, 0, 2]))
+    again = emit(aten.permute.default, panels, [1, 0, 2])
+    again.meta[HELD] = False
+    again = emit(aten.reshape.default, again, [depth, columns + missing])
+    if missing:
+        again = emit(aten.slice.Tensor, again, 1, 0, columns)
+    return again if dim else emit(aten.permute.default, again, [1, 0])
