@@ -50,7 +50,7 @@ from .product import product_source
 from .rows import load_key, private_rows, repeated_loads, row_loads
 from .scalars import NAMES, Functions, Text, TextBuilder, from_memory, literal, memory_name, to_memory
 from .teams import Team
-from .uses import accesses, fetches_first
+from .uses import accesses, behind_loops, fetches_first
 from .vectors import Vector
 
 
@@ -168,7 +168,10 @@ class Emitter:
         self.line(f"{variable} = {self.integer}({number})")
         with self.indented(f"while {variable} < {self.indices.number(loop.stop)}:"):
             with self.divided(loop):
-                self.block(loop.body)
+                if self.alone:
+                    self.block(loop.body)
+                else:
+                    self.together(loop.body)
             if self.scratch:
                 self.synchronize()
             # Not as a sum that cannot overflow: the compiler would unroll a loop that hardly ever runs twice.
@@ -199,9 +202,19 @@ class Emitter:
         for statement in fetches_first(statements, self.changing) if self.alone else statements:
             self.statement(statement)
 
+    def together(self, body: Sequence[Statement]) -> None:
+        """What a team does. Behind the last loop there is work for one thread."""
+        first = behind_loops(body)
+        self.block(body[:first])
+        rest = body[first:]
+        if rest:
+            self.settle(rest)
+            with self.indented("if lane == 0:"):
+                self.on_own(lambda: self.block(rest))
+
     def statement(self, statement: Statement) -> None:
         if not self.alone:
-            self.settle(statement)
+            self.settle([statement])
         if isinstance(statement, Let):
             self.bind(statement.result, self.let(statement, [self.operand(item) for item in statement.operands]))
         elif isinstance(statement, Index):
@@ -227,9 +240,9 @@ class Emitter:
         elif not isinstance(statement, Alloc):
             raise CompileError(f"{self.name}: a {type(statement).__name__.lower()} is not for a GPU")
 
-    def settle(self, statement: Statement) -> None:
-        """Wait for the other threads if a statement touches what they are at."""
-        reads, writes = (names - self.private for names in accesses([statement]))
+    def settle(self, statements: Sequence[Statement]) -> None:
+        """Wait for the other threads if statements touch what they are at."""
+        reads, writes = (names - self.private for names in accesses(statements))
         if (reads | writes) & self.writing or writes & self.reading:
             self.synchronize()
         self.reading |= reads

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.symbolic import Compound, Dim, symbols_of
 from ...kernels.loop_ir import (
+    Alloc,
     Check,
     Gemm,
     Index,
@@ -93,6 +94,12 @@ def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
             reads |= {item.left.buffer.name, item.right.buffer.name}
             writes.add(item.output.buffer.name)
     return reads, writes
+
+
+def behind_loops(statements: Sequence[Statement]) -> int:
+    """Where the statements behind the last loop or product begin."""
+    loops = [number for number, item in enumerate(statements) if isinstance(item, (Loop, Gemm, Alloc))]
+    return loops[-1] + 1 if loops else 0
 
 
 def fetches_first(statements: Sequence[Statement], changing: set[str]) -> list[Statement]:
