@@ -100,11 +100,11 @@ def test_open_sizes(gpu: Gpu) -> None:
 
 def test_sizes_beyond_32_bits(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Indices of open sizes have 32 bits where that is enough; another program is compiled where it is not."""
-    from smelt.backend.cuda import indices
+    from smelt.backend.cuda import launch
 
     function = smelt.jit(lambda x: x * 2 + 1, target="cuda")
     for size, limit in ((5, 1 << 31), (9, 1 << 31), (300, 200)):
-        monkeypatch.setattr(indices, "LIMIT", limit)
+        monkeypatch.setattr(launch, "LIMIT", limit)
         x = numbers(size)
         np.testing.assert_array_equal(function(x), x * 2 + 1)
     assert [launch.narrow for _, launch in gpu.launches.values()] == [True, True, False] and function.compiles == 2

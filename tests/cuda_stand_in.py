@@ -346,7 +346,7 @@ def gpu() -> Iterator[Gpu]:
     from cuda import core
     from cuda.bindings import driver
     from cuda.core import utils
-    from smelt.backend.cuda import arrays, compiler, library
+    from smelt.backend.cuda import arrays, compile, compiler, library
 
     GPU.__init__()  # type: ignore[misc]
     library.names()  # those of the simulator
@@ -371,7 +371,8 @@ def gpu() -> Iterator[Gpu]:
         for name, work in calls.items():
             stack.enter_context(patch.object(driver, name, GPU.driver(name, work)))
         stack.enter_context(patch.object(utils, "StridedMemoryView", StridedMemoryView))
-        stack.enter_context(patch.object(library, "is_simulated", lambda: False))
+        for module in (library, compile):
+            stack.enter_context(patch.object(module, "is_simulated", lambda: False))
         stack.enter_context(patch.object(compiler, "compile_launches", GPU.compile))
         stack.enter_context(patch.object(compiler, "check_architecture", lambda architecture: None))
         stack.enter_context(patch.object(cache, "_current", cache.Cache(None)))

@@ -28,16 +28,40 @@ from torch.utils import _pytree as pytree
 backend = sys.modules["smelt.torch.backend"]  # the package has a function of this name
 THERE = torch.device("cuda", 0)
 STREAM = 77
+PROGRAMS: list[Any] = []  # of a test
 
 
 class OnHost(TorchFunctionMode):
-    """What is wanted on the GPU is made on the CPU."""
+    """What is wanted on the GPU is made on the CPU. Memory comes from a pool that hands out again what is free, as
+    PyTorch's allocator for GPUs does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool: list[torch.Tensor] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (torch.empty, torch.empty_strided) and kwargs.get("device") == THERE:
+            size, strides = args if func is torch.empty_strided else ((args[0],), (1,))
+            return self.empty(size, strides, kwargs["dtype"])
+
         def here(item: Any) -> Any:
             return torch.device("cpu") if isinstance(item, torch.device) else item
 
-        return func(*map(here, args), **{name: here(item) for name, item in (kwargs or {}).items()})
+        return func(*map(here, args), **{name: here(item) for name, item in kwargs.items()})
+
+    def empty(self, size: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+        wanted = (1 + sum((count - 1) * step for count, step in zip(size, strides))) * dtype.itemsize
+        wanted = 0 if 0 in size else wanted
+        wanted += -wanted % 512
+        for memory in self.pool:
+            if memory.numel() == wanted + 512 and torch._C._storage_Use_Count(memory.untyped_storage()._cdata) <= 2:
+                break
+        else:
+            memory = torch.empty(wanted + 512, dtype=torch.uint8)
+            self.pool.append(memory)
+        start = -memory.data_ptr() % 512
+        return memory[start : start + wanted].view(dtype).as_strided(size, strides)
 
 
 def say_cuda(module: GraphModule) -> None:
@@ -50,14 +74,16 @@ def say_cuda(module: GraphModule) -> None:
 @pytest.fixture
 def device() -> Iterator[Gpu]:
     compile_program = backend.compile_program
+    on_host = OnHost()
 
     def compile_there(kind: str, options: Any, module: GraphModule) -> Any:
         say_cuda(module)
         program = compile_program(kind, options, module)
         assert all(step.device == THERE for step in program.natives)
+        PROGRAMS.append(program)
 
         def run(args: list[Any]) -> Any:
-            with OnHost():
+            with on_host:
                 return program(args)
 
         run._boxed_call = True  # type: ignore[attr-defined]
@@ -65,6 +91,7 @@ def device() -> Iterator[Gpu]:
 
     torch._dynamo.reset()
     smelt.torch.reset_stats()
+    PROGRAMS.clear()
     with cuda_stand_in.gpu() as found, ExitStack() as stack:
         found.everywhere = True
         stack.enter_context(patch.object(backend, "compile_program", compile_there))
@@ -79,10 +106,12 @@ def compiled(function: Any, **options: Any) -> Any:
 
 
 def compare(function: Any, *inputs: torch.Tensor, **options: Any) -> Any:
-    """Results of the compiled function, which are eager's, strides and all."""
-    found, wanted = compiled(function, **options)(*inputs), function(*inputs)
-    for left, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(wanted), strict=True):
-        torch.testing.assert_close(left, right, check_stride=True)
+    """Results of the compiled function, which are eager's, strides and all; also of later calls, which are shorter."""
+    called, wanted = compiled(function, **options), function(*inputs)
+    for _ in range(3):
+        found = called(*inputs)
+        for left, right in zip(pytree.tree_leaves(found), pytree.tree_leaves(wanted), strict=True):
+            torch.testing.assert_close(left, right, check_stride=True)
     return found
 
 
@@ -103,6 +132,7 @@ def test_results_and_strides(device: Gpu) -> None:
 def test_layouts(device: Gpu, x: torch.Tensor) -> None:
     """Transposed, with gaps, at an address that is no multiple of 16, and repeated."""
     compare(lambda x: (x * 2 + 1, x.sum(1)), x)
+    assert PROGRAMS[0].straight is not None or not x.is_contiguous()
 
 
 def test_a_training_step(device: Gpu) -> None:
@@ -121,6 +151,64 @@ def test_a_training_step(device: Gpu) -> None:
             torch.testing.assert_close(left, right)
     shown = smelt.torch.report()
     assert "(forward)" in shown and "(backward)" in shown and "native calls on cuda:0" in shown
+
+
+def several(x: torch.Tensor, w: torch.Tensor) -> Any:
+    y = (x @ w).softmax(1)
+    return y.sum(0), y * 2
+
+
+def test_addresses_that_come_again(device: Gpu) -> None:
+    """The launches of a call are captured on the second one, and are one launch of a graph from then on."""
+    function = compiled(several)
+    x, w = torch.randn(6, 8), torch.randn(8, 5)
+    for number in range(6):
+        x.copy_(torch.randn(6, 8))
+        for left, right in zip(function(x, w), several(x, w), strict=True):
+            torch.testing.assert_close(left, right)
+        del left, right  # so that their memory is free again
+        assert len(device.noted("graph")) == number
+    assert len(device.noted("capture")) == 1
+    (program,) = PROGRAMS
+    assert program.straight is not None
+    # Other addresses: one launch after the other, until they come again.
+    launched = len(device.noted("launch"))
+    other = torch.randn(6, 8)
+    for number in range(3):
+        for left, right in zip(function(other, w), several(other, w), strict=True):
+            torch.testing.assert_close(left, right)
+        del left, right
+        assert len(device.noted("graph")) == 5 + number
+    assert len(device.noted("launch")) >= launched + 2 and len(device.noted("capture")) == 2
+
+
+def test_results_that_are_kept(device: Gpu) -> None:
+    """A graph never writes where a result of an earlier call still lies."""
+    function = compiled(several)
+    w = torch.randn(8, 5)
+    inputs = [torch.randn(6, 8) for _ in range(2)] * 3
+    results = [function(x, w) for x in inputs]
+    for x, found in zip(inputs, results, strict=True):
+        for left, right in zip(found, several(x, w), strict=True):
+            torch.testing.assert_close(left, right)
+
+
+def test_a_training_loop_as_graphs(device: Gpu) -> None:
+    """Forward and backward: the same tensors are made, in the same order, in each step."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 5))
+    step = compiled(lambda x: model(x).square().mean())
+    x, one = torch.randn(6, 8), torch.ones(())  # which autograd would take from another pool
+    for _ in range(4):
+        with torch.no_grad():
+            for item in model.parameters():
+                item.mul_(0.9)
+        wanted = torch.autograd.grad(model(x).square().mean(), tuple(model.parameters()))
+        found = torch.autograd.grad(step(x), tuple(model.parameters()), one)
+        for left, right in zip(found, wanted, strict=True):
+            torch.testing.assert_close(left, right)
+        del found, left
+    assert len(PROGRAMS) == 2 and len(device.noted("capture")) == 2 and len(device.noted("graph")) >= 4
 
 
 def test_an_optimizer_step(device: Gpu) -> None:

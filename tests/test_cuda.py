@@ -20,7 +20,8 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes 
 
 from smelt.backend.cuda.build import Program, build  # noqa: E402
 from smelt.backend.cuda.compiler import architectures, compile_launches  # noqa: E402
-from smelt.backend.cuda.indices import fits, reaches  # noqa: E402
+from smelt.backend.cuda.indices import reaches  # noqa: E402
+from smelt.backend.cuda.launch import fits  # noqa: E402
 from smelt.backend.cuda.module import emit_module  # noqa: E402
 from smelt.backend.options import CompileOptions  # noqa: E402
 from smelt.backend.stages import Stages  # noqa: E402

@@ -160,6 +160,41 @@ def test_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compile_softmax().cache.detail.startswith("cuda: nvidia-nvvm is 99, the entry has ")
 
 
+HIT = """
+import sys
+from unittest.mock import MagicMock, patch
+import numpy as np
+import smelt
+from cuda import core
+from cuda.bindings import driver
+
+device = MagicMock(arch="80", device_id=0)
+device.allocate().handle = 4096
+code = MagicMock(from_ptx=core.ObjectCode.from_ptx)
+replaced = dict(Device=lambda *given: device, ObjectCode=code, launch=MagicMock())
+copies = dict.fromkeys(("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"), lambda *given: (0,))
+with patch.multiple(core, **replaced), patch.multiple(driver, **copies):
+    function = smelt.jit(lambda x: smelt.ops.softmax(x, 1), target="cuda")
+    assert function(np.zeros((64, 1024), np.float32)).shape == (64, 1024)
+assert core.launch is not replaced["launch"] and replaced["launch"].call_count == 1
+print(function.report().cache.state)
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"numba", "numba_cuda", "llvmlite"}))
+"""
+
+
+def test_what_is_found_needs_no_compiler(tmp_path: Path) -> None:
+    """A call in a process of its own, with a driver: Numba is not loaded where its code was found on disk."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_ENABLE_CUDASIM"}
+    environment["SMELT_CACHE_DIR"] = str(tmp_path)
+    shown = [
+        subprocess.run([sys.executable, "-c", HIT], env=environment, capture_output=True, text=True, timeout=120)
+        for _ in range(2)
+    ]
+    assert [item.returncode for item in shown] == [0, 0], "".join(item.stderr[-2000:] for item in shown)
+    assert shown[0].stdout.split("\n")[:2] == ["missed", "['llvmlite', 'numba', 'numba_cuda']"]
+    assert shown[1].stdout.split("\n")[:2] == ["hit", "[]"]
+
+
 def test_damaged_code_is_made_anew(tmp_path: Path) -> None:
     smelt.set_cache_dir(tmp_path)
     compile_softmax()

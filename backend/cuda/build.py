@@ -29,7 +29,7 @@ def build(
     graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook, simulated: bool, small: bool = False
 ) -> Program:
     """The program of a graph. The hook sees it at every stage; str(thing) is its text. `small`: indices shall have 32
-    bits, whatever the symbolic sizes; indices.fits(program.reaches, sizes) tells whether that is right for some."""
+    bits, whatever the symbolic sizes; launch.fits(program.reaches, sizes) tells whether that is right for some."""
     hook("graph", graph)
     with stages.timed("graph passes"):
         simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)

@@ -9,6 +9,7 @@ from ...ir.errors import CompileError, suggest
 from ...ir.graph import Graph
 from ..options import CompileOptions
 from ..stages import Stages
+from .simulator import is_simulated
 
 if TYPE_CHECKING:
     from ..plan import StageHook
@@ -24,8 +25,6 @@ def compile_for_cuda(graph: Graph, options: CompileOptions, on_stage: StageHook 
     stages = Stages()
     if on_stage is not None:
         return _show(graph, options, stages, on_stage)
-    from .library import is_simulated
-
     if is_simulated():
         from .build import build
         from .executable import Executable

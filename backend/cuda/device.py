@@ -25,8 +25,7 @@ from .arrays import OTHER, Argument, Constant, allocate, first_argument, own_str
 from .cached import compiled_code
 from .code import Code
 from .executable import raise_errors, report_of, sizes_of
-from .indices import fits
-from .launch import Launch, blocks
+from .launch import Launch, blocks, fits
 
 if TYPE_CHECKING:
     from cuda.core import Device, Kernel, LaunchConfig, Stream

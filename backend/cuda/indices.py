@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.symbolic import (
@@ -17,7 +17,6 @@ from ...ir.symbolic import (
     Expr,
     Symbol,
     atoms_of,
-    evaluate,
     floor_divide,
     maximum,
     minimum,
@@ -32,7 +31,6 @@ from ...passes.loop.analysis import offset
 from .library import reserved
 from .uses import compounds
 
-LIMIT = (1 << 31) - (1 << 26)  # what 32 bits count, less what loops over the grid add beyond their ends
 # What names are made of others with, the names of device functions, and those that are used up on the way.
 DERIVED = re.compile(rf".*_(\d+|re|im|wide|carry|at|{'|'.join(DTYPES)})|[es]\d+")
 
@@ -148,11 +146,6 @@ def reaches(statements: Sequence[Statement], sizes: Iterable[Symbol]) -> list[Di
     for value in statement_dims(statements):
         reach.add(value)
     return reach.found()
-
-
-def fits(reaches: Iterable[Dim], sizes: Mapping[str, int]) -> bool:
-    """Whether 32 bits count what symbolic sizes make of this."""
-    return all(evaluate(item, sizes) < LIMIT for item in reaches)
 
 
 class _Reach:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.symbolic import Dim, Symbol
+from ...ir.symbolic import Dim, Symbol, evaluate
 from ...ir.types import dtype
 from ...kernels.loop_ir import Buffer
 from ..artifact import decode, encode
 
+LIMIT = (1 << 31) - (1 << 26)  # what 32 bits count, less what loops over the grid add beyond their ends
 MOST = 1 << 16  # blocks: enough for any GPU; more iterations are loops of their threads
 
 
@@ -55,3 +57,8 @@ def blocks(launch: Launch, count: int) -> int:
     """Blocks for so many iterations of the outermost loop."""
     each = {"grid": launch.threads, "warp": launch.threads // 32, "block": 1}[launch.kind]
     return min(-(-count // each), MOST)
+
+
+def fits(reaches: Iterable[Dim], sizes: Mapping[str, int]) -> bool:
+    """Whether 32 bits count what symbolic sizes make of this."""
+    return all(evaluate(item, sizes) < LIMIT for item in reaches)

@@ -20,6 +20,7 @@ from ...ir.types import DType, bf16, dtype, f16
 from ...kernels import reference
 from ...kernels.scalar import SCALARS
 from .scalars import FUNCTIONS, NAMES
+from .simulator import is_simulated
 
 INTEGERS = ("int32", "int64")
 UNSIGNED = ("uint16", "uint32", "uint64")  # of which there are no tensors
@@ -31,13 +32,6 @@ CONVERSIONS = {
     ("float64", "int64"): "double2ll_rz",
 }
 BITS = ("float_as_int", "int_as_float", "double_as_longlong", "longlong_as_double")
-
-
-def is_simulated() -> bool:
-    """Whether Numba runs kernels in its simulator (NUMBA_ENABLE_CUDASIM=1, before it is imported)."""
-    from numba import config
-
-    return bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=2)

@@ -9,8 +9,8 @@ from ...ir.symbolic import Dim, Expr, Symbol
 from ...kernels.loop_ir import Check, Concurrent, Index, Kernel, Let, Load, Loop, Statement
 from ...kernels.loop_text import size_symbols
 from .emit import Emitter
-from .indices import LIMIT, reaches
-from .launch import Launch
+from .indices import reaches
+from .launch import LIMIT, Launch
 from .scalars import Functions
 from .uses import needed
 

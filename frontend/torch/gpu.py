@@ -46,7 +46,11 @@ def moved(array: np.ndarray, device: torch.device) -> torch.Tensor:
 
 
 class Launch:
-    """The call of a program for some sizes: the addresses of parameters, and then of stored arrays."""
+    """The call of a program for some sizes: the addresses of parameters, and then of stored arrays.
+
+    PyTorch's allocator gives the same ones to calls that are alike: from the second time on they are one launch of a
+    CUDA graph, as calls of `smelt.jit` are.
+    """
 
     def __init__(self, executable: Any, sizes: dict[str, int], device: torch.device):
         from ..backend.cuda.device import DeviceLauncher

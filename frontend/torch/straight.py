@@ -16,36 +16,39 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 def straight_line(program: Program) -> Run | None:
-    """A function that does what the program does, if it has one step of known sizes with plain results, on the CPU."""
+    """A function that does what the program does, if it has one step of known sizes with plain results."""
     from . import native
 
     if len(program.steps) != 1 or not isinstance(step := program.steps[0], native.NativeStep) or step.symbols:
         return None
     call = step.calls.get(())
-    if step.device.type != "cpu":
-        return None
+    on_host = step.device.type == "cpu"
     if call is None or call.over or call.copies or call.spread or call.shown or call.seeded:
         return None
     if any(is_lazy for _, is_lazy, _, _ in call.read):
         return None
     space: dict[str, Any] = {
-        "empty": _empty_strided_cpu,
+        "empty": _empty_strided_cpu if on_host else call.empty,
         "get_num_threads": torch.get_num_threads,
         "native": native,
         "launch": call.launch,
         "laid_out": native._laid_out,
+        "moved": native._moved,
     }
     lines = ["def run(args):"]
     names = _bind_slots(program, call, space, lines)
     made = {output.slot: f"r{at}" for at, output in enumerate(step.outputs)}
-    lines += ["    if get_num_threads() != native._threads:", "        native.follow_threads()"]
+    if on_host:
+        lines += ["    if get_num_threads() != native._threads:", "        native.follow_threads()"]
     for at, (slot, _, shape, strides) in enumerate(call.read):
         space |= {f"shape{at}": shape, f"strides{at}": strides}
         lines.append(f"    i{at} = {names[slot]}")
         lines += [f"    if i{at}.stride() != strides{at}:", f"        i{at} = laid_out(i{at}, shape{at}, strides{at})"]
+        if call.misaligned:
+            lines += [f"    if i{at}.data_ptr() & {call.misaligned}:", f"        i{at} = moved(i{at})"]
     for at, (shape, strides, dtype) in enumerate(call.made):
         space |= {f"made{at}": shape, f"apart{at}": strides, f"dtype{at}": dtype}
-        lines.append(f"    r{at} = empty(made{at}, apart{at}, dtype{at})")
+        lines.append(f"    r{at} = empty(made{at}, apart{at}, {'' if on_host else 'dtype='}dtype{at})")
     addresses = [f"i{at}.data_ptr()" for at in range(len(call.read))]
     addresses += [str(item) for item in call.hidden] + [f"r{at}.data_ptr()" for at in call.stored]
     lines.append(f"    launch({', '.join(addresses)})")
