@@ -55,14 +55,11 @@ class Report:
             lines.append(f"  {kernel.name}: moves {moved}")
             for launch in kernel.launches:
                 taken = launch.resources
-                spills = f", {taken.spills} bytes of spills" if taken.spills else ""
+                what = "blocks" if launch.kind == "block" else f"{launch.kind}, blocks"
+                spills = f"{taken.spills} B of spills" if taken.spills else "no spills"
                 lines.append(
-                    f"    {launch.function}: {launch.kind}s of {launch.threads} threads, {taken.registers} registers, "
-                    f"{size_text(taken.shared)} shared{spills}, occupancy {launch.occupancy:.0%}"
-                    if launch.kind == "block"
-                    else f"    {launch.function}: {launch.kind}, blocks of {launch.threads} threads, "
-                    f"{taken.registers} registers, {size_text(taken.shared)} shared{spills}, "
-                    f"occupancy {launch.occupancy:.0%}"
+                    f"    {launch.function}: {what} of {launch.threads} threads, {taken.registers} registers, "
+                    f"{size_text(taken.shared)} shared, {spills}, occupancy {launch.occupancy:.0%}"
                 )
             if kernel.microseconds:
                 shown = ", ".join(f"{name} {time:.1f}" for name, time in kernel.microseconds.items())
