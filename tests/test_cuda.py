@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
+from smelt.backend.compile import compile_graph
 from smelt.ir.errors import CompileError
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes with the extra [cuda]")
@@ -26,6 +27,7 @@ from smelt.backend.cuda.module import emit_module  # noqa: E402
 from smelt.backend.options import CompileOptions  # noqa: E402
 from smelt.backend.stages import Stages  # noqa: E402
 from smelt.kernels.loop_parser import parse_kernels  # noqa: E402
+from smelt.passes.pipelines import GRAPH  # noqa: E402
 
 SIMULATED = Path(__file__).parent / "cuda_simulated.py"
 
@@ -255,3 +257,55 @@ def test_explained_times() -> None:
     product, element = explain_for_cuda(graph, CompileOptions(target="cuda")).kernels
     assert product.microseconds["A100"] == pytest.approx(3 + 1e6 * 2 * size**3 / 19.5e12, rel=0.01)
     assert element.microseconds["A100"] == pytest.approx(3 + 1e6 * 8 * size**2 / 1555e9, rel=0.01)
+
+
+def test_explained_resources() -> None:
+    """What decides how many threads of a multiprocessor are at work, by NVIDIA's rules: blocks of 128 threads with 80
+    registers take 10240 of 65536, so there are 6."""
+    from smelt.backend.cuda.code import Resources
+    from smelt.backend.cuda.compile import explain_for_cuda
+    from smelt.backend.cuda.gpus import ARCHITECTURES, occupancy
+
+    assert occupancy(Resources(80, 0, 0, 0), 128, "sm_89") == 6 * 128 / 1536
+    assert occupancy(Resources(32, 40 << 10, 0, 0), 256, "sm_80") == 4 * 256 / 2048  # shared memory for four
+    assert set(architectures()) <= set(ARCHITECTURES)
+    graph = smelt.jit(lambda x: ops.softmax(x, 1)).trace(smelt.spec("f32[4096, 1024]"))
+    shown = str(explain_for_cuda(graph, CompileOptions(target="cuda", architecture="sm_89")))
+    assert "moves 33.6 MB" in shown and "A100 24.6" in shown
+    assert re.search(r"blocks of 128 threads, \d+ registers, 0 B shared, no spills, occupancy \d+%", shown)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_graph_is_that_of_the_cpu(name: str) -> None:
+    """Both targets have the same program up to fusion, text by text; what differs is how it is scheduled."""
+    function, types = PROGRAMS[name]
+    graph = smelt.jit(function).trace(*map(smelt.spec, types))
+    seen: dict[str, dict[str, str]] = {"cpu": {}, "cuda": {}}
+
+    def hook(target: str) -> Callable[[str, Any], None]:
+        return lambda stage, thing: seen[target].setdefault(stage, str(thing)) and None
+
+    build(graph, CompileOptions(), Stages(), hook("cuda"), False)
+    compile_graph(graph, CompileOptions(), hook("cpu"))
+    stages = ["graph", *GRAPH]
+    for stage in stages:
+        assert seen["cpu"][stage] == seen["cuda"][stage], stage
+    assert seen["cpu"]["loops"] != seen["cuda"]["loops"]
+
+
+def test_results_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    """What make parity-cuda keeps: another run knows what passed, unless the sources are others."""
+    from parity_cuda.__main__ import Kept
+
+    path = tmp_path / "results.json"
+    tasks = [("forward", "exp"), ("forward", "log"), ("vjp", "exp")]
+    first = Kept(path)
+    first.add(tasks[0], [{"passed": True, "why": "", "seconds": 3.0}])
+    first.add(tasks[1], [{"passed": False, "why": "result 0 differs", "seconds": 1.0}])
+    again = Kept(path)
+    assert [again.has_passed(task) for task in tasks] == [True, False, False]
+    shown = again.table(tasks)
+    assert "forward/log: result 0 differs" in shown
+    assert re.search(r"forward +1 +1 +0 +4 +exp 3, log 1", shown) and re.search(r"vjp +0 +0 +1 +0", shown)
+    path.write_text(path.read_text().replace(str(first.sources), "other"))
+    assert not Kept(path).has_passed(tasks[0])
