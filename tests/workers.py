@@ -77,9 +77,15 @@ class Worker(threading.Thread):
 
 
 def run(
-    tasks: Sequence[Task], answer: Answer, *, most: int, workers: int, patience: float = PATIENCE
+    tasks: Sequence[Task],
+    answer: Answer,
+    *,
+    most: int,
+    workers: int,
+    patience: float = PATIENCE,
+    until: float | None = None,
 ) -> Iterator[tuple[Task, list[Outcome]]]:
-    """The outcomes of each task, at most so many, as they come."""
+    """The outcomes of each task, at most so many, as they come. None is begun after a time of the monotonic clock."""
     found: queue.Queue[Any] = queue.Queue()
     pending = deque(tasks)
     for _ in range(workers):
@@ -89,6 +95,8 @@ def run(
         if item is None:
             workers -= 1
         else:
+            if until is not None and time.monotonic() > until:
+                pending.clear()
             yield item
 
 

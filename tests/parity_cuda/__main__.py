@@ -48,8 +48,9 @@ def main() -> int:
     kept = Kept(options.results)
     pending = [task for task in tasks if not (options.resume and kept.has_passed(task))]
     begin = shown = time.monotonic()
+    until = begin + options.seconds if options.seconds else None
     failed = 0
-    for done, (task, outcomes) in enumerate(run(pending, answer, most=1, workers=options.workers), 1):
+    for done, (task, outcomes) in enumerate(run(pending, answer, most=1, workers=options.workers, until=until), 1):
         kept.add(task, outcomes)
         failed += not kept.has_passed(task)
         show_progress(done, len(pending), failed, "/".join(task), begin)
@@ -57,8 +58,6 @@ def main() -> int:
         if not sys.stderr.isatty() and now - shown > LINE:
             print(f"{done} of {len(pending)} in {now - begin:.0f} s, {failed} failed", file=sys.stderr, flush=True)
             shown = now
-        if options.seconds and now - begin > options.seconds:
-            break
     print(kept.table(tasks))
     return 0 if all(map(kept.has_passed, tasks)) else 1
 
