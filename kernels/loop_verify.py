@@ -62,12 +62,12 @@ from .loop_ir import (
     walk,
 )
 from .loop_text import KernelPrinter
+from .memory import CACHE_LINE
 from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 
 CONTEXT = 6
 ROLES = ("in", "out", "temp")
 GEMM = ("f32", "f64")
-CACHE_LINE = 64  # bytes; large results and all temporaries start at a multiple of it
 SHORTEST_STREAM = 32  # bytes
 
 

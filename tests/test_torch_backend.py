@@ -36,6 +36,22 @@ def assert_native() -> None:
     assert found["fallback_names"] == {}
 
 
+def test_a_large_view_that_starts_anywhere_is_written_in_place():
+    """Its memory starts at no multiple of a cache line, where stores that bypass the caches would fail."""
+
+    def double(x):
+        x.mul_(2)
+
+    buffer = torch.ones((8 << 20) // 4 + 16)
+    function = compiled(double, dynamic=False)
+    for start in (0, 1, 3):
+        buffer.fill_(1)
+        view = buffer[start : start + (8 << 20) // 4]
+        function(view)
+        assert (view == 2).all()
+        assert buffer.sum() == len(buffer) + len(view)
+
+
 def test_forward_and_backward():
     def loss(x, w, b):
         y = F.gelu(x @ w + b)

@@ -24,6 +24,7 @@ from ..ir.errors import SmeltError
 from ..ir.graph import Value
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, substitute, symbols_of
 from ..ir.types import TensorType, u8
+from ..kernels.memory import CACHE_LINE, STREAMED
 from ..ops.view import as_strided, expand, permute
 from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
@@ -127,6 +128,9 @@ class Call:
         known = {symbol.name: sizes[symbol.name] for symbol in version.traced.graph.sizes}
         self.launch: Callable[..., None]
         self.misaligned = 0  # bits of addresses that native code cannot take
+        # The same of large results, whose stores may bypass the caches: PyTorch's memory starts at a multiple of a cache
+        # line, but a view, whose memory is written in place, may start anywhere.
+        self.streamed = CACHE_LINE - 1
         if step.device.type == "cpu":
             from ..backend.cpu.executable import Launcher
             from ..backend.cpu.team import openmp_threads
@@ -406,7 +410,8 @@ class NativeStep:
         """The input in whose memory a result is computed, if it lies as expected."""
         tensor: torch.Tensor = slots[call.over[at]]
         shape, strides, dtype = call.made[at]
-        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj() or tensor.data_ptr() & call.misaligned:
+        misaligned = call.streamed if tensor.nbytes >= STREAMED else call.misaligned
+        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj() or tensor.data_ptr() & misaligned:
             return call.empty(shape, strides, dtype=dtype)
         torch.autograd.graph.increment_version(tensor)
         return tensor

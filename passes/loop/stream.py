@@ -21,6 +21,7 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ...kernels.loop_verify import stream_unit, streamable
+from ...kernels.memory import STREAMED
 from ..manager import loop_pass
 from .analysis import offset
 from .substitute import fresh_registers, renamed
@@ -29,7 +30,7 @@ LONG = 8  # vectors: a loop that is worth a part of its own for the elements bef
 
 
 @loop_pass("stream")
-def stream(kernel: Kernel, *, least: int = 8 << 20) -> Kernel:
+def stream(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
     """Stores to results of at least so many bytes, which the caches would not keep, go straight to memory.
 
         store %y[%i, %j], %3   ->   stream %y[%i, %j], %3

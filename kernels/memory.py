@@ -1,0 +1,6 @@
+"""What kernels expect of the memory that large results get."""
+
+from __future__ import annotations
+
+CACHE_LINE = 64  # bytes; large results and all temporaries start at a multiple of it
+STREAMED = 8 << 20  # bytes from which a result may be streamed, since the caches would not keep it
