@@ -273,6 +273,15 @@ def test_random_programs() -> None:
             assert not difference, f"seed {seed}, after {stage}: {difference}\n{fused}\n" + "\n".join(map(str, kernels))
 
 
+@pytest.mark.parametrize("outer", [2, 8, 13])
+def test_places_of_loops_with_other_ranges(outer: int) -> None:
+    """Two short loops become one, whose variable has the same name for any number of rows: x[m % 64] is at most one turn
+    too far for two of them alone."""
+    x = np.random.default_rng(outer).integers(-3, 4, (64, 1000)).astype(np.float32)
+    y = np.random.default_rng(1).integers(-3, 4, (outer, 64, 1000)).astype(np.float32)
+    np.testing.assert_array_equal(smelt.jit(lambda x, y: (x * y).sum(-1))(x, y), (x * y).sum(-1))
+
+
 def test_a_wrong_index_is_reported() -> None:
     weight, tokens = numbers(6, 4), np.array([0, 6])
     fused, kernels = lowered(trace(lambda w, i: ops.embedding(w, i), [weight, tokens], None))
