@@ -17,6 +17,7 @@ from ..ir.graph import Graph, Op, Value, operands_of
 from ..ir.symbolic import Dim, Expr, ceil_divide
 from ..ops.define import REGISTRY
 from ..ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
+from ..ops.shapes import UndecidedSize
 from .axes import rigid_map
 from .inline import elements, op_cost, static
 from .manager import graph_pass
@@ -69,7 +70,12 @@ def slices(graph: Graph) -> Graph:
             made[result, region] = taken(op, operands, region)
         return None
 
-    return rebuild(graph, visit)
+    try:
+        return rebuild(graph, visit)
+    except UndecidedSize:
+        # A slice of a slice of an open size has a size that is spelled in another way, and nobody can tell that it is
+        # the one that it was: the slices stay where they are.
+        return graph
 
 
 def taken(op: Op, operands: list[Value], region: Region) -> Value:

@@ -146,6 +146,21 @@ def test_no_memory_for_what_is_sliced_or_joined() -> None:
     assert compiled.report().arena == "0 B"
 
 
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_slices_of_slices_of_an_open_size(step: int) -> None:
+    """Their sizes are spelled in ways that cannot be told to be the same."""
+
+    def program(x: Any) -> Any:
+        every = (x * 2)[1::step]
+        return every[1:] - every[:-1]
+
+    compiled = smelt.jit(program)
+    for size in (20, 21, 9, 70):
+        x = floats(size)
+        np.testing.assert_allclose(compiled(x), program(x), rtol=1e-12)
+    assert compiled.compiles == 2
+
+
 def test_the_program_grows_with_its_length_only() -> None:
     """Many slices of a long chain would be as many chains."""
 
