@@ -275,8 +275,8 @@ def test_random_programs() -> None:
 
 @pytest.mark.parametrize("outer", [2, 8, 13])
 def test_places_of_loops_with_other_ranges(outer: int) -> None:
-    """Two short loops become one, whose variable has the same name for any number of rows: x[m % 64] is at most one turn
-    too far for two of them alone."""
+    """Two short loops become one, whose variable has the same name for any number of rows; x[m % 64] is at most one
+    turn too far for two of them alone."""
     x = np.random.default_rng(outer).integers(-3, 4, (64, 1000)).astype(np.float32)
     y = np.random.default_rng(1).integers(-3, 4, (outer, 64, 1000)).astype(np.float32)
     np.testing.assert_array_equal(smelt.jit(lambda x, y: (x * y).sum(-1))(x, y), (x * y).sum(-1))

@@ -384,3 +384,45 @@ def test_programs_of_symbolic_sizes(name: str) -> None:
         np.testing.assert_allclose(result, expected, rtol=2e-4, atol=2e-5, err_msg=f"{name} of {first}, {second}")
     # One program for the first sizes, one for all that vary.
     assert compiled.compiles == 2
+
+
+OUTSIDE: dict[str, Callable[[Any], Any]] = {
+    "select": lambda x: x[-5] * 2,
+    "select of a slice": lambda x: x[:-4][-1],
+    "narrow": lambda x: ops.narrow(x, 0, -5, 2),
+    "as_strided": lambda x: ops.as_strided(x, (3, 2), (2, 1)),
+    "reflection": lambda x: ops.pad(ops.unsqueeze(x, 0), (4, 4), "reflect"),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_no_size_is_read_outside_of(name: str) -> None:
+    """What fits the sizes that a program was traced with need not fit a smaller one: that is an error, as ever."""
+    compiled = smelt.jit(OUTSIDE[name])
+    for size in (9, 10, 8):
+        assert np.max(compiled(np.ones(size, np.float32))) <= 2
+    for size in (4, 3, 2):
+        with pytest.raises(smelt.SmeltError):
+            compiled(np.ones(size, np.float32))
+
+
+def test_a_slice_from_a_computed_size() -> None:
+    """Below zero it counts from the end, as it does for numbers."""
+    last, first = smelt.jit(lambda x: x[x.shape[0] - 3 :]), smelt.jit(lambda x: x[: x.shape[0] - 3])
+    for size in (7, 8, 3, 2):
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(last(x), x[size - 3 :])
+        np.testing.assert_array_equal(first(x), x[: size - 3])
+
+
+def test_no_index_outside_of_open_sizes() -> None:
+    """gather and scatter_add take as many rows as the index has, which must be there."""
+    gathered = smelt.jit(lambda x, index: ops.gather(x, 1, index))
+    added = smelt.jit(lambda x, index: ops.scatter_add(x, 1, index, index.cast("f32")))
+    for rows, taken in ((6, 4), (7, 5), (8, 8)):
+        x, index = np.ones((rows, 3), np.float32), np.zeros((taken, 2), np.int64)
+        np.testing.assert_array_equal(gathered(x, index), np.ones((taken, 2)))
+        np.testing.assert_array_equal(added(x, index), x)
+    for function in (gathered, added):
+        with pytest.raises(smelt.SmeltError):
+            function(np.ones((5, 3), np.float32), np.zeros((9, 2), np.int64))

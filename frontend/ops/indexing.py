@@ -19,7 +19,7 @@ from . import pointwise
 from .create import full, iota, number_of, ones_like, zeros, zeros_like
 from .define import Scalar, Size, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
-from .shapes import Shape, broadcast, dimension
+from .shapes import Shape, at_least, broadcast, dimension
 from .view import as_strided, expand, reshape, unsqueeze
 
 
@@ -90,8 +90,7 @@ def _fits_inside(index: Tensor, value: Tensor, dim: int, what: str) -> None:
     for position, (inner, outer) in enumerate(zip(index.shape, value.shape)):
         if position == dim:
             continue
-        gap = outer - inner
-        if isinstance(gap, int) and gap < 0:
+        if not at_least(outer, inner):
             raise ShapeError(f"index has size {inner} in dimension {position}, expected at most {outer} (of {what})")
 
 

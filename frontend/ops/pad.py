@@ -9,6 +9,7 @@ from ..ir.symbolic import Dim
 from . import reduce
 from .define import Scalar, Tensor, composite
 from .join import cat, constant_pad_nd, padding_of
+from .shapes import at_least
 from .view import alias, expand, flip, slice
 
 
@@ -35,7 +36,7 @@ def edged(value: Tensor, dim: int, before: Dim, after: Dim, mode: str) -> Tensor
         return cat(parts, dim)
     gap = 1 if mode == "reflect" else 0
     for amount in (before, after):
-        if isinstance(size, int) and isinstance(amount, int) and amount > size - gap:
+        if amount != 0 and not at_least(size, amount + gap):
             raise ShapeError(f"{mode} padding by {amount} needs {amount + gap} elements, dimension {dim} has {size}")
     if mode == "reflect":
         if before != 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, differs, floor_divide, maximum, minimum, product, remainder
+from ..ir.symbolic import Dim, differs, floor_divide, maximum, minimum, non_negative, product, remainder
 
 Shape = tuple[Dim, ...]
 
@@ -13,8 +13,8 @@ Shape = tuple[Dim, ...]
 class UndecidedSize(ShapeError):
     """Whether two symbolic sizes are equal decides the program; tracing settles it from the sizes at hand."""
 
-    def __init__(self, left: Dim, right: Dim):
-        super().__init__(f"cannot tell whether the sizes {left} and {right} are equal")
+    def __init__(self, left: Dim, right: Dim, question: str = ""):
+        super().__init__(f"cannot tell whether {question or f'the sizes {left} and {right} are equal'}")
         self.left = left
         self.right = right
 
@@ -26,6 +26,16 @@ def equal(left: Dim, right: Dim) -> bool:
     if (isinstance(left, int) and isinstance(right, int)) or differs(left, right):
         return False
     raise UndecidedSize(left, right)
+
+
+def at_least(size: Dim, least: Dim) -> bool:
+    """Whether a size reaches another; raises UndecidedSize where only the run-time sizes could tell."""
+    gap = size - least
+    if non_negative(gap):
+        return True
+    if non_negative(-1 - gap):
+        return False
+    raise UndecidedSize(size, least - 1, f"the size {size} is at least {least}")
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -112,6 +122,8 @@ def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim
 
     def wrap(value: Dim) -> Dim:
         if isinstance(value, int) and value < 0:
+            return maximum(size + value, 0)
+        if not isinstance(value, int) and not at_least(value, 0):
             return maximum(size + value, 0)
         # PyTorch writes "to the end" as the largest integer.
         return size if isinstance(value, int) and value >= 2**62 else minimum(value, size)

@@ -23,7 +23,7 @@ from ..ir.symbolic import (
 )
 from .define import Dims, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, Index, View
-from .shapes import Shape, clamp_slice, dimension, dimensions, equal, resolve_reshape
+from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, equal, resolve_reshape
 
 
 def replaced(shape: Sequence[Dim], dim: int, *sizes: Dim) -> Shape:
@@ -318,8 +318,9 @@ def as_strided(self: Tensor, size: Size, stride: Size, storage_offset: Dim | Non
     last, count = start, product(self.shape)
     for extent, step in zip(size, stride):
         last = last + (extent - 1) * step
-    if isinstance(last, int) and isinstance(count, int) and all(extent != 0 for extent in size):
-        if last >= count or start < 0 or any(step < 0 for step in stride if isinstance(step, int)):
+    if all(extent != 0 for extent in size):
+        ends = (last, start, *stride)
+        if not at_least(count, last + 1) or any(isinstance(end, int) and end < 0 for end in ends):
             raise ShapeError(
                 f"sizes {list(size)}, strides {list(stride)} and offset {start} leave its {count} elements"
             )
@@ -509,8 +510,8 @@ def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def place_of(index: Dim, size: Dim) -> Dim:
-    """An index from the front, checked where it can be."""
-    if isinstance(index, int) and isinstance(size, int) and not -size <= index < size:
+    """An index from the front, checked where it is a number."""
+    if isinstance(index, int) and not at_least(size, -index if index < 0 else index + 1):
         raise ArgumentError(f"index {index} is out of range for a dimension of size {size}")
     return index + size if isinstance(index, int) and index < 0 else index
 
@@ -528,9 +529,9 @@ def narrow(self: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
     """length elements of dimension dim from start."""
     dim = axis_of(dim, self.ndim)
     size = self.shape[dim]
-    first = start + size if isinstance(start, int) and start < 0 else start
-    gap = size - first - length
-    if isinstance(gap, int) and (gap < 0 or (isinstance(first, int) and first < 0)):
+    backwards = isinstance(start, int) and start < 0
+    first = start + size if backwards else start
+    if not at_least(size, first + length) or (backwards and not at_least(size, -start)):
         raise ShapeError(f"start {start} and length {length} leave a dimension of size {size}")
     return slice(self, dim, first, first + length)
 

@@ -128,8 +128,8 @@ class Call:
         known = {symbol.name: sizes[symbol.name] for symbol in version.traced.graph.sizes}
         self.launch: Callable[..., None]
         self.misaligned = 0  # bits of addresses that native code cannot take
-        # The same of large results, whose stores may bypass the caches: PyTorch's memory starts at a multiple of a cache
-        # line, but a view, whose memory is written in place, may start anywhere.
+        # The same of large results, whose stores may bypass the caches: PyTorch's memory starts at a multiple of a
+        # cache line, but a view, whose memory is written in place, may start anywhere.
         self.streamed = CACHE_LINE - 1
         if step.device.type == "cpu":
             from ..backend.cpu.executable import Launcher
