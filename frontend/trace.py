@@ -94,14 +94,28 @@ def trace(
                 results = function(params)
             break
         except UndecidedSize as question:
-            pinned = _settle(question, hints or {})
+            types = _pinned(types, _settle(question, hints or {}), question)
         except SizeNeeded as question:
             known = hints or {}
             if not all(symbol.name in known for symbol in symbols_of(question.size)):
                 raise
-            pinned = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
-        types = [TensorType(item.dtype, tuple(substitute(dim, pinned) for dim in item.shape)) for item in types]
+            types = _pinned(types, {symbol: known[symbol.name] for symbol in symbols_of(question.size)}, question)
     return _lift(Graph.build(name, params, list(results)), len(params)), types
+
+
+def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exception) -> list[TensorType]:
+    """The types with symbols replaced. A question that this leaves as it was would be asked for ever: it is raised."""
+    result = [TensorType(item.dtype, tuple(substitute(dim, sizes) for dim in item.shape)) for item in types]
+    if _ranges(result) == _ranges(types):
+        raise question
+    return result
+
+
+def _ranges(types: Sequence[TensorType]) -> list[tuple[Dim, list[tuple[str, int | None]]]]:
+    """All sizes, with where their symbols start: symbols that start elsewhere are equal."""
+    return [
+        (dim, sorted((symbol.name, symbol.lower) for symbol in symbols_of(dim))) for item in types for dim in item.shape
+    ]
 
 
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
@@ -115,7 +129,7 @@ def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]
     for one, other in ((question.left, question.right), (question.right, question.left)):
         if not isinstance(one, int) and len(one.terms) == 1 and len(one.terms[0][0]) == 1 and one.terms[0][1] == 1:
             atom = one.terms[0][0][0]
-            if isinstance(atom, Symbol):
+            if isinstance(atom, Symbol) and atom not in symbols_of(other):
                 return {atom: other}
     symbol = next(iter(sorted({s.name for size in (question.left, question.right) for s in symbols_of(size)})))
     return {Symbol(symbol): hints[symbol]}

@@ -290,6 +290,14 @@ def test_the_second_size_becomes_symbolic_and_the_third_compiles_nothing() -> No
         assert function.compiles == min(number + 1, 2)
 
 
+def test_sizes_that_cannot_be_told_apart_end_the_search() -> None:
+    function = smelt.jit(lambda x, part: ops.slice_scatter(x, part, 0, 2, 5))
+    for size, part in ((8, 3), (9, 3), (4, 2), (12, 3)):
+        wanted = floats(size)
+        wanted[2:5] = 0
+        np.testing.assert_array_equal(function(floats(size), np.zeros(part, np.float32)), wanted)
+
+
 def test_sizes_zero_and_one_compile_on_their_own() -> None:
     function = smelt.jit(lambda x, y: (x + y, x.sum()))
     for rows in (5, 6, 1, 0, 7, 1, 0):
