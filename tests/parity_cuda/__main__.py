@@ -34,7 +34,10 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="leave out what passed before with the same sources")
     parser.add_argument("--seconds", type=float, help="stop after so long; --resume goes on from there")
     options = parser.parse_args()
-    kinds = options.what.split(",") if options.what else [*MODES, "workload", "compile"]
+    known = [*MODES, "workload", "compile"]
+    kinds = options.what.split(",") if options.what else known
+    if wrong := [item for item in kinds if item not in known]:
+        parser.error(f"--what {','.join(wrong)}: there are {', '.join(known)}")
     simulated = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
     # Code is compiled by the real compiler, which a process with the simulator does not have.
     kinds = [item for item in kinds if (item == "compile") != simulated]
@@ -44,7 +47,10 @@ def main() -> int:
 
     ops = [name for name in sorted(REGISTRY) if name not in INTERNAL and chosen(name)]
     tasks = [(kind, name) for kind in kinds if kind != "workload" for name in ops]
-    tasks += [("workload", name) for name in all_workloads() if "workload" in kinds and chosen(name)]
+    workloads = [name for name in all_workloads() if chosen(name)]
+    if not ops and not workloads:
+        parser.error(f"--only {options.only}: there is no such op or workload")
+    tasks += [("workload", name) for name in workloads if "workload" in kinds]
     kept = Kept(options.results)
     pending = [task for task in tasks if not (options.resume and kept.has_passed(task))]
     begin = shown = time.monotonic()
@@ -82,7 +88,7 @@ class Kept:
 
     def has_passed(self, task: tuple[str, ...]) -> bool:
         outcomes = self.of(task)
-        return outcomes is not None and all(item["passed"] for item in outcomes)
+        return bool(outcomes) and all(item["passed"] for item in outcomes)
 
     def table(self, tasks: Sequence[tuple[str, ...]]) -> str:
         """What failed, and how many tasks of each kind passed and how long they took."""
