@@ -118,6 +118,12 @@ SHAPE_ERRORS: dict[str, tuple[Build, str]] = {
     "reshape to another count": (lambda x: x.reshape(5, 2), r": reshape: .*12 elements into 10"),
     "cat": (lambda x: ops.cat([x, x.T]), r": cat: tensor 1 has size 3 in dimension 1, expected 4"),
     "expand": (lambda x: x.expand(5, 4), r": expand: .*5"),
+    "a part for another slice": (
+        lambda x: ops.slice_scatter(x, x, 0, 1, 3),
+        r": slice_scatter: src is \[3, 4\], and the place for it \[2, 4\]",
+    ),
+    "a part for another diagonal": (lambda x: ops.diagonal_scatter(x, x[0]), r": diagonal_scatter: src is \[4\], and"),
+    "a part for another column": (lambda x: ops.select_scatter(x, x[0], 1, 0), r": src is \[4, 1\], and"),
 }
 
 

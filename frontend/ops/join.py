@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim
+from ..ir.symbolic import Dim, differs
 from ..ir.types import TensorType, bool_, i64, promote
 from . import pointwise
 from .create import full, iota
@@ -244,6 +244,12 @@ def unfold_backward(grad_in: Tensor, input_sizes: Sequence[Dim], dim: int, size:
     return zeros.index_add(dim, ravel(places), reshape(windows, replaced(shape, dim, count * size)))
 
 
+def _check_part(src: Tensor, place: Tensor) -> None:
+    """What is put into a place must have its shape."""
+    if src.ndim != place.ndim or any(map(differs, src.shape, place.shape)):
+        raise ShapeError(f"src is {list(src.shape)}, and the place for it {list(place.shape)}")
+
+
 @composite
 def slice_scatter(
     self: Tensor, src: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
@@ -252,6 +258,7 @@ def slice_scatter(
     dim = axis_of(dim, self.ndim)
     size = self.shape[dim]
     low, high = clamp_slice(size, start, end)
+    _check_part(src, slice(self, dim, low, high, step))
     if low == 0 and high == size and step == 1:
         return alias(src)
     count = tuple(src.shape[dim] if position == dim else 1 for position in range(self.ndim))
@@ -272,6 +279,7 @@ def select_scatter(self: Tensor, src: Tensor, dim: int, index: Dim) -> Tensor:
 @composite
 def diagonal_scatter(self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """self with src on the diagonal."""
+    _check_part(src, diagonal(self, offset, dim1, dim2))
     mask = diagonal_backward(full(src.shape, True, dtype=bool_), self.shape, offset, dim1, dim2)
     placed = diagonal_backward(pointwise.cast(src, self.dtype), self.shape, offset, dim1, dim2)
     return pointwise.where(mask, placed, self)
