@@ -6,6 +6,8 @@ each by walking the PTX that it was made of (traffic.py). smelt's kernels may no
 
 from __future__ import annotations
 
+import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,7 @@ from typing import Any
 
 import smelt
 from smelt.backend.cuda.build import build
-from smelt.backend.cuda.compiler import compile_launches, sass
+from smelt.backend.cuda.compiler import architectures, compile_launches, sass, supported
 from smelt.backend.cuda.launch import blocks
 from smelt.backend.options import CompileOptions
 from smelt.backend.stages import Stages
@@ -25,7 +27,6 @@ from ..terminal import table
 from .sass import Segment, functions, segments
 from .traffic import Function, Traffic, parse, traffic
 
-ARCHITECTURE = "sm_80"
 MOST = 1.25  # times the instructions of the hand-written kernel
 REFERENCE = Path(__file__).parent / "reference.cu"
 
@@ -154,18 +155,27 @@ def compared(pair: Pair, own: Measured, other: Measured, grid: int) -> tuple[tup
 HEAD = ("kernel", "per", "smelt", "nvcc", "ratio", "bytes: smelt", "nvcc", "in shared memory", "widest access", "")
 
 
-def main() -> int:
-    architecture = sys.argv[1] if len(sys.argv) > 1 else ARCHITECTURE
-    theirs = reference_code(architecture)
-    rows: list[tuple[str, ...]] = [HEAD]
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="cuda-compare", description=__doc__)
+    parser.add_argument(
+        "--arch", default=",".join(architectures()), help="architectures, separated by commas (default: all)"
+    )
+    wanted = parser.parse_args(arguments).arch.split(",")
+    if unknown := [item for item in wanted if item not in supported()]:
+        parser.error(f"--arch {','.join(unknown)}: the compiler knows {', '.join(supported())}")
+    if shutil.which("nvcc") is None:
+        parser.error("the hand-written kernels need nvcc, which is not on PATH")
     fine = True
-    for pair in PAIRS:
-        own, grid = own_code(pair, architecture)
-        row, good = compared(pair, own, theirs[pair.name], grid)
-        rows.append(row)
-        fine = fine and good
-    print(f"{architecture}: instructions in machine code, and bytes moved, smelt beside nvcc -O3")
-    print(table(rows))
+    for architecture in wanted:
+        theirs = reference_code(architecture)
+        rows: list[tuple[str, ...]] = [HEAD]
+        for pair in PAIRS:
+            own, grid = own_code(pair, architecture)
+            row, good = compared(pair, own, theirs[pair.name], grid)
+            rows.append(row)
+            fine = fine and good
+        print(f"{architecture}: instructions in machine code, and bytes moved, smelt beside nvcc -O3")
+        print(table(rows), flush=True)
     return 0 if fine else 1
 
 
