@@ -18,7 +18,7 @@ help:
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
 	@echo "make parity-cuda  every op and workload in Numba's simulator of CUDA, and as machine code"
 	@echo "make cuda-kernels  all kernels of the benchmarks as machine code of GPUs (no GPU is needed)"
-	@echo "make cuda-compare  instructions of CUDA kernels beside those of hand-written ones (needs nvcc, no GPU)"
+	@echo "make cuda-compare  instructions and bytes of CUDA kernels beside those of hand-written ones (needs nvcc, no GPU)"
 	@echo "make gpu-check  every op on an NVIDIA GPU against PyTorch"
 	@echo "make ulp        the error of one f32 function over all operands: make ulp FUNCTION=exp"
 	@echo "make clean      remove the virtual environment and all caches"
