@@ -106,16 +106,9 @@ def trace(
 def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exception) -> list[TensorType]:
     """The types with symbols replaced. A question that this leaves as it was would be asked for ever: it is raised."""
     result = [TensorType(item.dtype, tuple(substitute(dim, sizes) for dim in item.shape)) for item in types]
-    if _ranges(result) == _ranges(types):
+    if result == types:
         raise question
     return result
-
-
-def _ranges(types: Sequence[TensorType]) -> list[tuple[Dim, list[tuple[str, int | None]]]]:
-    """All sizes, with where their symbols start: symbols that start elsewhere are equal."""
-    return [
-        (dim, sorted((symbol.name, symbol.lower) for symbol in symbols_of(dim))) for item in types for dim in item.shape
-    ]
 
 
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
@@ -131,8 +124,8 @@ def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]
             atom = one.terms[0][0][0]
             if isinstance(atom, Symbol) and atom not in symbols_of(other):
                 return {atom: other}
-    symbol = next(iter(sorted({s.name for size in (question.left, question.right) for s in symbols_of(size)})))
-    return {Symbol(symbol): hints[symbol]}
+    symbol = min(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name)
+    return {symbol: hints[symbol.name]}
 
 
 def _apart(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:

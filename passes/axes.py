@@ -132,7 +132,7 @@ def batched_matrix(value: Value, inline: Callable[[Op], bool], panel: int = 0) -
     offset: Dim = 0
     for position, stride in zip(index, contiguous_strides(value.shape), strict=True):
         offset = offset + position * stride
-    row, column = symbols[1:]
+    batch, row, column = symbols
     strides = [offset.coefficient(symbol) if isinstance(offset, Expr) else 0 for symbol in (row, column)]
     if strides[1] is None and panel and value.shape[-1] == panel:
         # Panels are whole: what lies beyond the last column is memory of the value, too.
@@ -147,4 +147,5 @@ def batched_matrix(value: Value, inline: Callable[[Op], bool], panel: int = 0) -
         symbols, panel = [row, column], 0
     if strides[0] is None or strides[1] is None:
         return None
-    return BatchedMatrix(value, substitute(offset, dict.fromkeys(symbols, 0)), strides[0], strides[1], panel)
+    places: dict[Symbol, Dim] = {batch: BATCH.expr(), **dict.fromkeys(symbols, 0)}
+    return BatchedMatrix(value, substitute(offset, places), strides[0], strides[1], panel)

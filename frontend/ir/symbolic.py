@@ -30,7 +30,8 @@ class SizeNeeded(ShapeError):
 
 
 class Symbol:
-    """A name with a range. Two symbols are the same when their names are."""
+    """A name with a range, by which expressions are simplified: a symbol of the same name and another range is another
+    one, so nothing that is remembered for the one answers for the other. One program never has both."""
 
     __slots__ = ("_hash", "lower", "name", "upper")
 
@@ -38,10 +39,16 @@ class Symbol:
         self.name = name
         self.lower = lower
         self.upper = upper
-        self._hash = hash(name)
+        self._hash = hash((name, lower, upper))
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Symbol) and other.name == self.name)
+        return self is other or (
+            isinstance(other, Symbol)
+            and self._hash == other._hash
+            and self.name == other.name
+            and self.lower == other.lower
+            and self.upper == other.upper
+        )
 
     def __hash__(self) -> int:
         return self._hash
@@ -467,7 +474,6 @@ def _divide_polynomial(left: Dim, right: Dim) -> Dim | None:
     quotient = _quotient(*(tuple(_powers(value, names)) for value in (left, right)))
     if quotient is None:
         return None
-    # The symbols are those of `left`: others of the same names may have other ranges.
     return _collect(
         (tuple(known[name] for name, power in zip(names, powers, strict=True) for _ in range(power)), coefficient)
         for powers, coefficient in quotient

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from .errors import SmeltError, VerifyError
 from .graph import Graph, Op, Value, located
 from .printer import INDENT, Printer
+from .symbolic import Symbol
 from .types import TensorType
 
 CONTEXT = 5
@@ -38,6 +39,10 @@ def verify_graph(graph: Graph, stage: str | None = None) -> None:
         if param in defined:
             raise _failure(graph, None, f"the parameter {param.name!r} is given twice")
         defined.add(param)
+    ranges: dict[str, Symbol] = {}
+    for symbol in graph.sizes:
+        if ranges.setdefault(symbol.name, symbol) is not symbol:
+            raise _failure(graph, None, f"the size {symbol} has two ranges")
     for op in graph.ops:
         problem = _problem(op, defined) or (illegal(op) if illegal is not None else None)
         if problem:

@@ -39,7 +39,7 @@ import numpy as np
 from ..ir.caller import is_internal
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Op, Value, current_location, located, operands_of, ops_behind
-from ..ir.symbolic import Dim, Expr, symbols_of
+from ..ir.symbolic import Dim, Expr
 from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
 from .kinds import Kind
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
@@ -396,12 +396,7 @@ def _concrete(arguments: dict[str, Any]) -> bool:
 
 def _type_key(value: Any) -> Any:
     if isinstance(value, Value):
-        # The range of a symbolic size decides, too; a symbol alone is just its name.
-        if value.type.is_static:
-            return value.type
-        symbols = {symbol for dim in value.shape if isinstance(dim, Expr) for symbol in symbols_of(dim)}
-        ranges = tuple(sorted((symbol.name, symbol.lower, str(symbol.upper)) for symbol in symbols))
-        return (value.type, ranges)
+        return value.type
     if value is None or value.__class__ is str:
         return value
     if isinstance(value, tuple):

@@ -309,12 +309,11 @@ class NativeStep:
             lower: dict[str, int] = {}
             for name, param in zip(free, params[len(self.inputs) :]):
                 (size,) = param.shape
+                if size == symbols[name].expr():
+                    continue
+                pinned[symbols[name]] = size
                 if isinstance(size, Expr) and size.symbol is not None and size.symbol.name == name:
-                    if size.symbol.lower != symbols[name].lower:
-                        lower[name] = size.symbol.lower or 0
-                        pinned[symbols[name]] = size
-                else:
-                    pinned[symbols[name]] = size
+                    lower[name] = size.symbol.lower or 0
             found["pinned"], found["lower"] = pinned, lower
             return self._import(params, pinned)
 

@@ -18,7 +18,7 @@ from ..ir.graph import Value
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import TensorType
 from .importer import Importer, Unsupported, result_tensors
-from .sizes import UnknownSize
+from .sizes import UnknownSize, symbol_of
 from .types import DTYPE, is_supported
 
 SOME_SIZE = 16  # in place of a size that only data decides, to try an op
@@ -55,7 +55,7 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
         environment = size.node.shape_env
         for symbol in size.node.expr.free_symbols:
             hint = environment.backed_var_to_val.get(symbol)
-            found[Symbol(str(symbol))] = SOME_SIZE if hint is None else int(hint)
+            found[symbol_of(symbol, environment)] = SOME_SIZE if hint is None else int(hint)
 
     for node in graph.nodes:
         for item in result_tensors(node) if "val" in node.meta else ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import add, mul
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -28,6 +29,18 @@ def dim_of(size: Any) -> Dim:
     return _convert(expression, size.node.shape_env)
 
 
+def symbol_of(expression: Any, environment: Any) -> Symbol:
+    """A symbol of PyTorch's, always with the range that it had when it was first met: guards may narrow it later on."""
+    known = _symbols.setdefault(environment, {})
+    name = str(expression)
+    if name not in known:
+        known[name] = Symbol(name, *_range(expression, environment))
+    return known[name]
+
+
+_symbols: WeakKeyDictionary[Any, dict[str, Symbol]] = WeakKeyDictionary()
+
+
 def symbol_name(size: Any) -> str | None:
     """The name of the symbol that a SymInt is, if it is nothing else."""
     if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
@@ -41,7 +54,7 @@ def _convert(expression: Any, environment: Any) -> Dim:
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol:
-        return Symbol(str(expression), *_range(expression, environment)).expr()
+        return symbol_of(expression, environment).expr()
     parts = [_convert(item, environment) for item in expression.args]
     if kind == "Add":
         return reduce(add, parts)

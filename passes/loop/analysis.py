@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import permutations
 
 from ...ir.symbolic import (
@@ -42,27 +43,17 @@ LARGE = 4096  # what a symbolic extent counts for
 
 
 def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
-    """The linear place of an access, in elements.
-
-    Every pass asks about every access, for every loop around it: places are remembered by the tuples that they were
-    asked about, which are kept, too. Equal ones will not do: the variables of other loops have the same names, but
-    other ranges.
-    """
-    shape, places = buffer.shape, tuple(index)
-    key = id(shape), id(places)
-    known = _known.get(key)
-    if known is None:
-        total: Dim = 0
-        for position, stride in zip(places, contiguous_strides(shape), strict=True):
-            total = total + position * stride
-        if len(_known) >= REMEMBERED:
-            _known.clear()
-        known = _known[key] = shape, places, total
-    return known[2]
+    """The linear place of an access, in elements."""
+    return _linear(buffer.shape, tuple(index))
 
 
-REMEMBERED = 4096
-_known: dict[tuple[int, int], tuple[tuple[Dim, ...], tuple[Dim, ...], Dim]] = {}
+@lru_cache(maxsize=4096)
+def _linear(shape: tuple[Dim, ...], index: tuple[Dim, ...]) -> Dim:
+    """Every pass asks about every access, for every loop around it."""
+    total: Dim = 0
+    for position, stride in zip(index, contiguous_strides(shape), strict=True):
+        total = total + position * stride
+    return total
 
 
 def stride(access: Load | Store, variable: Symbol) -> Dim | None:
