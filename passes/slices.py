@@ -58,36 +58,44 @@ def slices(graph: Graph) -> Graph:
         for dim, span in enumerate(region):
             if span is not None:
                 new = REGISTRY["slice"](new, dim, *span)
-        return new
+        return as_spelled(new, extents(old, region))
 
     def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
         result = op.results[0]
         for region, parts in wanted.get(op, {}).items():
             if op.name == "slice" and region == whole(result):
-                return made.get((op.operands[0], parts[0]))
+                moved = made.get((op.operands[0], parts[0]))
+                return moved if moved is not None and moved.shape == result.shape else None
             pairs = zip(op.operands, operands_of(arguments), strict=True)
-            operands = [read(old, new, part) for (old, new), part in zip(pairs, parts, strict=True)]
-            made[result, region] = taken(op, operands, region)
+            try:
+                operands = [read(old, new, part) for (old, new), part in zip(pairs, parts, strict=True)]
+                made[result, region] = taken(op, operands, region)
+            except UndecidedSize:
+                continue  # whoever reads this region takes it from the whole value
         return None
 
-    try:
-        return rebuild(graph, visit)
-    except UndecidedSize:
-        # A slice of a slice of an open size has a size that is spelled in another way, and nobody can tell that it is
-        # the one that it was: the slices stay where they are.
-        return graph
+    return rebuild(graph, visit)
 
 
 def taken(op: Op, operands: list[Value], region: Region) -> Value:
     """A region of an op's result, from the regions of its operands."""
-    if op.name == "slice":
-        return operands[0]
     shape = extents(op.results[0], region)
+    if op.name == "slice":
+        return as_spelled(operands[0], shape)
     if op.name in ("expand", "reshape"):
         return REGISTRY[op.name](operands[0], shape)
     items = iter(operands)
     inner = {name: next(items) if isinstance(item, Value) else item for name, item in op.arguments.items()}
-    return remake(op, inner)[0]
+    return as_spelled(remake(op, inner)[0], shape)
+
+
+def as_spelled(value: Value, shape: tuple[Dim, ...]) -> Value:
+    """The value, if its sizes are spelled as those of the region that it is. A slice of a slice of an open size may
+    have the same sizes in other words, and where they meet nobody could tell that they are the same."""
+    for size, wanted in zip(value.shape, shape, strict=True):
+        if size != wanted:
+            raise UndecidedSize(size, wanted)
+    return value
 
 
 def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:

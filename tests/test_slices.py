@@ -161,6 +161,24 @@ def test_slices_of_slices_of_an_open_size(step: int) -> None:
     assert compiled.compiles == 2
 
 
+def test_a_size_that_cannot_be_told_keeps_its_own_slices_only() -> None:
+    """The differences of `every` are of sizes in two spellings; those of `smooth` are computed in one kernel as ever."""
+
+    def program(x: Any, y: Any) -> Any:
+        every, smooth = (x * 2)[1::2], y * 3 + 1
+        return every[1:] - every[:-1], smooth[1:] - smooth[:-1]
+
+    compiled = smelt.jit(program)
+    for size in (20, 21, 9, 70):
+        x, y = floats(size), floats(size) * 2
+        for found, wanted in zip(compiled(x, y), program(x, y), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert compiled.compiles == 2
+    refusals = str(compiled.report())
+    assert "mul -> sub" in refusals
+    assert "add -> sub" not in refusals
+
+
 def test_the_program_grows_with_its_length_only() -> None:
     """Many slices of a long chain would be as many chains."""
 
