@@ -15,14 +15,14 @@ import numpy as np
 
 from .ir.errors import ArgumentError, TraceError
 from .ir.graph import Graph, Op, Value
-from .ir.symbolic import Dim, SizeNeeded, Symbol, differs, evaluate, substitute, symbols_of
+from .ir.symbolic import Dim, Expr, SizeNeeded, Symbol, evaluate, non_negative, substitute, symbols_of
 from .ir.types import DType, TensorType, dtype, i64
 from .ops.define import ArrayConstant, as_array, captured
 from .ops.shapes import UndecidedSize
 from .ops.streams import counted_anew
 from .passes.rewrite import rebuild, remake
 
-NARROW = 8  # how far the smallest size of a symbol may rise to tell two sizes apart
+FAR = 1 << 16  # how far the smallest size of a symbol may rise if no size is at hand
 SMALLEST = 2  # sizes 0 and 1 broadcast and vanish: they are never symbolic
 
 
@@ -81,9 +81,9 @@ def trace(
 ) -> tuple[Traced, list[TensorType]]:
     """Run `function` on parameters of these types.
 
-    Where two symbolic sizes must be told apart to go on, the sizes at hand (`hints`) decide, and the trace
-    starts again with the two made equal, or with the number where Python asked for it. The types that were used
-    in the end are returned too.
+    Where two symbolic sizes must be told apart to go on, the sizes at hand (`hints`) decide, and the trace starts again
+    with the two made equal, with a symbol that starts high enough to tell, or with the number where Python asked for
+    it. The types that were used in the end are returned too.
     """
     types = list(types)
     while True:
@@ -113,30 +113,42 @@ def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exc
 
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
     """The symbol to replace: by the other size if the two are equal at hand, else by one that starts higher."""
-    try:
-        left, right = evaluate(question.left, hints), evaluate(question.right, hints)
-    except KeyError:
-        raise question from None
-    if left != right:
-        return _apart(question, hints)
+    involved = sorted(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name)
+    if all(symbol.name in hints for symbol in involved):
+        gap = evaluate(question.left - question.right, hints)
+    elif question.is_wanted:
+        # Nothing is at hand: the program is for the sizes that it has a meaning for.
+        gap, hints = 1, dict.fromkeys((symbol.name for symbol in involved), FAR)
+    else:
+        raise question
+    if gap != 0:
+        smaller, greater = (question.right, question.left) if gap > 0 else (question.left, question.right)
+        found = _raised(involved, greater - smaller - 1, hints)
+        if not found:
+            raise question
+        return found
     for one, other in ((question.left, question.right), (question.right, question.left)):
-        if not isinstance(one, int) and len(one.terms) == 1 and len(one.terms[0][0]) == 1 and one.terms[0][1] == 1:
-            atom = one.terms[0][0][0]
-            if isinstance(atom, Symbol) and atom not in symbols_of(other):
-                return {atom: other}
-    symbol = min(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name)
-    return {symbol: hints[symbol.name]}
+        symbol = one.symbol if isinstance(one, Expr) else None
+        if symbol is not None and symbol not in symbols_of(other):
+            return {symbol: other}
+    return {involved[0]: hints[involved[0].name]}
 
 
-def _apart(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
-    """M - 1 and 1 differ from M = 3 on: a smallest size that proves two sizes different, if one near does."""
-    for symbol in sorted(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name):
-        start = SMALLEST if symbol.lower is None else symbol.lower
-        for lower in range(start + 1, min(start + NARROW, hints[symbol.name]) + 1):
-            narrowed: dict[Symbol, Dim] = {symbol: Symbol(symbol.name, lower, symbol.upper).expr()}
-            if differs(substitute(question.left, narrowed), substitute(question.right, narrowed)):
-                return narrowed
-    raise question
+def _raised(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:
+    """M - 3 is not negative from M = 3 on: the lowest start of a symbol, up to its size at hand, that proves a gap not
+    to be negative. Nothing if none does."""
+    for symbol in symbols:
+
+        def proves(lower: int, symbol: Symbol = symbol) -> bool:
+            return non_negative(substitute(gap, {symbol: Symbol(symbol.name, lower, symbol.upper).expr()}))
+
+        low, high = SMALLEST if symbol.lower is None else symbol.lower, hints[symbol.name]
+        if low < high and proves(high):
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if proves(middle) else (middle, high)
+            return {symbol: Symbol(symbol.name, high, symbol.upper).expr()}
+    return {}
 
 
 def _lift(graph: Graph, given: int) -> Traced:

@@ -26,7 +26,7 @@ from .join import constant_pad_nd, stack
 from .linalg import bmm
 from .pointwise import conjugate, rounded_once
 from .reduce import sum as total
-from .shapes import Shape, equal
+from .shapes import Shape, at_least, equal
 from .view import expand, flip, permute, replaced, reshape, select, slice, unfold, unsqueeze
 
 MANY_PLACES = 64  # of a kernel: more are not worth a term each
@@ -62,7 +62,7 @@ class Windows:
         result: list[Dim] = []
         for size, pad, reach, step in zip(sizes, self.padding, self.reach, self.stride):
             room = size + 2 * pad - reach - 1
-            if isinstance(room, int) and room < 0:
+            if not at_least(room, 0):
                 raise ShapeError(
                     f"a kernel that reaches over {reach + 1} is larger than the padded input, {room + reach + 1}"
                 )
@@ -310,7 +310,7 @@ def convolution(
         if more >= max(step, apart):
             raise ArgumentError(f"output_padding is {more}, expected less than stride or dilation, {max(step, apart)}")
         sizes.append((count - 1) * step - 2 * pad + reach + 1 + more)
-        if isinstance(sizes[-1], int) and sizes[-1] < 1:
+        if not at_least(sizes[-1], 1):
             raise ShapeError(f"padding {pad} leaves nothing of the result, whose size would be {sizes[-1]}")
     result = _transposed(input, weight, sizes, windows)
     return result if bias is None else result + _spread(bias, windows.rank)

@@ -11,6 +11,7 @@ from ..ir.types import DType, TensorType, bool_, f32, f64, i64, scalar_dtype
 from . import define
 from .define import ArrayConstant, Scalar, Size, Tensor, composite, prim, scalar_value
 from .kinds import Arguments, Captured, ElementBuilder, Generate, Index
+from .shapes import at_least
 
 
 def _constant_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
@@ -58,7 +59,7 @@ def _full_element(builder: ElementBuilder, index: Index, arguments: Arguments) -
 def full(size: Size, fill_value: Scalar, *, dtype: DType | None = None) -> Tensor:
     """fill_value everywhere; the type is that of the number unless given."""
     for entry in size:
-        if isinstance(entry, int) and entry < 0:
+        if not at_least(entry, 0):
             raise ArgumentError(f"size {list(size)} has a negative entry")
     wanted = scalar_dtype(fill_value) if dtype is None else dtype
     return {"fill_value": scalar_value(fill_value, wanted), "dtype": wanted}
@@ -169,7 +170,7 @@ def arange(
     if step == 0:
         raise ArgumentError("step is 0")
     count = _steps(start, end, step)
-    if isinstance(count, int) and count < 0:
+    if not at_least(count, 0):
         raise ArgumentError(f"a step of {step} does not lead from {start} to {end}")
     wanted = dtype or (i64 if _whole(start, end, step) else f32)
     if isinstance(start, Expr):

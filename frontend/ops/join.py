@@ -17,7 +17,7 @@ from . import pointwise
 from .create import full, iota
 from .define import Scalar, Size, Tensor, composite, prim, scalar_value
 from .kinds import Arguments, ElementBuilder, Index, Join
-from .shapes import clamp_slice, dimension, equal
+from .shapes import at_least, clamp_slice, dimension, equal
 from .view import (
     alias,
     axis_of,
@@ -102,7 +102,7 @@ def _pad_type(arguments: Arguments) -> TensorType:
     value: Tensor = arguments["self"]
     shape = tuple(before + size + after for size, (before, after) in zip(value.shape, _pads(arguments)))
     for size in shape:
-        if isinstance(size, int) and size < 0:
+        if not at_least(size, 0):
             raise ShapeError(f"pad {list(arguments['pad'])} crops more than there is of {list(value.shape)}")
     return TensorType(value.dtype, shape)
 
@@ -137,9 +137,8 @@ def constant_pad_nd(self: Tensor, pad: Size, value: Scalar = 0) -> Tensor:
         size = self.shape[dim]
         start: Dim = -before if isinstance(before, int) and before < 0 else 0
         end: Dim = size + after if isinstance(after, int) and after < 0 else size
-        if isinstance(end, int) and isinstance(start, int) and end < start:
-            # One side crops more than there is: the other side's padding is cropped too, by the guards.
-            start, end = 0, size
+        if (start != 0 or end != size) and not at_least(end, start):
+            raise ShapeError(f"pad {list(pad)} crops more than there is of {list(self.shape)}")
         if start != 0 or end != size:
             result = slice(result, dim, start, end)
         kept += [before if start == 0 else 0, after if end == size else 0]

@@ -14,7 +14,7 @@ from . import elementary, extremes, pointwise
 from .create import iota, number_of
 from .define import Dims, Scalar, Tensor, composite, prim
 from .kinds import Reduce
-from .shapes import dimensions, reduced
+from .shapes import at_least, dimensions, reduced
 from .view import detach, expand, reshape
 
 
@@ -25,7 +25,7 @@ def _restored(value: Tensor, shape: Sequence[Dim], dims: Sequence[int], keepdim:
 
 def _not_empty(value: Tensor, dims: Sequence[int]) -> None:
     for dim in dims:
-        if value.shape[dim] == 0:
+        if not at_least(value.shape[dim], 1):
             raise ShapeError(f"dimension {dim} has no elements, so there is no result")
 
 

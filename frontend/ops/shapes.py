@@ -11,12 +11,16 @@ Shape = tuple[Dim, ...]
 
 
 class UndecidedSize(ShapeError):
-    """Whether two symbolic sizes are equal decides the program; tracing settles it from the sizes at hand."""
+    """Whether two symbolic sizes are equal decides the program; tracing settles it from the sizes at hand.
 
-    def __init__(self, left: Dim, right: Dim, question: str = ""):
+    If it is one that has to be greater (`is_wanted`), the program has no meaning where it is not.
+    """
+
+    def __init__(self, left: Dim, right: Dim, question: str = "", is_wanted: bool = False):
         super().__init__(f"cannot tell whether {question or f'the sizes {left} and {right} are equal'}")
         self.left = left
         self.right = right
+        self.is_wanted = is_wanted
 
 
 def equal(left: Dim, right: Dim) -> bool:
@@ -31,11 +35,13 @@ def equal(left: Dim, right: Dim) -> bool:
 def at_least(size: Dim, least: Dim) -> bool:
     """Whether a size reaches another; raises UndecidedSize where only the run-time sizes could tell."""
     gap = size - least
+    if isinstance(gap, int):
+        return gap >= 0
     if non_negative(gap):
         return True
     if non_negative(-1 - gap):
         return False
-    raise UndecidedSize(size, least - 1, f"the size {size} is at least {least}")
+    raise UndecidedSize(size, least - 1, f"the size {size} is at least {least}", is_wanted=True)
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -104,7 +110,7 @@ def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
     unknown = [position for position, size in enumerate(wanted) if isinstance(size, int) and size == -1]
     if len(unknown) > 1:
         raise ShapeError(f"only one size of {list(wanted)} may be -1")
-    if any(isinstance(size, int) and size < -1 for size in wanted):
+    if any(size < -1 if isinstance(size, int) else not at_least(size, 0) for size in wanted):
         raise ShapeError(f"sizes of {list(wanted)} must not be negative")
     if unknown:
         known = product(size for size in wanted if not (isinstance(size, int) and size == -1))

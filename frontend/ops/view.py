@@ -297,7 +297,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     extent = self.shape[axis_of(dimension, self.ndim)] if self.ndim else 1
     if step < 1 or size < 0:
         raise ArgumentError(f"size is {size} and step {step}, expected size >= 0 and step >= 1")
-    if isinstance(extent, int) and size > extent:
+    if not at_least(extent, size):
         raise ShapeError(f"a window of {size} is larger than the dimension, which has {extent}")
     return {"dimension": dimension % builtins.max(self.ndim, 1)}
 
@@ -531,7 +531,8 @@ def narrow(self: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
     size = self.shape[dim]
     backwards = isinstance(start, int) and start < 0
     first = start + size if backwards else start
-    if not at_least(size, first + length) or (backwards and not at_least(size, -start)):
+    inside = at_least(size, first + length) and at_least(length, 0)
+    if not inside or (backwards and not at_least(size, -start)):
         raise ShapeError(f"start {start} and length {length} leave a dimension of size {size}")
     return slice(self, dim, first, first + length)
 

@@ -23,6 +23,7 @@ from .create import iota, number_of
 from .define import Scalar, Tensor, constant
 from .indexing import index_select, neutral, take
 from .join import constant_pad_nd
+from .shapes import at_least
 from .view import expand, flatten, reshape, select, slice, unfold
 
 Lengths = int | Sequence[int]
@@ -68,7 +69,7 @@ class Window:
         if ceil_mode:
             # No window starts in the padding at the end.
             count = smaller(count, floor_divide(size + padding - 1, stride) + 1)
-        if isinstance(count, int) and count < 1:
+        if not at_least(count, 1):
             raise ShapeError(f"a window of {span} does not fit a dimension of {size}, padded {padding}")
         needed = (count - 1) * stride + span - size - padding
         # Of an open size it is not known what is not needed; unfold leaves out what makes no whole window.
