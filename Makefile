@@ -8,13 +8,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo test check test-long parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
+.PHONY: help demo test check test-long test-open parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
 
 help:
 	@echo "make demo       train and inspect a small model"
 	@echo "make test       all tests"
 	@echo "make check      lint and types"
 	@echo "make test-long  thousands of random programs, and all models of the torch.compile tests"
+	@echo "make test-open  thousands of random programs of open sizes alone"
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
 	@echo "make parity-cuda  every op and workload in Numba's simulator of CUDA, and as machine code"
 	@echo "make cuda-kernels  all kernels of the benchmarks as machine code of GPUs (no GPU is needed)"
@@ -30,7 +31,10 @@ test: $(VENV)/installed-test
 	$(PYTEST) $(ARGS)
 
 test-long: $(VENV)/installed-test
-	$(PYTEST) tests/test_random_programs.py tests/test_torch_models.py --long $(ARGS)
+	$(PYTEST) tests/test_random_programs.py tests/test_open_sizes.py tests/test_torch_models.py --long $(ARGS)
+
+test-open: $(VENV)/installed-test
+	$(PYTEST) tests/test_open_sizes.py --long $(ARGS)
 
 parity-torch: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python -m parity_torch $(ARGS)

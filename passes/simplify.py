@@ -18,6 +18,7 @@ from ..ir.symbolic import Dim, Expr
 from ..ir.types import DType
 from ..ops.define import REGISTRY, constant, scalar_value
 from ..ops.kinds import Contract, Elementwise, Reduce, View
+from ..ops.shapes import UndecidedSize
 from ..ops.view import dim_groups, unit_reshape
 from .cleanup import folded, splat
 from .manager import graph_pass
@@ -427,7 +428,10 @@ def move_views(graph: Graph) -> Graph:
             return None
         if op.defn.name == "reshape" and not reshapes_well(source, single, DEPTH):
             return None
-        return moved(op, arguments, source, single, {}, DEPTH)
+        try:
+            return moved(op, arguments, source, single, {}, DEPTH)
+        except UndecidedSize:
+            return None  # nobody can tell that views of the operands have the same sizes: the view stays
 
     return rebuild(graph, visit)
 

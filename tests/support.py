@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import smelt
 import torch
+from smelt.backend.cpu.allocator import ALIGNMENT
 from smelt.ir.graph import Graph, Value, replace_values
 from smelt.ir.types import TensorType, dtype
 
@@ -90,3 +91,24 @@ def from_torch(tensor: torch.Tensor) -> np.ndarray:
         return tensor.detach().contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     # Forced: a lazily conjugated or lazily zero tensor is made first.
     return tensor.detach().contiguous().numpy(force=True)
+
+
+GUARD = 256
+PATTERN = 0xAB
+
+
+class Guarded:
+    """An allocator that leaves a guard around every array."""
+
+    def __init__(self) -> None:
+        self.guards: list[np.ndarray] = []
+
+    def empty(self, shape: Any, dtype: Any) -> np.ndarray:
+        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        memory = np.full(count + 2 * GUARD + ALIGNMENT, PATTERN, np.uint8)
+        start = GUARD + -(memory.ctypes.data + GUARD) % ALIGNMENT
+        self.guards += [memory[:start], memory[start + count :]]
+        return memory[start : start + count].view(dtype).reshape(shape)
+
+    def intact(self) -> bool:
+        return all((guard == PATTERN).all() for guard in self.guards)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from random_programs import Program, disagreement, programs
 from smelt.ir.types import DTYPES
-from support import compiled, evaluate, interpret
+from support import Guarded, compiled, evaluate, interpret
 
 EXAMPLES = 300
 LONG_EXAMPLES = 3000
@@ -42,29 +42,6 @@ def test_compiled_and_interpreted_agree(part: int, request: pytest.FixtureReques
     check()
 
 
-GUARD = 256
-PATTERN = 0xAB
-
-
-class Guarded:
-    """An allocator that leaves a guard around every array."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[np.ndarray, int]] = []
-
-    def empty(self, shape: Any, dtype: Any) -> np.ndarray:
-        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        memory = np.full(count + 2 * GUARD, PATTERN, np.uint8)
-        self.made.append((memory, count))
-        return memory[GUARD : GUARD + count].view(dtype).reshape(shape)
-
-    def intact(self) -> bool:
-        return all(
-            (memory[:GUARD] == PATTERN).all() and (memory[GUARD + count :] == PATTERN).all()
-            for memory, count in self.made
-        )
-
-
 @pytest.mark.parametrize("columns", [1, 2, 15, 17, 31, 33, 65])
 @pytest.mark.parametrize("name", ["bool", "u8", "i16", "i32", "f16", "bf16", "f32", "f64", "c64"])
 def test_nothing_is_written_beyond_the_results(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,5 +55,5 @@ def test_nothing_is_written_beyond_the_results(name: str, columns: int, monkeypa
         return x[:, 0] * x[:, 1], (y[:, 0] + 1).cast(name)
 
     evaluate(function, [narrow, wide], "cpu")
-    assert len(guarded.made) >= 2, "results are no longer made by `empty` in executable.py: adapt this test"
+    assert len(guarded.guards) >= 4, "results are no longer made by `empty` in executable.py: adapt this test"
     assert guarded.intact()

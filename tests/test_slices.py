@@ -162,7 +162,7 @@ def test_slices_of_slices_of_an_open_size(step: int) -> None:
 
 
 def test_a_size_that_cannot_be_told_keeps_its_own_slices_only() -> None:
-    """The differences of `every` are of sizes in two spellings; those of `smooth` are computed in one kernel as ever."""
+    """The differences of `every` are of sizes in two spellings; those of `smooth` are computed in one kernel."""
 
     def program(x: Any, y: Any) -> Any:
         every, smooth = (x * 2)[1::2], y * 3 + 1

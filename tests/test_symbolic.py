@@ -13,6 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from smelt import ops
+from smelt.ir.errors import VerifyError
+from smelt.ir.graph import Graph, Value
 from smelt.ir.symbolic import (
     Dim,
     Symbol,
@@ -33,6 +35,8 @@ from smelt.ir.symbolic import (
     symbols_of,
     transform,
 )
+from smelt.ir.types import TensorType, f32
+from smelt.ir.verify import verify_graph
 
 # Symbols as sizes (N and M) and as the index of a loop (i, below N).
 N, M = Symbol("N", 2), Symbol("M", 2)
@@ -426,3 +430,30 @@ def test_no_index_outside_of_open_sizes() -> None:
     for function in (gathered, added):
         with pytest.raises(smelt.SmeltError):
             function(np.ones((5, 3), np.float32), np.zeros((9, 2), np.int64))
+
+
+def test_a_symbol_is_its_name_and_its_range() -> None:
+    """What is remembered for one range answers for no other."""
+    assert Symbol("N", 2) == Symbol("N", 2) and hash(Symbol("N", 2)) == hash(Symbol("N", 2))
+    upper = N.expr() * 2 - 1
+    assert Symbol("i", 0, upper) == Symbol("i", 0, N.expr() * 2 - 1) != Symbol("i", 0, N.expr() - 1)
+    assert not same(Symbol("N", 2).expr() + 1, Symbol("N", 3).expr() + 1)
+    assert str(Symbol("N", 2).expr() + 1) == str(Symbol("N", 3).expr() + 1)
+
+
+def test_one_program_has_one_range_of_a_size() -> None:
+    values = [Value(TensorType(f32, (Symbol("N", lower).expr(),)), name=f"x{lower}") for lower in (2, 3)]
+    with pytest.raises(VerifyError, match="the size N has two ranges"):
+        verify_graph(Graph.build("two", values, values))
+
+
+def test_proofs_by_cases() -> None:
+    n, m = N.expr(), M.expr()
+    low = maximum(n - 4, 0)
+    assert non_negative(n - low)
+    assert minimum(low, n) == low
+    assert non_negative(ceil_divide(n - low, 2))
+    assert non_negative(maximum(minimum(3, n), minimum(m, n)) - minimum(3, n))
+    assert not non_negative(low - 1)
+    assert not non_negative(minimum(n, m) - 3)
+    assert differs(maximum(n, m), 1)

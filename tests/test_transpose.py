@@ -376,3 +376,16 @@ def test_parameters_of_channels_stay_outside_of_the_vectors():
     spread = [item.reshape(8, 1, 1) for item in (shift, scale, bias)]
     expected = np.maximum((x - spread[0]) * spread[1] + spread[2], 0)
     np.testing.assert_allclose(scaled(x, shift, scale, bias), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_parts_of_a_row_have_blocks_of_their_own() -> None:
+    """The columns before and behind what is put into them are read by two loops, from the same buffer."""
+
+    def program(x: Any) -> Any:
+        windows = (x + 1).unfold(0, 4, 3)
+        return ops.slice_scatter(windows, -windows[:, :, 1:2], 2, 1, 2)
+
+    x = np.arange(25, dtype=np.float32).reshape(5, 5)
+    wanted = (x[:4] + 1).T[None].copy()
+    wanted[:, :, 1] *= -1
+    np.testing.assert_array_equal(smelt.jit(program)(x), wanted)

@@ -375,7 +375,64 @@ def non_negative(value: Dim | None) -> bool:
     if isinstance(value, int):
         return value >= 0
     low = limit(value, False)
-    return isinstance(low, int) and low >= 0
+    if isinstance(low, int) and low >= 0:
+        return True
+    for monomial, _coefficient in value.terms:
+        for atom in monomial:
+            if isinstance(atom, Compound):
+                return _by_cases(value, CASES)
+    return False
+
+
+CASES = 6  # minima and maxima, one inside of the other or one after the other, that a proof takes apart
+
+
+def _by_cases(value: Dim, depth: int) -> bool:
+    """Whether an expression is at least zero whichever operand its minima and maxima are: N - max(N - 4, 0) is, though
+    N and the maximum alone have no bounds that tell."""
+    if isinstance(value, int):
+        return value >= 0
+    low = limit(value, False)
+    if isinstance(low, int) and low >= 0:
+        return True
+    if depth == 0:
+        return False
+    for monomial, coefficient in value.terms:
+        atom = monomial[0] if len(monomial) == 1 else None
+        if isinstance(atom, Compound) and atom.operator in ("min", "max"):
+            sides = atom.left, atom.right
+            if all(_by_cases(_with(value, atom, side), depth - 1) for side in sides):
+                return True
+            rest = value - Expr(((monomial, coefficient),))
+            upwards = (atom.operator == "max") == (coefficient > 0)  # the term is at least what it is of either side
+            return upwards and any(_by_cases(rest + side * coefficient, depth - 1) for side in sides)
+    return all(
+        coefficient > 0 and all(_is_not_below(atom, depth) for atom in atoms) for atoms, coefficient in value.terms
+    )
+
+
+def _with(value: Dim, atom: Compound, side: Dim) -> Dim:
+    """The expression with an atom replaced, wherever it is."""
+    if isinstance(value, int):
+        return value
+    total: Dim = 0
+    for monomial, coefficient in value.terms:
+        factor: Dim = coefficient
+        for item in monomial:
+            if item == atom:
+                factor = factor * side
+            elif isinstance(item, Compound):
+                factor = factor * COMPOUND[item.operator](_with(item.left, atom, side), _with(item.right, atom, side))
+            else:
+                factor = factor * item.expr()
+        total = total + factor
+    return total
+
+
+def _is_not_below(atom: Atom, depth: int) -> bool:
+    if isinstance(atom, Compound) and atom.operator == "//":
+        return isinstance(atom.right, int) and atom.right > 0 and _by_cases(atom.left, depth - 1)
+    return non_negative(_atom_limit(atom, False, frozenset()))
 
 
 def fits(value: Dim, bound: Dim) -> bool:
@@ -611,8 +668,7 @@ def differs(left: Dim, right: Dim) -> bool:
     gap = left - right
     if isinstance(gap, int):
         return gap != 0
-    low, high = limit(gap, False), limit(gap, True)
-    return (isinstance(low, int) and low > 0) or (isinstance(high, int) and high < 0)
+    return non_negative(gap - 1) or non_negative(-gap - 1)
 
 
 def is_multiple(value: Dim, factor: int) -> bool:

@@ -284,4 +284,4 @@ def _largest_directly(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor,
             distance = distance + step * stride
         found.append(((item, distance if found else first), None))
     best, at = largest(iter(found))
-    return best, start + at
+    return best, expand(start + at, best.shape)  # of a single place it is the same for all rows

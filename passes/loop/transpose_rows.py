@@ -67,11 +67,12 @@ def _moved(
     head: list[Statement] = []
     tail: list[Statement] = []
     moved: dict[int, Statement] = {}
-    blocks: dict[tuple[str, Dim], Buffer] = {}
+    blocks: dict[tuple[str, Dim, Dim, Dim], Buffer] = {}  # by what they hold of which buffer
     nbytes = 0
     for item, over in across:
         access = item.statement
-        key = access.buffer.name, substitute(offset(access.buffer, access.index), {over.variable: ROW.expr()})
+        place = substitute(offset(access.buffer, access.index), {over.variable: ROW.expr()})
+        key = access.buffer.name, place, over.start, over.stop
         scratch = blocks.get(key)
         if scratch is None:
             # A line more than a row: rows a power of two apart would share few places of the first cache.

@@ -42,6 +42,7 @@ ENTRIES = {
         S(values(*([-INF] * 12), shape=(1, 3, 4)), 2, 2, 1).forward_only(),
         S(t(1, 2, 5, 6, dtype="i32", differentiate=False), 3, 2, 1).forward_only(),
         S(t(0, 2, 5, 6), 3, 2, 1),
+        S(distinct(2, 3, 4, 5), 1, 2),
         dtypes=FLOAT,
     ),
     "max_pool3d_with_indices": entry(
