@@ -10,6 +10,7 @@ The whole grammar:
     Load       one element of a buffer (zero where the guard is false)
     Store      one element of a buffer (skipped where the guard is false; may combine with what is there, or
                stream: go to memory without a stay in the caches)
+    Fetch      a hint that an element will be read: it comes near, and nothing else happens
     Prefix     a combiner over the iterations of the loop it stands in, up to this one
     Check      a data-dependent index: in range or an error is reported; gives a guard
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
@@ -145,6 +146,14 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Brings an element from memory into the second cache. One that lies outside of the buffer is not touched."""
+
+    buffer: Buffer
+    index: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """`position` is the index as a register that index expressions may name; `guard` says that it is in range."""
 
@@ -261,7 +270,7 @@ class Pack:
     origin: Location | None = field(default=None, compare=False)
 
 
-Statement = Let | Index | Load | Store | Check | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose | Pack
+Statement = Let | Index | Load | Store | Fetch | Check | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose | Pack
 
 
 @dataclass(frozen=True, slots=True)

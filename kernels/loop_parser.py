@@ -48,6 +48,7 @@ from .loop_ir import (
     Buffer,
     Check,
     Concurrent,
+    Fetch,
     Gemm,
     Index,
     Kernel,
@@ -288,6 +289,8 @@ class KernelReader(Reader):
             self.expect(",")
             value = self.scalar()
             return Store(buffer, index, value, self.guard(), combine)
+        if self.accept("fetch"):
+            return Fetch(*self.place())
         if self.accept("alloc"):
             return Alloc(self.buffer("scratch"))
         if self.accept("gemm"):

@@ -38,6 +38,7 @@ from .loop_ir import (
     Buffer,
     Check,
     Concurrent,
+    Fetch,
     Gemm,
     Index,
     Kernel,
@@ -101,7 +102,7 @@ def statement_dims(statements: Sequence[Statement]) -> Iterator[Dim]:
     for statement in walk(statements):
         if isinstance(statement, Index):
             yield statement.expression
-        elif isinstance(statement, (Load, Store)):
+        elif isinstance(statement, (Load, Store, Fetch)):
             yield from (*statement.buffer.shape, *statement.index)
         elif isinstance(statement, Check):
             yield statement.size
@@ -204,6 +205,8 @@ class KernelPrinter:
             word = "stream" if statement.stream else f"store {statement.combine}" if statement.combine else "store"
             place = self.place(statement.buffer, statement.index)
             return f"{word} {place}, {operand_text(statement.value)}{guard_text(statement.guard)}"
+        if isinstance(statement, Fetch):
+            return f"fetch {self.place(statement.buffer, statement.index)}"
         if isinstance(statement, Check):
             wrap = " wrap" if statement.wrap else ""
             return (

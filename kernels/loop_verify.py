@@ -45,6 +45,7 @@ from .loop_ir import (
     Buffer,
     Check,
     Concurrent,
+    Fetch,
     Gemm,
     Index,
     Kernel,
@@ -173,12 +174,16 @@ class Verifier:
             elements = f"{product(known.shape)} elements, seen with {product(buffer.shape)}"
             self.fail(f"{buffer.name} has {elements}")
 
-    def access(self, statement: Load | Store) -> None:
+    def place(self, statement: Load | Store | Fetch) -> None:
         buffer = statement.buffer
         self.memory(buffer)
         if len(statement.index) != len(buffer.shape):
             self.fail(f"{buffer.name} has {len(buffer.shape)} dims, the index has {len(statement.index)}")
         self.sizes(statement.index)
+
+    def access(self, statement: Load | Store) -> None:
+        buffer = statement.buffer
+        self.place(statement)
         if statement.guard is not None:
             self.operand(statement.guard, bool_, "the guard")
             return
@@ -222,6 +227,8 @@ class Verifier:
             self.define(statement.result, statement.buffer.dtype.compute)
         elif isinstance(statement, Store):
             self.store(statement)
+        elif isinstance(statement, Fetch):
+            self.place(statement)
         elif isinstance(statement, Check):
             self.check(statement)
         elif isinstance(statement, Prefix):
@@ -438,7 +445,7 @@ def written(loop: Loop) -> set[str]:
 def read(loop: Loop) -> set[str]:
     found: set[Buffer] = set()
     for item in walk([loop]):
-        if isinstance(item, Load):
+        if isinstance(item, (Load, Fetch)):
             found.add(item.buffer)
         elif isinstance(item, Gemm):
             found |= {item.left.buffer, item.right.buffer}

@@ -16,5 +16,6 @@ MODULES = (
     "loop.interchange",
     "loop.parallelize",
     "loop.stream",
+    "loop.fetch",
     "loop.grid",
 )

@@ -529,6 +529,7 @@ BROKEN: dict[str, tuple[str, str]] = {
     "type of a store": (inside("store %y[%i], 1:i64"), "the value is i64, expected f32"),
     "store to an input": (inside("store %x[%i, 0], 1.0:f32"), "%x is an input and cannot be written"),
     "rank": (inside("%0 = load %x[%i]"), "%x has 2 dims, the index has 1"),
+    "rank of what is fetched": (inside("fetch %x[%i]"), "%x has 2 dims, the index has 1"),
     "elements": (inside("%0 = load %x as [31][%i]"), "%x has 32 elements, seen with 31"),
     "guard": (inside("%0 = load %y[%i] if 1:i64"), "the guard is i64, expected bool"),
     "above the range": (inside("%0 = load %x[%i, %i]"), "dim 1 of %x has size 4, the index goes up to 7"),

@@ -257,6 +257,21 @@ def test_streamed_results_are_complete(bits: int, columns: int) -> None:
         assert np.array_equal(lowered, x - x.max(1, keepdims=True))
 
 
+@pytest.mark.parametrize("bits", [256, 512])
+def test_long_rows_fetch_the_next(bits: int) -> None:
+    """Rows of over 32 KB that are read twice; behind the last one there is none."""
+    x = np.random.default_rng(0).normal(size=(260, 8203)).astype(np.float32)
+    program = smelt.jit(lambda x: ops.logsumexp(x, (1,)), options=CompileOptions(vector_bits=bits))
+    found = []
+    for count in (1, 2):
+        with smelt.threads(count):
+            found.append(program(x))
+    assert np.array_equal(*found)
+    exact = np.log(np.exp(x.astype(np.float64)).sum(1))
+    np.testing.assert_allclose(found[0], exact, rtol=3e-7)
+    assert "fetch %x[%i + 1, %j]" in stages(program, x)["loops"]
+
+
 @pytest.mark.parametrize(
     ("shape", "dim"), [((1 << 21,), 0), ((3, 123457), 1), ((20000, 33), 0), ((300, 7, 300), (0, 2))]
 )

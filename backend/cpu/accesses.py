@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from ...ir.symbolic import Compound, Dim, Expr, symbols_of
 from ...ir.types import bool_
-from ...kernels.loop_ir import Buffer, Load, Store
+from ...kernels.loop_ir import Buffer, Fetch, Load, Store
 from ...kernels.loop_verify import stream_unit
+from ...kernels.memory import CACHE_LINE
 from ...kernels.scalar import COMBINERS
 from ...passes.loop.analysis import offset
 from .types import MEMORY, Lanes, constant, suffix, vector
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .region import Region
 
 
+SECOND_CACHE = 2  # as llvm.prefetch says it
 NONTEMPORAL = "!1000000"  # metadata; a number that debug information does not reach
 
 
@@ -67,6 +69,19 @@ class Accesses:
         for number, part in enumerate(value.parts):
             text = self.emitter.to_memory(Lanes(register, self.region.lanes, (part,)), real)
             self._write_vector(buffer, place * scale + number, how, text, active, statement.stream)
+
+    def fetch(self, statement: Fetch) -> None:
+        """The lines of a vector. The last, incomplete one is left to be read when it is needed."""
+        place, how = self._how(statement.buffer, statement.index)
+        if how == "anywhere" or self.region.mask is not None:
+            return
+        buffer, write = statement.buffer, self.emitter.instruction
+        at = write(f"mul i64 {self.region.uniform(place)}, {buffer.dtype.bytes}")
+        first = write(f"getelementptr i8, ptr {self.region.pointer(buffer)}, i64 {at}")
+        self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for number in range(0, (self.region.lanes if how == "along" else 1) * buffer.dtype.bytes, CACHE_LINE):
+            line = write(f"getelementptr i8, ptr {first}, i64 {number}")
+            self.region.write(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {SECOND_CACHE}, i32 1)")
 
     def _how(self, buffer: Buffer, index: Sequence[Dim]) -> tuple[Dim, str]:
         """The linear place of an access and how it moves from lane to lane: still, along, or anywhere."""

@@ -18,6 +18,7 @@ from ...kernels.loop_ir import (
     Alloc,
     Buffer,
     Check,
+    Fetch,
     Gemm,
     Index,
     Let,
@@ -102,6 +103,8 @@ class Region(Frames):
                     self.registers[statement.result.name] = self.accesses.load(statement)
             elif isinstance(statement, Store):
                 self.accesses.store(statement)
+            elif isinstance(statement, Fetch):
+                self.accesses.fetch(statement)
             elif isinstance(statement, Index):
                 self._index(statement)
             elif isinstance(statement, Check):

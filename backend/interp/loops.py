@@ -19,6 +19,7 @@ from ...kernels.loop_ir import (
     Buffer,
     Check,
     Concurrent,
+    Fetch,
     Gemm,
     Index,
     Kernel,
@@ -138,6 +139,8 @@ class LoopInterpreter:
             self.registers[statement.result.name] = self._read(statement.buffer, statement.index, statement.guard)
         elif isinstance(statement, Store):
             self._store(statement)
+        elif isinstance(statement, Fetch):
+            pass
         elif isinstance(statement, Check):
             self._check(statement)
         elif isinstance(statement, Prefix):

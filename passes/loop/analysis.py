@@ -23,6 +23,7 @@ from ...kernels.loop_ir import (
     Buffer,
     Check,
     Concurrent,
+    Fetch,
     Gemm,
     Index,
     Let,
@@ -84,7 +85,7 @@ def cost(statements: Sequence[Statement]) -> int:
         if isinstance(statement, Let):
             row = SCALARS.get(statement.op)
             total += row.cost if row is not None else 1
-        elif isinstance(statement, (Load, Store, Index)):
+        elif isinstance(statement, (Load, Store, Fetch, Index)):
             total += 1
         elif isinstance(statement, Prefix):
             row = SCALARS.get(statement.combiner)

@@ -10,6 +10,7 @@ from ...ir.symbolic import Dim, Symbol, substitute
 from ...kernels.loop_ir import (
     Check,
     Concurrent,
+    Fetch,
     Gemm,
     Index,
     Kernel,
@@ -41,7 +42,7 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
             column_stride=change(item.column_stride),
         )
 
-    if isinstance(statement, (Load, Store)):
+    if isinstance(statement, (Load, Store, Fetch)):
         return replace(statement, index=tuple(map(change, statement.index)))
     if isinstance(statement, Index):
         return replace(statement, expression=change(statement.expression))

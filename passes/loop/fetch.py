@@ -1,0 +1,99 @@
+"""Rows that are on their way while the row before them is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...ir.symbolic import product, substitute
+from ...kernels.loop_ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
+from ...kernels.loop_verify import written
+from ...kernels.memory import STREAMED
+from ..manager import loop_pass
+from .analysis import cost, offset, step
+
+ROW = 1 << 15, 1 << 18  # bytes: the processor sees shorter ones coming, the second cache hardly holds longer ones
+BUSY = 8  # work for each element, in additions, of a pass that leaves the memory idle
+
+
+@loop_pass("fetch")
+def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
+    """Where a long row is read several times, a pass over it that finds it in the caches fetches the next row.
+
+        serial %i in 0..512 {
+          vector<64> %j in 0..32000 reduce %1: f32 = max {
+            %0 = load %x[%i, %j]
+            yield %0
+          }
+          vector<64> %j in 0..32000 reduce %4: f32 = add {
+            fetch %x[%i + 1, %j]       <-
+            %2 = load %x[%i, %j]
+            ...
+
+    So the first pass need not wait for memory while the others need not ask for it. What has less than so many bytes
+    stays in the caches anyway.
+    """
+    stored = {name for item in kernel.body if isinstance(item, Loop) for name in written(item)}
+
+    def visit(statement: Statement) -> Statement:
+        if isinstance(statement, Concurrent):
+            return Concurrent(tuple(with_body(item, list(map(visit, item.body))) for item in statement.branches))
+        if not isinstance(statement, Loop) or statement.kind == "vector":
+            return statement
+        rows = with_body(statement, list(map(visit, statement.body)))
+        found = _fetches(rows, least, stored)
+        return with_body(rows, _added(rows.body, found)) if found else rows
+
+    return replace(kernel, body=tuple(map(visit, kernel.body)))
+
+
+def _fetches(rows: Loop, least: int, stored: set[str]) -> dict[int, list[Fetch]]:
+    """What to fetch in which pass over a row, by the identity of the pass."""
+    passes = list(_passes(rows.body))
+    readers: dict[Fetch, list[Loop]] = {}
+    for one in passes:
+        for item in one.body:
+            if isinstance(item, Load) and item.buffer.name not in stored and _is_row(item, one, rows, least):
+                next_row = {rows.variable: rows.variable.expr() + 1}
+                following = Fetch(item.buffer, tuple(substitute(place, next_row) for place in item.index))
+                readers.setdefault(following, []).append(one)
+    found: dict[int, list[Fetch]] = {}
+    for following, loops in readers.items():
+        later = [one for one in loops if one is not loops[0] and _leaves_memory_idle(one)]
+        if later:
+            found.setdefault(id(max(later, key=lambda one: cost(one.body))), []).append(following)
+    return found
+
+
+def _passes(statements: Sequence[Statement]) -> Iterator[Loop]:
+    """The vector loops of a body, whether or not they are in blocks."""
+    for item in statements:
+        if isinstance(item, Loop):
+            yield from [item] if item.kind == "vector" else _passes(item.body)
+
+
+def _is_row(load: Load, one: Loop, rows: Loop, least: int) -> bool:
+    """Whether a load in a pass reads rows of a large buffer one behind the other."""
+    place = offset(load.buffer, load.index)
+    size, row = product(load.buffer.shape), step(place, rows.variable)
+    if load.guard is not None or step(place, one.variable) != 1:
+        return False
+    if not isinstance(size, int) or not isinstance(row, int):
+        return False
+    width = load.buffer.dtype.bytes
+    return size * width >= least and ROW[0] <= row * width <= ROW[1]
+
+
+def _leaves_memory_idle(loop: Loop) -> bool:
+    return cost(loop.body) >= BUSY and not any(isinstance(item, Store) and item.stream for item in loop.body)
+
+
+def _added(statements: Sequence[Statement], found: dict[int, list[Fetch]]) -> list[Statement]:
+    """The statements with what is to be fetched at the beginning of passes."""
+
+    def change(item: Statement) -> Statement:
+        if not isinstance(item, Loop):
+            return item
+        return with_body(item, [*found.get(id(item), []), *_added(item.body, found)])
+
+    return list(map(change, statements))
