@@ -9,6 +9,7 @@ from ..ir.graph import Graph
 from ..ir.printer import Printer
 from .artifact import Artifact
 from .cache import Key, Lookup, current
+from .collector import seldom_collected
 from .options import CompileOptions
 from .stages import Stages
 
@@ -20,7 +21,11 @@ TARGETS = ("cpu", "cuda")
 
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:
     """Compile for options.target. `on_stage(name, thing)` sees the program at every stage; str(thing) is its text."""
-    options = options or CompileOptions()
+    with seldom_collected():
+        return _compile(graph, options or CompileOptions(), on_stage)
+
+
+def _compile(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Any:
     check_target(options)
     if options.target == "cuda":
         from .cuda.compile import compile_for_cuda

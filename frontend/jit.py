@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optree
 
+from .backend.collector import seldom_collected
 from .backend.options import CompileOptions
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Graph, Value, current_location
@@ -215,6 +216,8 @@ class Jitted:
         return self
 
     def _check_static(self, function: Callable[..., Any]) -> None:
+        if not self.static_argnums and not self.static_argnames:
+            return
         try:
             names = list(inspect.signature(function).parameters)
         except (TypeError, ValueError):
@@ -250,11 +253,13 @@ class Jitted:
         shapes = tuple(array.shape for array in arrays)
         bound = self.exact.get((key, shapes))
         if bound is None:
-            with self.lock:
-                bound = self._find(key, shapes, arrays, orders, args, kwargs).bind(shapes)
-                _keep(self.exact, (key, shapes), bound)
-        else:
-            self._enter_quickly(bound, args, kwargs, leaves, arrays)
+            with seldom_collected():
+                with self.lock:
+                    bound = self._find(key, shapes, arrays, orders, args, kwargs).bind(shapes)
+                    _keep(self.exact, (key, shapes), bound)
+                self.latest = bound.version
+                return bound(arrays)
+        self._enter_quickly(bound, args, kwargs, leaves, arrays)
         self.latest = bound.version
         return bound(arrays)
 

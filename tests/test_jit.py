@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import namedtuple
 from collections.abc import Callable
@@ -785,3 +786,26 @@ def test_masked_arrays_are_refused() -> None:
             function(argument)
     function = smelt.jit(lambda x: x + 1)
     np.testing.assert_array_equal(function(np.ones((1, 2), np.float32).view(np.recarray)), [[2.0, 2.0]])
+
+
+def test_cycles_are_seldom_searched_for_while_a_program_is_compiled() -> None:
+    before, seen = gc.get_threshold(), []
+
+    def function(x: Value) -> Value:
+        seen.append(gc.get_threshold())
+        if len(seen) > 1:
+            raise ValueError("a mistake")
+        return smelt.jit(lambda y: y + 1)(x)
+
+    compiled = smelt.jit(function)
+    np.testing.assert_array_equal(compiled(X), X + 1)
+    assert gc.get_threshold() == before and seen[0][0] > before[0] and seen[0][2] > before[2]
+    with pytest.raises(ValueError, match="a mistake"):
+        compiled(X.T.copy())
+    assert gc.get_threshold() == before
+    try:
+        gc.set_threshold(0)
+        smelt.jit(lambda x: seen.append(gc.get_threshold()) or x + 2)(X)
+        assert gc.get_threshold()[0] == seen[-1][0] == 0, "who never wants to be disturbed is not"
+    finally:
+        gc.set_threshold(*before)
