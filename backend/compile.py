@@ -9,7 +9,6 @@ from ..ir.graph import Graph
 from ..ir.printer import Printer
 from .artifact import Artifact
 from .cache import Key, Lookup, current
-from .collector import seldom_collected
 from .options import CompileOptions
 from .stages import Stages
 
@@ -21,11 +20,7 @@ TARGETS = ("cpu", "cuda")
 
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:
     """Compile for options.target. `on_stage(name, thing)` sees the program at every stage; str(thing) is its text."""
-    with seldom_collected():
-        return _compile(graph, options or CompileOptions(), on_stage)
-
-
-def _compile(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Any:
+    options = options or CompileOptions()
     check_target(options)
     if options.target == "cuda":
         from .cuda.compile import compile_for_cuda
@@ -48,9 +43,11 @@ def _compile(graph: Graph, options: CompileOptions, on_stage: StageHook | None) 
         with stages.timed("look up"):
             artifact, lookup = current().find(key, Artifact.from_header)
     if artifact is None:
+        from .collector import seldom_collected
         from .cpu.build import build
 
-        artifact = build(graph, options, stages, on_stage or _ignore)
+        with seldom_collected():
+            artifact = build(graph, options, stages, on_stage or _ignore)
         if key is not None:
             with stages.timed("store"):
                 current().store(key, artifact.header(), artifact.code)

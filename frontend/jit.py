@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optree
 
-from .backend.collector import seldom_collected
 from .backend.options import CompileOptions
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Graph, Value, current_location
@@ -253,13 +252,11 @@ class Jitted:
         shapes = tuple(array.shape for array in arrays)
         bound = self.exact.get((key, shapes))
         if bound is None:
-            with seldom_collected():
-                with self.lock:
-                    bound = self._find(key, shapes, arrays, orders, args, kwargs).bind(shapes)
-                    _keep(self.exact, (key, shapes), bound)
-                self.latest = bound.version
-                return bound(arrays)
-        self._enter_quickly(bound, args, kwargs, leaves, arrays)
+            with self.lock:
+                bound = self._find(key, shapes, arrays, orders, args, kwargs).bind(shapes)
+                _keep(self.exact, (key, shapes), bound)
+        else:
+            self._enter_quickly(bound, args, kwargs, leaves, arrays)
         self.latest = bound.version
         return bound(arrays)
 

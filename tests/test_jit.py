@@ -13,6 +13,7 @@ import pytest
 import smelt
 import torch
 from smelt import ops
+from smelt.backend.compile import compile_graph
 from smelt.ir.graph import Value
 
 Pair = namedtuple("Pair", "left right")
@@ -789,23 +790,23 @@ def test_masked_arrays_are_refused() -> None:
 
 
 def test_cycles_are_seldom_searched_for_while_a_program_is_compiled() -> None:
-    before, seen = gc.get_threshold(), []
+    graph, before, seen = smelt.jit(lambda x: x + 1).trace(X), gc.get_threshold(), []
 
-    def function(x: Value) -> Value:
+    def note(stage: str, thing: Any) -> None:
         seen.append(gc.get_threshold())
-        if len(seen) > 1:
+        if len(seen) > 100:
             raise ValueError("a mistake")
-        return smelt.jit(lambda y: y + 1)(x)
 
-    compiled = smelt.jit(function)
-    np.testing.assert_array_equal(compiled(X), X + 1)
+    compile_graph(graph, on_stage=note)
     assert gc.get_threshold() == before and seen[0][0] > before[0] and seen[0][2] > before[2]
+    seen += [before] * 100
     with pytest.raises(ValueError, match="a mistake"):
-        compiled(X.T.copy())
+        compile_graph(graph, on_stage=note)
     assert gc.get_threshold() == before
     try:
         gc.set_threshold(0)
-        smelt.jit(lambda x: seen.append(gc.get_threshold()) or x + 2)(X)
-        assert gc.get_threshold()[0] == seen[-1][0] == 0, "who never wants to be disturbed is not"
+        seen.clear()
+        compile_graph(graph, on_stage=note)
+        assert gc.get_threshold()[0] == seen[0][0] == 0, "who never wants to be disturbed is not"
     finally:
         gc.set_threshold(*before)
