@@ -215,6 +215,8 @@ class Jitted:
         return self
 
     def _check_static(self, function: Callable[..., Any]) -> None:
+        if not self.static_argnums and not self.static_argnames:
+            return
         try:
             names = list(inspect.signature(function).parameters)
         except (TypeError, ValueError):

@@ -93,7 +93,9 @@ class Engine:
         self.lock = threading.RLock()
         self.numbers = itertools.count()
         self.compilers: list[Compiler] = []  # for each thread
-        self.jit = llvm.create_lljit_compiler(self._machine(), use_jit_link=True)
+        # It links and never compiles: no need to work out what the CPU's features are to a compiler.
+        linking = llvm.Target.from_triple(target.triple).create_target_machine(reloc="pic", jit=True, codemodel="small")
+        self.jit = llvm.create_lljit_compiler(linking, use_jit_link=True)
 
     def hold(self) -> None:
         self.lock.acquire()

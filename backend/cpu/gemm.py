@@ -182,38 +182,34 @@ class Routines:
         whole = f.subtract("%lanes", f.op("urem i64 %lanes, %width"))
         copied = f.op(f"select i1 {adjacent}, i64 {whole}, i64 0")
 
-        def copy(lanes: int) -> None:
+        def few(first: str, _: list[str]) -> list[str]:
             """Step by step through memory, so that it is fetched in advance, and a few panels at a time: they often lie
             a multiple of a page apart, where the first-level cache has room for no more than these."""
-            vector = f"<{lanes} x {self.element}>"
+            last = f.minimum(f.add(first, together), copied)
+            panels = f.at("%panels", f.multiply(f.op(f"udiv i64 {first}, %width"), "%apart"), self.element)
+            lines = f.at("%source", first, self.element)
 
-            def few(first: str, _: list[str]) -> list[str]:
-                last = f.minimum(f.add(first, FEW_PANELS * lanes), copied)
-                number = f.op(f"udiv i64 {first}, {lanes}")
-                panels = f.at("%panels", f.multiply(number, "%apart"), self.element)
-                lines = f.at("%source", first, self.element)
+            def copy(lanes: int, source: str, target: str) -> None:
+                vector = f"<{lanes} x {self.element}>"
 
-                def step(at: str, _: list[str]) -> list[str]:
-                    def panel(_: str, carried: list[str]) -> list[str]:
-                        source, target = carried
-                        value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
-                        f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
-                        return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
+                def panel(_: str, carried: list[str]) -> list[str]:
+                    source, target = carried
+                    value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
+                    f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
+                    return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
 
-                    source = f.at(lines, f.multiply(at, "%step"), self.element)
-                    target = f.at(panels, f.multiply(at, lanes), self.element)
-                    f.loop(first, last, lanes, panel, [("ptr", source), ("ptr", target)])
-                    return []
+                f.loop(first, last, lanes, panel, [("ptr", source), ("ptr", target)])
 
-                f.loop(0, "%depth", 1, step)
-                return []
+            def step(_: str, carried: list[str]) -> list[str]:
+                source, target = carried
+                f.choose(wide, lambda: copy(shape.width, source, target), lambda: copy(shape.rows, source, target))
+                return [f.at(source, "%step", self.element), f.at(target, "%width", self.element)]
 
-            f.loop(0, copied, FEW_PANELS * lanes, few)
+            f.loop(0, "%depth", 1, step, [("ptr", lines), ("ptr", panels)])
+            return []
 
-        def some() -> None:
-            f.choose(wide, lambda: copy(shape.width), lambda: copy(shape.rows))
-
-        f.choose(f.compare("ne", copied, 0), some)
+        together = f.multiply("%width", FEW_PANELS)
+        f.loop(0, copied, together, few)
 
         def panel(first: str, carried: list[str]) -> list[str]:
             (target,) = carried
@@ -239,7 +235,9 @@ class Routines:
         sources: list[str] = []
         for lane in range(block):
             number = f.minimum(f.add(f.add(first, offset), lane), last)
-            sources.append(f.at("%source", f.multiply(number, "%lane"), self.element))
+            source = f.at("%source", f.multiply(number, "%lane"), self.element)
+            # LLVM would look for ways to make these addresses from each other, and find none that are better.
+            sources.append(f.op(f'call ptr asm "", "=r,0"(ptr {source})'))
         panel = f.at(panel, offset, self.element)
         line = f.multiply("%width", self.bytes)
 
