@@ -43,11 +43,9 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
         with stages.timed("look up"):
             artifact, lookup = current().find(key, Artifact.from_header)
     if artifact is None:
-        from .collector import seldom_collected
         from .cpu.build import build
 
-        with seldom_collected():
-            artifact = build(graph, options, stages, on_stage or _ignore)
+        artifact = build(graph, options, stages, on_stage or _ignore)
         if key is not None:
             with stages.timed("store"):
                 current().store(key, artifact.header(), artifact.code)

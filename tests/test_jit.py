@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import namedtuple
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import pytest
 import smelt
 import torch
 from smelt import ops
-from smelt.backend.compile import compile_graph
 from smelt.ir.graph import Value
 
 Pair = namedtuple("Pair", "left right")
@@ -787,26 +785,3 @@ def test_masked_arrays_are_refused() -> None:
             function(argument)
     function = smelt.jit(lambda x: x + 1)
     np.testing.assert_array_equal(function(np.ones((1, 2), np.float32).view(np.recarray)), [[2.0, 2.0]])
-
-
-def test_cycles_are_seldom_searched_for_while_a_program_is_compiled() -> None:
-    graph, before, seen = smelt.jit(lambda x: x + 1).trace(X), gc.get_threshold(), []
-
-    def note(stage: str, thing: Any) -> None:
-        seen.append(gc.get_threshold())
-        if len(seen) > 100:
-            raise ValueError("a mistake")
-
-    compile_graph(graph, on_stage=note)
-    assert gc.get_threshold() == before and seen[0][0] > before[0] and seen[0][2] > before[2]
-    seen += [before] * 100
-    with pytest.raises(ValueError, match="a mistake"):
-        compile_graph(graph, on_stage=note)
-    assert gc.get_threshold() == before
-    try:
-        gc.set_threshold(0)
-        seen.clear()
-        compile_graph(graph, on_stage=note)
-        assert gc.get_threshold()[0] == seen[0][0] == 0, "who never wants to be disturbed is not"
-    finally:
-        gc.set_threshold(*before)
