@@ -66,6 +66,8 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
         own = copy.deepcopy(module)
         with contextlib.suppress(Exception):  # each contender says itself what goes wrong
             bound(run, own, compiled(own, "aot_eager"), inputs)()
+        # Not between contenders: those before would be compiled again, while times are taken.
+        torch._dynamo.reset()
     for name in request["contenders"]:
         own = copy.deepcopy(module)
         if name != "eager":
@@ -120,7 +122,6 @@ def compare_results(run: Run, module: Any, inputs: Any, results: dict[str, Any],
 def compiled(module: torch.nn.Module, name: str) -> Callable[..., Any]:
     if name == "eager":
         return module
-    torch._dynamo.reset()
     smelt_torch.reset_stats()
     compilation_time_metrics.clear()
     return torch.compile(module, backend=name, dynamic=False)
