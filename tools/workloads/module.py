@@ -122,8 +122,8 @@ def compare_results(run: Run, module: Any, inputs: Any, results: dict[str, Any],
 def compiled(module: torch.nn.Module, name: str) -> Callable[..., Any]:
     if name == "eager":
         return module
-    smelt_torch.reset_stats()
     compilation_time_metrics.clear()
+    smelt_torch.reset_stats()
     return torch.compile(module, backend=name, dynamic=False)
 
 
