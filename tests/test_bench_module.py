@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from smelt.tools.main import main
 
 MODEL = """
@@ -26,6 +28,26 @@ def make_model():
 
 def make_random():
     return Model(0.5), (torch.randn(3, 8), torch.ones(4))
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(32, 32) for _ in range(3))
+        self.norm = nn.LayerNorm(32)
+
+    def forward(self, x):
+        parts = (part(x).unflatten(-1, (4, 8)).transpose(1, 2) for part in (self.query, self.key, self.value))
+        return self.norm(nn.functional.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2))
+
+def make_attention():
+    return Attention(), (torch.randn(2, 16, 32),)
+
+def make_other_type():
+    return nn.Sequential(nn.Linear(4, 4), Narrow(), nn.Linear(4, 4)), (torch.randn(2, 4),)
+
+class Narrow(nn.Module):
+    def forward(self, x):
+        return x.float()
 
 def make_nothing():
     return 3
@@ -63,6 +85,55 @@ def test_training_and_compilation(file: Path, capsys: pytest.CaptureFixture[str]
     assert found["hit"] < found["first_call"]
     text = capsys.readouterr().out
     assert "training step" in text and "AOTAutograd" in text and "disk cache" in text
+
+
+def test_gradients_that_are_nothing_but_rounding_agree(file: Path):
+    """That of the bias of the keys is zero: softmax does not see it."""
+    found = bench(file, "make_attention", "--train")["contenders"]["smelt"]
+    assert found["agrees"] and found["reference"] == "float64"
+
+
+def test_what_cannot_run_in_float64_is_compared_with_eager(file: Path):
+    found = bench(file, "make_other_type", "--train")["contenders"]["smelt"]
+    assert found["agrees"] and found["reference"] == "eager"
+
+
+def test_errors_are_measured_by_those_of_eager():
+    from smelt.tools.workloads.accuracy import MULTIPLE, exact_results, excess, in_float64
+
+    torch.manual_seed(0)
+    module, x = torch.nn.Linear(256, 64), torch.randn(128, 256)
+
+    def step(module: Any, x: Any) -> list[torch.Tensor]:
+        module.zero_grad()
+        result = module(x).tanh()
+        (result * result.detach().cos()).sum().backward()
+        return [result, module.weight.grad, module.bias.grad, result.argmax(1)]
+
+    eager = [item.clone() for item in step(module, x)]
+    wide, wide_x = in_float64(module, x)
+    exact = exact_results(lambda: step(wide, wide_x))
+    assert exact is not None and exact[1].dtype == torch.float64 and module.weight.dtype == torch.float32
+    assert excess(eager, eager, exact) == pytest.approx(1 / MULTIPLE)
+    # The same in another order of the sums.
+    order = torch.randperm(256)
+    weight = module.weight.detach()[:, order].requires_grad_()
+    result = (x[:, order] @ weight.T + module.bias).tanh()
+    (result * result.detach().cos()).sum().backward()
+    other = [result, weight.grad[:, order.argsort()], *eager[2:]]
+    assert 0 < excess(other, eager, exact) < 1
+    # A fault in the fifth digit: of all numbers, of one number, of a single bias.
+    for at, change in ((1, 1 + 1e-4), (2, 1 + 1e-4)):
+        wrong = [item * change if number == at else item for number, item in enumerate(eager)]
+        assert excess(wrong, eager, exact) > 1
+    wrong = [item.clone() for item in eager]
+    wrong[1][3, 5] += 3e-4 * wrong[1].abs().max()
+    assert excess(wrong, eager, exact) > 1
+    # What is not finite, has another shape, or is another integer.
+    wrong[1][3, 5] = math.inf
+    assert excess(wrong, eager, exact) == math.inf
+    assert excess([item[:1] for item in eager], eager, exact) == math.inf
+    assert excess([*eager[:3], eager[3] + 1], eager, exact) > 1
 
 
 def test_random_results_are_not_compared(file: Path):

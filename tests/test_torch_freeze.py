@@ -166,6 +166,59 @@ def test_weights_are_packed_once(model: nn.Module, shape: tuple[int, ...], made:
     assert all(item.is_contiguous() for item in constants)
 
 
+def test_the_receipt_names_packed_weights():
+    width = RegisterTile("f32", host().vector_bits).width
+    layers = nn.Sequential(nn.Linear(1024, 300), nn.BatchNorm1d(300), nn.GELU())
+    model, x = nn.ModuleDict({"body": layers, "head": nn.Linear(300, 5, bias=False)}).eval(), torch.randn(7, 1024)
+    smelt.torch.reset_stats()
+    with torch.no_grad():
+        frozen(lambda x: model["head"](model["body"](x)))(x)
+    panels = {"body.0.weight": 4 * 1024 * (300 + -300 % width), "head.weight": 4 * 300 * (5 + -5 % width)}
+    found = smelt.torch.stats()
+    assert found["packed_weights"] == 2 and found["packed_bytes"] == sum(panels.values())
+    report = smelt.torch.report()
+    assert f"  body.0.weight packed once, {panels['body.0.weight'] / 1e6:.2f} MB" in report
+    assert f"  head.weight packed once, {panels['head.weight'] / 1e3:.2f} kB" in report
+
+    smelt.torch.reset_stats()
+    whole = nn.Sequential(model["body"], model["head"])
+    smelt.from_exported(torch.export.export(whole, (x,)), {"freeze": True})
+    assert smelt.torch.stats()["packed_bytes"] == sum(panels.values())
+    assert "  0.0.weight packed once" in smelt.torch.report()
+
+    smelt.torch.reset_stats()
+    with torch.no_grad():
+        torch.compile(model["head"], backend="smelt")(torch.randn(7, 300))
+    assert smelt.torch.stats()["packed_weights"] == 0 and "packed" not in smelt.torch.report()
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    (
+        (nn.Sequential(nn.Linear(300, 700), nn.LayerNorm(700), nn.GELU(), nn.Linear(700, 130)), (200, 300)),
+        (nn.TransformerEncoderLayer(96, 4, 200, batch_first=True), (4, 50, 96)),
+    ),
+    ids=("layers", "encoder"),
+)
+def test_any_number_of_threads_gives_the_same_bits(model: nn.Module, shape: tuple[int, ...]):
+    """Constants that were packed with one number of threads, read by another."""
+    model, x = model.eval(), torch.randn(shape)
+    function, before = frozen(model), torch.get_num_threads()
+    results = []
+    try:
+        with torch.no_grad():
+            expected = model(x)
+            for count in (2, 1, 3, 1, 2):
+                torch.set_num_threads(count)
+                results += [function(x) for _ in range(5)]
+                next(model.parameters()).add_(0)  # the next call packs anew
+                results.append(function(x))
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(results[0], expected)
+    assert all(torch.equal(item, results[0]) for item in results)
+
+
 def test_a_single_row_reads_the_weight_as_it_is(made: list[freeze.Frozen]):
     model, x = nn.Linear(8, 70).eval(), torch.randn(1, 8)
     with torch.no_grad():

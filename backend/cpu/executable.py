@@ -101,6 +101,7 @@ class Frame:
 
     def __init__(self, executable: Executable):
         self.workers = 0
+        self.pool = 0  # the address of the threads that it was last made fit for
         self.sizes: dict[str, int] | None = None  # of the launcher that it was last made fit for
         self.memory = _NO_MEMORY
         self.block = (ctypes.c_int64 * executable.slots)()
@@ -120,7 +121,8 @@ class Frame:
         """All but the memory."""
         block, self.sizes = self.block, launcher.sizes
         self.workers = max(threads.limit, threads.started)
-        block[PARALLEL], block[POOL] = threads.parallel, threads.address
+        self.pool = block[POOL] = threads.address
+        block[PARALLEL] = threads.parallel
         block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_bytes, self.workers
         for number, name in enumerate(launcher.executable.sizes):
             block[FIRST_FREE + number] = launcher.sizes[name]
@@ -168,14 +170,15 @@ class Launcher:
     def launch(self, *addresses: int) -> None:
         """Run on the parameters and then the stored results: objects, or data if the code was compiled for that."""
         threads = self.threads()
-        if threads.started < threads.limit:
+        limit = threads.limit
+        if threads.started < limit:
             threads.ready()
         frames = self.frames
         try:
             frame = frames.pop()
         except IndexError:
             frame = Frame(self.executable)
-        if frame.sizes is not self.sizes or frame.workers < threads.limit or frame.block[POOL] != threads.address:
+        if frame.sizes is not self.sizes or frame.workers < limit or frame.pool != threads.address:
             frame.fit(self, threads)
         self.pack(frame.block, self.offset, *addresses)
         threads.run(self.run, frame.address)

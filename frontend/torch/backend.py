@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -54,8 +55,10 @@ def read_options(given: dict[str, Any] | None) -> Options:
     return Options(**(given or {}))
 
 
-def compile_program(kind: str, options: Options, module: GraphModule) -> Program:
-    """A functional graph of aten ops as a program."""
+def compile_program(
+    kind: str, options: Options, module: GraphModule, packed: Sequence[tuple[str, int]] = ()
+) -> Program:
+    """A functional graph of aten ops as a program. The receipt names the weights that were packed for it."""
     started = time.perf_counter()
     found = partition(module.graph, options.rng == "eager")
     fallback = [(op_name(node), reason) for node, reason in found.refused.items()]
@@ -74,6 +77,7 @@ def compile_program(kind: str, options: Options, module: GraphModule) -> Program
             "devices": list(dict.fromkeys(str(step.device) for step in program.natives)),
             "native_ops": sum(len(level.nodes) for level in found.levels if level.native),
             "fallback": fallback,
+            "packed": packed,
             "kernels": lambda: sum(step.kernels for step in program.natives),
             "steps": lambda: len(program.natives),
             "compilations": lambda: sum(len(step.versions) for step in program.natives),
@@ -83,18 +87,36 @@ def compile_program(kind: str, options: Options, module: GraphModule) -> Program
     return program
 
 
-def compile_frozen(kind: str, options: Options, module: GraphModule, static: Sequence[int]) -> Frozen:
-    """A graph with the inputs of these numbers as constants."""
+def compile_frozen(kind: str, options: Options, module: GraphModule, static: Mapping[int, str]) -> Frozen:
+    """A graph with the inputs of these numbers and names as constants."""
     prologue = freeze(module, static)
-    return Frozen(compile_program(kind, options, module), prologue)
+    return Frozen(compile_program(kind, options, module, prologue.packed), prologue)
 
 
-def compile_inference(options: Options, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def compile_inference(
+    options: Options, names: Sequence[str], module: GraphModule, example_inputs: Sequence[Any]
+) -> Callable[..., Any]:
     if not options.freeze:
         return compile_program("inference", options, module)
     context = TracingContext.get()
     assert context.fw_metadata is not None
-    return compile_frozen("inference", options, module, context.fw_metadata.static_input_indices)
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    static: dict[int, str] = {}
+    for number in context.fw_metadata.static_input_indices:
+        origin = getattr(placeholders[number].meta.get("desc"), "idx", None)
+        static[number] = placeholders[number].name if origin is None else names[origin]
+    return compile_frozen("inference", options, module, static)
+
+
+def input_names(module: GraphModule) -> list[str]:
+    """What the inputs of Dynamo's graph are called in the model: `layers.0.weight`."""
+    found: list[str] = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            source = getattr(getattr(node, "_dynamo_source", None), "name", node.name)
+            _, *parts = re.findall(r"\['([^']+)'\]", source) or [""]
+            found.append(".".join(parts) or source)
+    return found
 
 
 def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -126,7 +148,7 @@ def smelt(
     compiler = aot_autograd(
         fw_compiler=partial(compile_fx, "forward", chosen),
         bw_compiler=partial(compile_fx, "backward", chosen),
-        inference_compiler=partial(compile_inference, chosen),
+        inference_compiler=partial(compile_inference, chosen, input_names(module) if chosen.freeze else ()),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

@@ -57,7 +57,11 @@ class Exported:
         graph_module = self.exported.graph_module
         self.program: Program | Frozen
         if options.freeze:
-            own = [at for at, item in enumerate(self.signature.input_specs) if item.kind is not InputKind.USER_INPUT]
+            own = {
+                at: str(item.target)
+                for at, item in enumerate(self.signature.input_specs)
+                if item.kind is not InputKind.USER_INPUT
+            }
             self.program = compile_frozen("exported", options, graph_module, own)
         else:
             self.program = compile_program("exported", options, graph_module)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -42,13 +42,28 @@ PACKED = {torch.float32: "f32", torch.float64: "f64"}
 HELD = "smelt_held"  # in a node's meta: whether it is a constant
 
 
-def freeze(module: GraphModule, static: Sequence[int]) -> Prologue:
-    """Take what depends on these inputs alone out of a graph."""
+def freeze(module: GraphModule, static: Mapping[int, str]) -> Prologue:
+    """Take what depends on the inputs of these numbers alone out of a graph; they have names for the receipt."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     held = {number: placeholders[number] for number in static if _may_be_held(placeholders[number])}
+    names = {node: static[number] for number, node in held.items()}
     _fold_batch_norms(module.graph, _constants(module.graph, held.values()))
-    _pack_weights(module.graph, _constants(module.graph, held.values()))
-    return Prologue(module, held)
+    packed = _pack_weights(module.graph, _constants(module.graph, held.values()))
+    return Prologue(module, held, [(names[_origin(weight, names)], count) for weight, count in packed])
+
+
+def _origin(node: Node, names: Container[Node]) -> Node:
+    """The largest of the inputs that a weight is made of: the others scale it, or are joined to it."""
+    found: dict[Node, None] = {}
+    pending, seen = [node], {node}
+    while pending:
+        item = pending.pop()
+        if item in names:
+            found[item] = None
+        new = [other for other in item.all_input_nodes if other not in seen]
+        seen.update(new)
+        pending += new
+    return max(found, key=_elements)
 
 
 def _may_be_held(node: Node) -> bool:
@@ -86,7 +101,8 @@ def _elements(node: Node) -> int:
 class Prologue:
     """What is computed of held inputs, as a graph of its own; the other graph has constants in place of its results."""
 
-    def __init__(self, module: GraphModule, held: dict[int, Node]):
+    def __init__(self, module: GraphModule, held: dict[int, Node], packed: Sequence[tuple[str, int]]):
+        self.packed = packed  # weights that are kept in panels, with their bytes there
         graph = module.graph
         constants = _constants(graph, held.values())
         self.held = list(held)
@@ -248,9 +264,13 @@ def _emit(graph: Graph, origin: Node, target: Any, *args: Any) -> Node:
 # Packed weights.
 
 
-def _pack_weights(graph: Graph, constants: dict[Node, None]) -> None:
-    """The weights of products in panels; who reads one sees it through views, which lowering knows."""
+def _pack_weights(graph: Graph, constants: dict[Node, None]) -> list[tuple[Node, int]]:
+    """The weights of products in panels; who reads one sees it through views, which lowering knows.
+
+    Which ones, and the bytes of their panels.
+    """
     packed: dict[tuple[Node, int], Node] = {}
+    found: list[tuple[Node, int]] = []
     for node in list(graph.nodes):
         dim, names = WEIGHTS.get(node.target, (0, ()))
         if node.target is ENCODER and any(isinstance(item, Node) for item in (*node.args[18:], *node.kwargs.values())):
@@ -261,8 +281,10 @@ def _pack_weights(graph: Graph, constants: dict[Node, None]) -> None:
                 continue
             if (weight, dim) not in packed:
                 with graph.inserting_before(node):
-                    packed[weight, dim] = _packed(partial(_emit, graph, node), weight, dim)
+                    panels, packed[weight, dim] = _packed(partial(_emit, graph, node), weight, dim)
+                found.append((weight, panels.meta["val"].nbytes))
             node.update_arg(position, packed[weight, dim])
+    return found
 
 
 def _position(target: Any, name: str) -> int:
@@ -276,7 +298,7 @@ def _may_be_packed(weight: torch.Tensor, result: torch.Tensor) -> bool:
     return known and not is_row and weight.device.type == "cpu" and weight.dtype in PACKED
 
 
-def _packed(emit: Callable[..., Node], weight: Node, dim: int) -> Node:
+def _packed(emit: Callable[..., Node], weight: Node, dim: int) -> tuple[Node, Node]:
     """A weight in panels, as a constant, and views of it that are the weight again. The columns of the product are in
     one of its dims."""
     whole = weight if dim else emit(aten.permute.default, weight, [1, 0])
@@ -294,4 +316,4 @@ def _packed(emit: Callable[..., Node], weight: Node, dim: int) -> Node:
     again = emit(aten.reshape.default, again, [depth, columns + missing])
     if missing:
         again = emit(aten.slice.Tensor, again, 1, 0, columns)
-    return again if dim else emit(aten.permute.default, again, [1, 0])
+    return panels, again if dim else emit(aten.permute.default, again, [1, 0])

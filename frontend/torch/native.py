@@ -230,7 +230,8 @@ class NativeStep:
         self._mark_writes(inside)
         read = self._read_nodes()
         self.inputs = [Input(node, program.slot(node)) for node in read]
-        self.reads = {*read, *(node for node in program.slots if program.slots[node] in {s.base for s in self.shown})}
+        shown = {item.base for item in self.shown}
+        self.reads = {*read, *(node for node, slot in program.slots.items() if slot in shown)}
         self.symbols = self._symbols()
         self.versions: list[Version] = []
         self.calls: dict[tuple[int, ...], Call] = {}
@@ -332,13 +333,15 @@ class NativeStep:
 
     def _used_symbols(self) -> dict[str, Symbol]:
         found: dict[str, Symbol] = {}
-        for node in (*self.nodes, *(item.node for item in self.shown)):
-            for item in (*node.all_input_nodes, node):
-                for entry in _tensors(item.meta.get("val")):
-                    dims = (*entry.shape, *entry.stride()) if isinstance(entry, torch.Tensor) else (entry,)
-                    for dim in dims:
-                        for symbol in symbols_of(self.size(dim)):
-                            found.setdefault(symbol.name, symbol)
+        if not self.program.partition.sizes:
+            return found
+        made = (*self.nodes, *(item.node for item in self.shown))
+        for node in dict.fromkeys(item for own in made for item in (*own.all_input_nodes, own)):
+            for entry in _tensors(node.meta.get("val")):
+                dims = (*entry.shape, *entry.stride()) if isinstance(entry, torch.Tensor) else (entry,)
+                for dim in dims:
+                    for symbol in symbols_of(self.size(dim)):
+                        found.setdefault(symbol.name, symbol)
         return found
 
     def _import(self, params: Sequence[Value], pinned: dict[Symbol, Dim]) -> list[Value]:

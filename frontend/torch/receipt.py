@@ -75,6 +75,8 @@ def stats() -> dict[str, Any]:
         "fallback_names": dict(Counter(name for item in graphs for name, _ in item["fallback"])),
         "kernels": sum(item["kernels"]() for item in graphs),
         "compilations": sum(item["compilations"]() for item in graphs),
+        "packed_weights": sum(len(item["packed"]) for item in graphs),
+        "packed_bytes": sum(size for item in graphs for _, size in item["packed"]),
         "compile_ms": sum(item["compile_ms"]() for item in graphs),
         "aot_ms": 1000 * _aot_seconds,
         "dynamo_ms": 1000 * (_dynamo_seconds() - _dynamo_before),
@@ -82,7 +84,8 @@ def stats() -> dict[str, Any]:
 
 
 def report() -> str:
-    """Each graph: how many ops smelt compiled into how many kernels, and what PyTorch runs, with the reason."""
+    """Each graph: how many ops smelt compiled into how many kernels, which weights are kept in the order in which
+    products read them, and what PyTorch runs, with the reason."""
     with _lock:
         graphs = list(_graphs)
     lines: list[str] = []
@@ -93,5 +96,10 @@ def report() -> str:
             f"{item['steps']()} native calls{places}, {item['compile_ms']():.1f} ms"
         )
         reasons = Counter(item["fallback"])
+        lines.extend(f"  {name} packed once, {_bytes_text(size)}" for name, size in item["packed"])
         lines.extend(f"  PyTorch runs {name} ({count} times): {why}" for (name, why), count in reasons.items())
     return "\n".join(lines) or "nothing was compiled yet"
+
+
+def _bytes_text(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.2f} kB"

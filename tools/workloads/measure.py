@@ -200,8 +200,10 @@ def take_turns(prepared: Sequence[Prepared], repeat: int, seconds: float) -> dic
     warm: dict[str, bool] = {}
     for ready in prepared:
         estimate = min(sample(ready.call, 1) for _ in range(2))
-        counts[ready.name] = min(max(math.ceil(SAMPLE_SECONDS / estimate), 1), 1000)
         warm[ready.name] = estimate < WARM_SECONDS
+        if warm[ready.name]:  # the first calls are slower than those that follow
+            estimate = sample(ready.call, calls_in_sample(estimate))
+        counts[ready.name] = calls_in_sample(estimate)
     times: dict[str, list[float]] = {ready.name: [] for ready in prepared}
     order = list(prepared)
     shuffle = random.Random(0).shuffle
@@ -216,6 +218,10 @@ def take_turns(prepared: Sequence[Prepared], repeat: int, seconds: float) -> dic
                 ready.call()
             times[ready.name].append(sample(ready.call, counts[ready.name]))
     return times
+
+
+def calls_in_sample(seconds: float) -> int:
+    return min(max(math.ceil(SAMPLE_SECONDS / seconds), 1), 1000)
 
 
 def sample(call: Callable[[], Any], count: int) -> float:

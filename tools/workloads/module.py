@@ -2,6 +2,7 @@
 
 A request comes as JSON on standard input, what was found leaves as JSON on standard output. Contenders are eager, and
 torch.compile with smelt's back end and with Inductor. Each has a copy of the module; they take turns as in measure.py.
+Results are compared before that: accuracy.py.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import copy
 import gc
 import json
+import math
 import os
 import statistics
 import sys
@@ -24,11 +26,14 @@ from ... import set_cache_dir
 from ... import torch as smelt_torch
 from ..program import load_module
 from ..terminal import UsageError, UserError
+from .accuracy import exact_results, excess, in_float64, kept
 from .contenders import Prepared, arrays_of
 from .measure import compare, describe, forget_compiled, memory_of, spread, take_turns, use_processors
 
 # What Inductor itself does, by the names under which it notes its times.
 INDUCTOR = ("_recursive_pre_grad_passes", "_recursive_joint_graph_passes", "compile_fx_inner")
+
+Run = Callable[[torch.nn.Module, Callable[..., Any], Any, Any], list[torch.Tensor]]
 
 
 def main() -> None:
@@ -52,15 +57,17 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
     torch.manual_seed(0)
     module, inputs = load_module(request["module"])
     module.train(request["train"])
-    run = train_step if request["train"] else forward
+    run = TrainStep() if request["train"] else forward
     found: dict[str, dict[str, Any]] = {}
     prepared: list[Prepared] = []
-    results: dict[str, Any] = {}
+    results: dict[str, list[torch.Tensor]] = {}
     if set(request["contenders"]) - {"eager"}:
         # Dynamo remembers the files and classes that it has read: the first contender would pay for all.
         own = copy.deepcopy(module)
         with contextlib.suppress(Exception):  # each contender says itself what goes wrong
             bound(run, own, compiled(own, "aot_eager"), inputs)()
+        # Not between contenders: those before would be compiled again, while times are taken.
+        torch._dynamo.reset()
     for name in request["contenders"]:
         own = copy.deepcopy(module)
         if name != "eager":
@@ -71,16 +78,13 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
             torch.manual_seed(0)
             result = call()
             seconds = time.perf_counter() - begin
-            results[name] = arrays_of(result)
+            results[name] = kept(result)
         except Exception as error:
             found[name] = {"error": describe(error)}
             continue
         found[name] = {"first_call": seconds, **shares(name)}
         prepared.append(Prepared(name, call, lambda: None))
-    if "eager" in results and is_random(bound(run, module, module, inputs)):
-        # Everyone draws numbers of their own.
-        results = {}
-    compare(results, found)
+    compare_results(run, module, inputs, results, found)
     del results
     gc.collect()
     gc.disable()
@@ -94,12 +98,32 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def compare_results(run: Run, module: Any, inputs: Any, results: dict[str, Any], found: dict[str, Any]) -> None:
+    """Whether everyone's results are right, unless everyone draws random numbers of their own."""
+    try:
+        if is_random(bound(run, module, module, inputs)):
+            return
+    except Exception:
+        return  # eager says itself what goes wrong
+    wide, wide_inputs = in_float64(module, inputs)
+    exact = exact_results(bound(run, wide, wide, wide_inputs))
+    if exact is None:
+        compare({name: arrays_of(result) for name, result in results.items()}, found)
+        return
+    own = copy.deepcopy(module)
+    eager = results.get("eager") or kept(bound(run, own, own, inputs)())
+    for name, result in results.items():
+        error = excess(result, eager, exact)
+        found[name]["difference"] = error if math.isfinite(error) else None
+        found[name]["agrees"] = error <= 1.0
+        found[name]["reference"] = "float64"
+
+
 def compiled(module: torch.nn.Module, name: str) -> Callable[..., Any]:
     if name == "eager":
         return module
-    torch._dynamo.reset()
-    smelt_torch.reset_stats()
     compilation_time_metrics.clear()
+    smelt_torch.reset_stats()
     return torch.compile(module, backend=name, dynamic=False)
 
 
@@ -110,7 +134,7 @@ def first_use(name: str) -> None:
         compiled(small, name)(torch.ones(2, 4)).sum().backward()
 
 
-def bound(run: Callable[..., Any], module: torch.nn.Module, call: Callable[..., Any], inputs: Any) -> Callable[[], Any]:
+def bound(run: Run, module: torch.nn.Module, call: Callable[..., Any], inputs: Any) -> Callable[[], Any]:
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
     return lambda: run(module, call, args, kwargs)
 
@@ -120,17 +144,39 @@ def forward(module: torch.nn.Module, call: Callable[..., Any], args: Any, kwargs
         return tensors_of(call(*args, **kwargs))
 
 
-def train_step(module: torch.nn.Module, call: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The loss and the gradients of all parameters."""
-    module.zero_grad(set_to_none=True)
-    result = call(*args, **kwargs)
-    loss = getattr(result, "loss", None)
-    if loss is None:
-        parts = [item.square().mean() for item in tensors_of(result) if item.requires_grad]
-        loss = torch.stack(parts).sum()
-    loss.backward()
-    grads = [param.grad for param in module.parameters() if param.grad is not None]
-    return [loss.detach(), *grads]
+class TrainStep:
+    """A training step without its optimizer: the results and the gradients of all parameters."""
+
+    def __init__(self) -> None:
+        self.weights: dict[int, torch.Tensor] = {}
+
+    def __call__(self, module: torch.nn.Module, call: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
+        module.zero_grad(set_to_none=True)
+        result = call(*args, **kwargs)
+        loss = getattr(result, "loss", None)
+        tensors = tensors_of(result)
+        if loss is None:
+            loss = self.loss(tensors)
+        loss.backward()
+        grads = [param.grad for param in module.parameters() if param.grad is not None]
+        return [*tensors, *grads]
+
+    def loss(self, tensors: list[torch.Tensor]) -> torch.Tensor:
+        """The sum of all that is differentiable, with weights that are not all alike.
+
+        A plain sum, or one of squares, has hardly any gradient behind a norm or a softmax.
+        """
+        parts = []
+        for number, item in enumerate(tensors):
+            if item.requires_grad:
+                weight = self.weights.get(number)
+                if weight is None or weight.shape != item.shape or weight.dtype != item.dtype:
+                    generator = torch.Generator().manual_seed(number)
+                    # Such that every type has the same ones.
+                    drawn = torch.randn(item.shape, generator=generator, dtype=torch.float32).bfloat16()
+                    weight = self.weights[number] = drawn.to(item.device, item.dtype)
+                parts.append((item * weight).sum())
+        return torch.stack(parts).sum()
 
 
 def tensors_of(result: Any) -> list[torch.Tensor]:
