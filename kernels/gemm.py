@@ -14,7 +14,8 @@ BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of thei
 DEPTH = 384  # of a block: a panel of each matrix is read from the first-level cache, or nearly so
 ROWS = 128  # of a block: the left matrix that a tile packs for itself stays in the second-level cache
 COLUMNS = 512  # of a tile
-LONG = 1024  # rows or columns of a tile that has all of them
+LONG = 1024  # columns of a tile that has all of them
+TALL = 512  # rows of a tile that has all of them: with more, it has few columns, and what follows it gets short runs
 FLAT = 2  # so many register tiles of rows, or less: the right matrix is used too little to pack it
 FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from memory
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
@@ -82,7 +83,7 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
     wanted = 1
     if isinstance(batch, int):
         wanted = min(TILES, batch * rows * columns * (depth if isinstance(depth, int) else DEPTH) // TILE_WORK)
-    if ROWS < rows <= min(columns, LONG):
+    if ROWS < rows <= min(columns, TALL):
         height = _even(rows, rows, unit.rows)
         least = 2 * unit.width
         most = max(TILE_BYTES // (height * unit.bytes), least)

@@ -187,7 +187,13 @@ class Inlining:
         matrices += [(op.arguments["mat2"], panel_width(op, self.bits)) for op in products]
         # What is stored for one product may be what another one reads through views.
         while unreadable := {value.op for value, panel in matrices if value.op and not self._is_readable(value, panel)}:
-            self.forced |= unreadable
+            for op in unreadable:
+                if is_alias(op) and (source := op.operands[0].op) is not None:
+                    # Who makes the source can store it in this order himself; in other dims he could not.
+                    self.candidates.discard(op)
+                    self.forced.add(source)
+                else:
+                    self.forced.add(op)
 
     def _is_readable(self, value: Value, panel: int) -> bool:
         """Whether a batched matrix can be read where it lies."""

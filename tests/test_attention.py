@@ -191,3 +191,20 @@ def test_tiles_of_whole_rows(bits: int) -> None:
         for batch, rows, columns in ((1, 1, 1), (64, 128, 128), (1, 1024, 1024), (4, 100, 4096), (1, 7, 5)):
             height = row_tile(batch, rows, columns, 64, unit)
             assert height % unit.rows == 0 and unit.rows <= height <= ROWS + unit.rows
+
+
+def test_heads_are_stored_side_by_side_for_what_multiplies_them() -> None:
+    """The projection behind attention reads the heads of a token as one row: no kernel brings them together."""
+    query, key, value = (floats(2, 4, 33, 16, seed=seed) for seed in range(3))
+    weight = floats(64, 24, seed=3)
+
+    def project(query: Any, key: Any, value: Any, weight: Any) -> Any:
+        heads, _ = attend(query, key, value)
+        return ops.permute(heads, (0, 2, 1, 3)).reshape(2 * 33, 64) @ weight
+
+    stages: dict[str, Any] = {}
+    compile_graph(trace(project, (query, key, value, weight)), on_stage=stages.__setitem__)
+    assert len(stages["loops"]) == 2
+    heads, _ = exact_attention(query, key, value, np.zeros(()))
+    expected = heads.transpose(0, 2, 1, 3).reshape(2 * 33, 64) @ weight.astype(np.longdouble)
+    np.testing.assert_allclose(smelt.jit(project)(query, key, value, weight), expected, rtol=1e-5, atol=1e-5)

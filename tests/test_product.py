@@ -11,7 +11,7 @@ import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
-from smelt.kernels.gemm import LEAST_ROWS, ROWS, TILE_BYTES, RegisterTile, tile_shape
+from smelt.kernels.gemm import LEAST_COLUMNS, LEAST_ROWS, ROWS, TILE_BYTES, RegisterTile, tile_shape
 from smelt.kernels.loop_ir import Gemm, Pack, walk
 from support import trace
 
@@ -243,6 +243,15 @@ def test_tiles_cover_everything_and_are_enough(bits: int) -> None:
             work = rows * columns * depth
             if work >= 1 << 27 and rows > LEAST_ROWS:
                 assert -(-rows // height) * -(-columns // width) >= 8
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_tiles_of_many_rows_are_wide(bits: int) -> None:
+    """What follows a product reads and writes rows of its tiles: short ones cost more than packing the right matrix."""
+    unit = RegisterTile("f32", bits)
+    for rows, columns in ((1024, 1024), (1024, 3072), (768, 1000)):
+        _, width = tile_shape(1, rows, columns, 256, unit)
+        assert width >= 4 * LEAST_COLUMNS - unit.width
 
 
 def test_every_type_with_a_product_of_its_own_has_a_table() -> None:
