@@ -20,6 +20,8 @@ FLAT = 2  # so many register tiles of rows, or less: the right matrix is used to
 FLAT_COLUMNS = 1024  # of a tile then: long runs of each row are fetched from memory
 LEAST_ROWS, LEAST_COLUMNS = 32, 128  # of a tile that others share the work with
 TILE_WORK = 1 << 24  # multiplications for which a tile of its own pays
+LEAST_WORK = 1 << 19  # for which it does while there are not even tiles for a few threads
+LEAST_TIMES = 8  # that an element of the right matrix counts as used: it takes as long to read it
 TILES = 12  # enough to keep many threads busy; more rows a tile need no packed copy of the right matrix
 FEW_THREADS = (2, 4)  # whose shares of the tiles should be equal
 TILE_BYTES = 1 << 18  # of a tile of whole rows or columns: it stays in the second-level cache
@@ -82,7 +84,7 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
     least = LEAST_COLUMNS
     wanted = 1
     if isinstance(batch, int):
-        wanted = min(TILES, batch * rows * columns * (depth if isinstance(depth, int) else DEPTH) // TILE_WORK)
+        wanted = _tiles(batch * max(rows, LEAST_TIMES) * columns * (depth if isinstance(depth, int) else DEPTH))
     if ROWS < rows <= min(columns, TALL):
         height = _even(rows, rows, unit.rows)
         least = 2 * unit.width
@@ -117,8 +119,13 @@ def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile
     wanted = 1
     if isinstance(rows, int) and isinstance(batch, int):
         work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else DEPTH)
-        wanted = min(TILES, work // TILE_WORK)
+        wanted = _tiles(work)
     return _balanced(batch, rows, most, LEAST_ROWS, unit.rows, wanted)
+
+
+def _tiles(work: int) -> int:
+    """How many tiles a number of multiplications is worth."""
+    return min(TILES, max(work // TILE_WORK, min(work // LEAST_WORK, FEW_THREADS[-1])))
 
 
 def _balanced(batch: Dim, size: Dim, most: int, least: int, unit: int, wanted: int) -> int:

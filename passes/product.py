@@ -101,12 +101,11 @@ class Product:
             self._sums()
 
     def _is_dot(self) -> bool:
-        """Whether a vector is multiplied by rows (or columns) of adjacent elements."""
-        if self.output.dtype is not self.dtype:
+        """Whether a vector is multiplied by a matrix of adjacent elements, in either order: each is used once."""
+        if self.output.dtype is not self.dtype or (self.columns != 1 and self.rows != 1):
             return False
-        if self.columns == 1:
-            return self._matrix(self.left).column_stride == 1
-        return self.rows == 1 and self._matrix(self.right).row_stride == 1
+        matrix = self._matrix(self.left if self.columns == 1 else self.right)
+        return 1 in (matrix.row_stride, matrix.column_stride)
 
     def _sums(self) -> None:
         """One element after the other."""

@@ -27,7 +27,8 @@ def parallelize(kernel: Kernel) -> Kernel:
                                                 vector<32> %i in (T * %t0)..(min(T * %t0 + T, N)) { ... }
                                               }
 
-    A short outermost loop around another one is first merged with it. Sizes alone decide, never the number of threads.
+    An outermost loop that is short, or of unknown length around long work, is first merged with the one inside of it.
+    Sizes alone decide, never the number of threads.
     """
     taken = {buffer.name for buffer in kernel.buffers}
     taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
@@ -60,12 +61,11 @@ def _tile(total: int) -> int:
 
 
 def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
-    """A perfect nest whose outer loop is short becomes one loop."""
+    """A perfect nest whose outer loop is short, or may be, becomes one loop."""
     while (
-        isinstance(loop.extent, int)
-        and loop.extent < FEW
-        and loop.kind == "serial"
+        loop.kind == "serial"
         and len(loop.body) == 1
+        and _is_short(loop)
         and isinstance(loop.body[0], Loop)
         and loop.body[0].kind == "serial"
         and loop.start == 0
@@ -83,6 +83,13 @@ def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
         body = tuple(substitute_statement(item, places) for item in inner.body)
         loop = Loop("serial", merged, 0, total, body)
     return loop
+
+
+def _is_short(loop: Loop) -> bool:
+    """Whether a loop may have few iterations. If nobody knows, the two divisions that merging takes must not show."""
+    if isinstance(loop.extent, int):
+        return loop.extent < FEW
+    return all(isinstance(item, Loop) and cost(item.body) >= TILES[1] for item in loop.body)
 
 
 def _split(loop: Loop, fresh: Iterator[int], total: int) -> Loop:
