@@ -11,8 +11,10 @@ import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
+from smelt.ir.parser import parse_graph
+from smelt.ir.symbolic import evaluate
 from smelt.kernels.gemm import LEAST_COLUMNS, LEAST_ROWS, ROWS, TILE_BYTES, RegisterTile, tile_shape
-from smelt.kernels.loop_ir import Gemm, Pack, walk
+from smelt.kernels.loop_ir import Gemm, Loop, Pack, walk
 from support import trace
 
 BITS = (128, 256, 512)
@@ -243,6 +245,48 @@ def test_tiles_cover_everything_and_are_enough(bits: int) -> None:
             work = rows * columns * depth
             if work >= 1 << 27 and rows > LEAST_ROWS:
                 assert -(-rows // height) * -(-columns // width) >= 8
+
+
+@pytest.mark.parametrize("size", [(128, 128, 128), (256, 256, 256), (64, 512, 512), (8, 1024, 1024), (2, 4096, 1024)])
+def test_moderate_products_have_tiles_for_a_few_threads(size: tuple[int, int, int]) -> None:
+    height, width = tile_shape(1, *size, RegisterTile("f32", 512))
+    assert -(-size[0] // height) * -(-size[1] // width) >= 2
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_few_rows_of_an_unknown_number_are_shared_out(bits: int) -> None:
+    """The loops over tiles of rows and of columns are one: there may be a single tile of rows."""
+    text = """
+    graph @open(%x: f32[1, M, 1024], %w: f32[1, 1024, 2048]) where M >= 2 {
+      %0 = bmm(%x, %w) : f32[1, M, 2048]
+      return %0
+    }
+    """
+    stages: dict[str, Any] = {}
+    compile_graph(parse_graph(text), CompileOptions(vector_bits=bits), stages.__setitem__)
+    loops = [item for kernel in stages["loops"] for item in kernel.body if isinstance(item, Loop)]
+    (tiles,) = (loop for loop in loops if any(isinstance(item, Gemm) for item in loop.body))
+    assert tiles.kind == "parallel" and evaluate(tiles.extent, {"M": 64}) >= 4
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_a_vector_times_a_matrix_is_read_once_by_all_threads(layout: str) -> None:
+    x, w = floats(1, 700), floats(700, 900, seed=1)
+    for function, arrays in (
+        (lambda x, w: x @ laid_out(w, layout), (x, stored(w, layout))),
+        (lambda x, w: laid_out(w, layout) @ x, (x.T.copy(), stored(w.T.copy(), layout))),
+    ):
+        stages: dict[str, Any] = {}
+        compile_graph(trace(function, arrays), on_stage=stages.__setitem__)
+        (kernel,) = stages["loops"]
+        assert not any(isinstance(item, (Gemm, Pack)) for item in walk(kernel.body))
+        assert any(isinstance(item, Loop) and item.kind == "parallel" for item in kernel.body)
+        found = []
+        for count in (1, 2):
+            with smelt.threads(count):
+                found.append(smelt.jit(function)(*arrays).reshape(1, 900))
+        assert np.array_equal(*found)
+        np.testing.assert_allclose(found[0], x.astype(float) @ w, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("bits", BITS)
