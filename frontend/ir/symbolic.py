@@ -67,13 +67,15 @@ class Symbol:
 class Compound:
     """floor division, remainder, minimum or maximum of two expressions, as one atom."""
 
-    __slots__ = ("_hash", "left", "operator", "right")
+    __slots__ = ("_hash", "_text", "left", "operator", "right", "weight")
 
     def __init__(self, operator: str, left: Dim, right: Dim):
         self.operator = operator
         self.left = left
         self.right = right
         self._hash = hash((operator, left, right))
+        self._text: str | None = None  # every sum that it is in sorts by it
+        self.weight: int = 1 + _weight(left) + _weight(right)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -88,9 +90,12 @@ class Compound:
         return self._hash
 
     def __repr__(self) -> str:
-        if self.operator in ("min", "max"):
-            return f"{self.operator}({self.left}, {self.right})"
-        return f"{_grouped(self.left)} {self.operator} {_grouped(self.right)}"
+        if self._text is None:
+            if self.operator in ("min", "max"):
+                self._text = f"{self.operator}({self.left}, {self.right})"
+            else:
+                self._text = f"{_grouped(self.left)} {self.operator} {_grouped(self.right)}"
+        return self._text
 
     @property
     def sort_key(self) -> tuple:
@@ -99,6 +104,13 @@ class Compound:
 
 Atom = Symbol | Compound
 Monomial = tuple[Atom, ...]
+
+
+def _weight(value: Dim) -> int:
+    """How many compound atoms an expression has, those inside of others included."""
+    if isinstance(value, int):
+        return 0
+    return sum(atom.weight for monomial, _ in value.terms for atom in monomial if isinstance(atom, Compound))
 
 
 def _grouped(value: Dim) -> str:
@@ -374,45 +386,50 @@ def non_negative(value: Dim | None) -> bool:
         return False
     if isinstance(value, int):
         return value >= 0
+    return _is_bounded(value) or (_weight(value) > 0 and _is_proved(value))
+
+
+def _is_bounded(value: Dim) -> bool:
+    """Whether the ranges of symbols alone prove that an expression is at least zero."""
     low = limit(value, False)
-    if isinstance(low, int) and low >= 0:
-        return True
-    for monomial, _coefficient in value.terms:
-        for atom in monomial:
-            if isinstance(atom, Compound):
-                return _by_cases(value, CASES)
-    return False
+    return isinstance(low, int) and low >= 0
 
 
-CASES = 6  # minima and maxima, one inside of the other or one after the other, that a proof takes apart
+PROOF = 128  # compound atoms in all cases that a proof looks at: sizes of slices of slices double with each
 
 
-def _by_cases(value: Dim, depth: int) -> bool:
+@lru_cache(maxsize=4096)
+def _is_proved(value: Expr) -> bool:
+    return _by_cases(value, [PROOF])
+
+
+def _by_cases(value: Dim, left: list[int]) -> bool:
     """Whether an expression is at least zero whichever operand its minima and maxima are: N - max(N - 4, 0) is, though
-    N and the maximum alone have no bounds that tell."""
+    N and the maximum alone have no bounds that tell. `left` is what the proof may still look at."""
     if isinstance(value, int):
         return value >= 0
-    low = limit(value, False)
-    if isinstance(low, int) and low >= 0:
+    if _is_bounded(value):
         return True
-    if depth == 0:
+    left[0] -= _weight(value)
+    if left[0] < 0:
         return False
     for monomial, coefficient in value.terms:
         atom = monomial[0] if len(monomial) == 1 else None
         if isinstance(atom, Compound) and atom.operator in ("min", "max"):
             sides = atom.left, atom.right
-            if all(_by_cases(_with(value, atom, side), depth - 1) for side in sides):
+            if all(_by_cases(_with(value, atom, side), left) for side in sides):
                 return True
             rest = value - Expr(((monomial, coefficient),))
             upwards = (atom.operator == "max") == (coefficient > 0)  # the term is at least what it is of either side
-            return upwards and any(_by_cases(rest + side * coefficient, depth - 1) for side in sides)
+            return upwards and any(_by_cases(rest + side * coefficient, left) for side in sides)
     return all(
-        coefficient > 0 and all(_is_not_below(atom, depth) for atom in atoms) for atoms, coefficient in value.terms
+        coefficient > 0 and all(_is_not_below(atom, left) for atom in atoms) for atoms, coefficient in value.terms
     )
 
 
 def _with(value: Dim, atom: Compound, side: Dim) -> Dim:
-    """The expression with an atom replaced, wherever it is."""
+    """The expression with an atom replaced, wherever it is. Its minima and maxima are the next cases: no proof within
+    the proof decides them."""
     if isinstance(value, int):
         return value
     total: Dim = 0
@@ -421,17 +438,21 @@ def _with(value: Dim, atom: Compound, side: Dim) -> Dim:
         for item in monomial:
             if item == atom:
                 factor = factor * side
-            elif isinstance(item, Compound):
-                factor = factor * COMPOUND[item.operator](_with(item.left, atom, side), _with(item.right, atom, side))
-            else:
+            elif isinstance(item, Symbol):
                 factor = factor * item.expr()
+            else:
+                operands = _with(item.left, atom, side), _with(item.right, atom, side)
+                if item.operator in ("min", "max"):
+                    factor = factor * _extreme(item.operator, *operands, _is_bounded)
+                else:
+                    factor = factor * COMPOUND[item.operator](*operands)
         total = total + factor
     return total
 
 
-def _is_not_below(atom: Atom, depth: int) -> bool:
+def _is_not_below(atom: Atom, left: list[int]) -> bool:
     if isinstance(atom, Compound) and atom.operator == "//":
-        return isinstance(atom.right, int) and atom.right > 0 and _by_cases(atom.left, depth - 1)
+        return isinstance(atom.right, int) and atom.right > 0 and _by_cases(atom.left, left)
     return non_negative(_atom_limit(atom, False, frozenset()))
 
 
@@ -571,23 +592,23 @@ def _contains(operator: str, whole: Dim, part: Dim) -> bool:
 
 
 def minimum(left: Dim, right: Dim) -> Dim:
-    if isinstance(left, int) and isinstance(right, int):
-        return min(left, right)
-    if non_negative(right - left) or _contains("min", left, right):
-        return left
-    if non_negative(left - right) or _contains("min", right, left):
-        return right
-    return Expr((((Compound("min", left, right),), 1),))
+    return _extreme("min", left, right, non_negative)
 
 
 def maximum(left: Dim, right: Dim) -> Dim:
+    return _extreme("max", left, right, non_negative)
+
+
+def _extreme(operator: str, left: Dim, right: Dim, proves: Callable[[Dim], bool]) -> Dim:
+    """The minimum or the maximum, which is one of the two where its difference to the other is proved to be one."""
     if isinstance(left, int) and isinstance(right, int):
-        return max(left, right)
-    if non_negative(right - left) or _contains("max", right, left):
-        return right
-    if non_negative(left - right) or _contains("max", left, right):
+        return min(left, right) if operator == "min" else max(left, right)
+    gap = right - left if operator == "min" else left - right
+    if proves(gap) or _contains(operator, left, right):
         return left
-    return Expr((((Compound("max", left, right),), 1),))
+    if proves(-gap) or _contains(operator, right, left):
+        return right
+    return Expr((((Compound(operator, left, right),), 1),))
 
 
 def ceil_divide(left: Dim, right: Dim) -> Dim:
