@@ -272,6 +272,17 @@ def test_long_rows_fetch_the_next(bits: int) -> None:
     assert "fetch %x[%i + 1, %j]" in stages(program, x)["loops"]
 
 
+def test_long_rows_of_a_join_fetch_the_next() -> None:
+    """Each part is a branch that runs at the same time as the other."""
+    x, y = np.random.default_rng(0).normal(size=(2, 260, 8203)).astype(np.float32)
+    program = smelt.jit(lambda x, y: ops.cat([ops.logsumexp(x, (1,)), ops.logsumexp(y, (1,))]))
+    exact = np.log(np.exp(np.concatenate([x, y]).astype(np.float64)).sum(1))
+    np.testing.assert_allclose(program(x, y), exact, rtol=3e-7)
+    loops = stages(program, x, y)["loops"]
+    assert "concurrent" in loops
+    assert "fetch %x[%i + 1, %j]" in loops and "fetch %y[%i + 1, %j]" in loops
+
+
 @pytest.mark.parametrize(
     ("shape", "dim"), [((1 << 21,), 0), ((3, 123457), 1), ((20000, 33), 0), ((300, 7, 300), (0, 2))]
 )

@@ -33,14 +33,18 @@ def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
     So the first pass need not wait for memory while the others need not ask for it. What has less than so many bytes
     stays in the caches anyway.
     """
-    stored = {name for item in kernel.body if isinstance(item, Loop) for name in written(item)}
+    loops = [loop for item in kernel.body for loop in (item.branches if isinstance(item, Concurrent) else [item])]
+    stored = {name for item in loops if isinstance(item, Loop) for name in written(item)}
 
     def visit(statement: Statement) -> Statement:
         if isinstance(statement, Concurrent):
-            return Concurrent(tuple(with_body(item, list(map(visit, item.body))) for item in statement.branches))
-        if not isinstance(statement, Loop) or statement.kind == "vector":
-            return statement
-        rows = with_body(statement, list(map(visit, statement.body)))
+            return Concurrent(tuple(map(change, statement.branches)))
+        return change(statement) if isinstance(statement, Loop) else statement
+
+    def change(loop: Loop) -> Loop:
+        if loop.kind == "vector":
+            return loop
+        rows = with_body(loop, list(map(visit, loop.body)))
         found = _fetches(rows, least, stored)
         return with_body(rows, _added(rows.body, found)) if found else rows
 
