@@ -133,6 +133,9 @@ def test_errors_are_measured_by_those_of_eager():
     wrong[1][3, 5] = math.inf
     assert excess(wrong, eager, exact) == math.inf
     assert excess([item[:1] for item in eager], eager, exact) == math.inf
+    endless, other_end = torch.tensor([1.0, math.inf]), torch.tensor([1.0, -math.inf])
+    assert excess([endless], [endless], [endless.double()]) == 0
+    assert excess([other_end], [endless], [endless.double()]) == math.inf
     assert excess([*eager[:3], eager[3] + 1], eager, exact) > 1
 
 

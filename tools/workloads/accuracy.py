@@ -59,7 +59,7 @@ def excess(ours: Tensors, eager: Tensors, exact: Tensors) -> float:
             wrong = (found != reference).double().mean().item() if found.numel() else 0.0
             worst = max(worst, wrong / FEW)
             continue
-        if not torch.equal(_wide(found).isfinite(), _wide(reference).isfinite()):
+        if not _same_beyond_numbers(_wide(found), _wide(reference)):
             return math.inf
         epsilon, scale = torch.finfo(found.dtype).eps, _size(right)
         for error, known, typical in zip(_errors(found, right), _errors(reference, right), usual):
@@ -67,6 +67,14 @@ def excess(ours: Tensors, eager: Tensors, exact: Tensors) -> float:
             if error:
                 worst = max(worst, error / allowed if allowed else math.inf)
     return worst
+
+
+def _same_beyond_numbers(found: torch.Tensor, reference: torch.Tensor) -> bool:
+    """Whether infinities and what is not a number are the same, and in the same places."""
+    places = ~reference.isfinite()
+    if not torch.equal(~found.isfinite(), places):
+        return False
+    return torch.allclose(found[places], reference[places], equal_nan=True)
 
 
 def _usual_errors(eager: Tensors, exact: Tensors) -> tuple[float, float]:
