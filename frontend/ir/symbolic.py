@@ -430,24 +430,7 @@ def _by_cases(value: Dim, left: list[int]) -> bool:
 def _with(value: Dim, atom: Compound, side: Dim) -> Dim:
     """The expression with an atom replaced, wherever it is. Its minima and maxima are the next cases: no proof within
     the proof decides them."""
-    if isinstance(value, int):
-        return value
-    total: Dim = 0
-    for monomial, coefficient in value.terms:
-        factor: Dim = coefficient
-        for item in monomial:
-            if item == atom:
-                factor = factor * side
-            elif isinstance(item, Symbol):
-                factor = factor * item.expr()
-            else:
-                operands = _with(item.left, atom, side), _with(item.right, atom, side)
-                if item.operator in ("min", "max"):
-                    factor = factor * _extreme(item.operator, *operands, _is_bounded)
-                else:
-                    factor = factor * COMPOUND[item.operator](*operands)
-        total = total + factor
-    return total
+    return transform(value, {atom: side}.get, COMPOUND_AS_IT_IS)
 
 
 def _is_not_below(atom: Atom, left: list[int]) -> bool:
@@ -622,20 +605,26 @@ def product(dims: Iterable[Dim]) -> Dim:
     return total
 
 
-def transform(value: Dim, replace: Callable[[Symbol], Dim | None]) -> Dim:
-    """The expression with symbols replaced; None keeps a symbol."""
+def transform(
+    value: Dim, replace: Callable[[Any], Dim | None], compound: Mapping[str, Callable[[Dim, Dim], Dim]] | None = None
+) -> Dim:
+    """The expression with atoms replaced; None keeps one, with what is replaced inside of it. `compound` makes those
+    anew: it is COMPOUND if it is not given."""
     if isinstance(value, int):
         return value
+    made = COMPOUND if compound is None else compound
     total: Dim = 0
     for monomial, coefficient in value.terms:
         factor: Dim = coefficient
         for atom in monomial:
-            if isinstance(atom, Symbol):
-                new = replace(atom)
-                factor = factor * (atom.expr() if new is None else new)
+            new = replace(atom)
+            if new is not None:
+                factor = factor * new
+            elif isinstance(atom, Symbol):
+                factor = factor * atom.expr()
             else:
-                left, right = transform(atom.left, replace), transform(atom.right, replace)
-                factor = factor * COMPOUND[atom.operator](left, right)
+                left, right = transform(atom.left, replace, made), transform(atom.right, replace, made)
+                factor = factor * made[atom.operator](left, right)
         total = total + factor
     return total
 
@@ -645,6 +634,12 @@ COMPOUND: dict[str, Callable[[Dim, Dim], Dim]] = {
     "%": remainder,
     "min": minimum,
     "max": maximum,
+}
+
+# The same, but the ranges of symbols alone say which of two is the smaller one.
+COMPOUND_AS_IT_IS = COMPOUND | {
+    "min": lambda left, right: _extreme("min", left, right, _is_bounded),
+    "max": lambda left, right: _extreme("max", left, right, _is_bounded),
 }
 
 
