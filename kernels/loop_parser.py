@@ -290,7 +290,8 @@ class KernelReader(Reader):
             value = self.scalar()
             return Store(buffer, index, value, self.guard(), combine)
         if self.accept("fetch"):
-            return Fetch(*self.place())
+            near = self.accept("near")
+            return Fetch(*self.place(), near)
         if self.accept("alloc"):
             return Alloc(self.buffer("scratch"))
         if self.accept("gemm"):

@@ -272,6 +272,14 @@ def test_long_rows_fetch_the_next(bits: int) -> None:
     assert "fetch %x[%i + 1, %j]" in stages(program, x)["loops"]
 
 
+def test_short_rows_far_apart_are_fetched_ahead() -> None:
+    """The rows of a block, of which the last ones have none behind them; sizes that blocks do not divide."""
+    x, y = np.random.default_rng(0).normal(size=(2, 1531, 1531)).astype(np.float32)
+    program = smelt.jit(lambda x, y: x.T + y)
+    assert np.array_equal(program(x, y), x.T + y)
+    assert "fetch near %y[%i + 8, %j]" in stages(program, x, y)["loops"]
+
+
 def test_long_rows_of_a_join_fetch_the_next() -> None:
     """Each part is a branch that runs at the same time as the other."""
     x, y = np.random.default_rng(0).normal(size=(2, 260, 8203)).astype(np.float32)

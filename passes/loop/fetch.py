@@ -1,11 +1,11 @@
-"""Rows that are on their way while the row before them is computed."""
+"""Rows that are on their way while rows before them are computed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...ir.symbolic import product, substitute
+from ...ir.symbolic import non_negative, product, substitute
 from ...kernels.loop_ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
 from ...kernels.loop_verify import written
 from ...kernels.memory import STREAMED
@@ -13,6 +13,9 @@ from ..manager import loop_pass
 from .analysis import cost, offset, step
 
 ROW = 1 << 15, 1 << 18  # bytes: the processor sees shorter ones coming, the second cache hardly holds longer ones
+SHORT = 1 << 10  # bytes of a row that ends before the processor sees it coming,
+PAGE = 1 << 12  # and from where on it does not guess the next one
+SOON = 8  # such rows on their way at a time
 BUSY = 8  # work for each element, in additions, of a pass that leaves the memory idle
 
 
@@ -30,8 +33,16 @@ def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
             %2 = load %x[%i, %j]
             ...
 
-    So the first pass need not wait for memory while the others need not ask for it. What has less than so many bytes
-    stays in the caches anyway.
+    So the first pass need not wait for memory while the others need not ask for it. Short rows that are far apart, as
+    in a block of a matrix, are fetched some rows before they are read, since the processor does not see them coming:
+
+        serial %i in (512 * %i.block)..(512 * %i.block + 512) {
+          vector<32> %j in (64 * %j.block)..(64 * %j.block + 64) {
+            fetch near %y[%i + 8, %j]  <-
+            %1 = load %y[%i, %j]
+            ...
+
+    What has less than so many bytes stays in the caches anyway.
     """
     loops = [loop for item in kernel.body for loop in (item.branches if isinstance(item, Concurrent) else [item])]
     stored = {name for item in loops if isinstance(item, Loop) for name in written(item)}
@@ -53,15 +64,17 @@ def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
 
 def _fetches(rows: Loop, least: int, stored: set[str]) -> dict[int, list[Fetch]]:
     """What to fetch in which pass over a row, by the identity of the pass."""
-    passes = list(_passes(rows.body))
     readers: dict[Fetch, list[Loop]] = {}
-    for one in passes:
-        for item in one.body:
-            if isinstance(item, Load) and item.buffer.name not in stored and _is_row(item, one, rows, least):
-                next_row = {rows.variable: rows.variable.expr() + 1}
-                following = Fetch(item.buffer, tuple(substitute(place, next_row) for place in item.index))
-                readers.setdefault(following, []).append(one)
     found: dict[int, list[Fetch]] = {}
+    for one in _passes(rows.body):
+        for item in one.body:
+            if not isinstance(item, Load) or item.buffer.name in stored:
+                continue
+            kind = _row(item, one, rows, least)
+            if kind == "long":
+                readers.setdefault(_ahead(item, rows, 1), []).append(one)
+            elif kind == "short" and any(one is inner for inner in rows.body):
+                found.setdefault(id(one), []).append(replace(_ahead(item, rows, SOON), near=True))
     for following, loops in readers.items():
         later = [one for one in loops if one is not loops[0] and _leaves_memory_idle(one)]
         if later:
@@ -76,16 +89,26 @@ def _passes(statements: Sequence[Statement]) -> Iterator[Loop]:
             yield from [item] if item.kind == "vector" else _passes(item.body)
 
 
-def _is_row(load: Load, one: Loop, rows: Loop, least: int) -> bool:
-    """Whether a load in a pass reads rows of a large buffer one behind the other."""
+def _ahead(load: Load, rows: Loop, count: int) -> Fetch:
+    """What a load will read some rows later."""
+    later = {rows.variable: rows.variable.expr() + count}
+    return Fetch(load.buffer, tuple(substitute(place, later) for place in load.index))
+
+
+def _row(load: Load, one: Loop, rows: Loop, least: int) -> str | None:
+    """What a load in a pass reads of a large buffer: "long" rows one behind the other, or "short" ones far apart."""
     place = offset(load.buffer, load.index)
     size, row = product(load.buffer.shape), step(place, rows.variable)
     if load.guard is not None or step(place, one.variable) != 1:
-        return False
+        return None
     if not isinstance(size, int) or not isinstance(row, int):
-        return False
+        return None
     width = load.buffer.dtype.bytes
-    return size * width >= least and ROW[0] <= row * width <= ROW[1]
+    if size * width < least:
+        return None
+    if non_negative(SHORT // width - one.extent):
+        return "short" if row * width >= PAGE else None
+    return "long" if ROW[0] <= row * width <= ROW[1] else None
 
 
 def _leaves_memory_idle(loop: Loop) -> bool:
