@@ -2,7 +2,7 @@
 
 Tensors are taken where they lie. One that is dense in some order of its dims is a parameter in that order, seen through
 `permute`; any other is a parameter of one dim, seen through `as_strided`. Results are written in the order that PyTorch
-expects of them. A result that only shows another tensor's memory is made by PyTorch, as a
+expects of them. A result that only shows another tensor's memory is made by PyTorch, as a view.
 
 Symbolic sizes are numbers at run time. Code that had to know more of them than PyTorch promised serves those sizes
 alone; others are compiled when they come.
@@ -78,9 +78,8 @@ class Output:
         self.layout = layout_of(tensor)
         self.dtype: torch.dtype = tensor.dtype
         self.is_spread = self.layout.order is None
-        self.over: int | None = (
-            None  # the slot of an input that this is copied into, for which it may be computed in place
-        )
+        # The slot of an input that this is only copied into, so that it may be computed there.
+        self.over: int | None = None
 
     def write_over(self, node: Node, slot: int) -> None:
         layout = layout_of(node.meta["val"])
