@@ -15,7 +15,7 @@ import numpy as np
 
 from .ir.errors import ArgumentError, TraceError
 from .ir.graph import Graph, Op, Value
-from .ir.symbolic import Dim, Expr, SizeNeeded, Symbol, evaluate, non_negative, substitute, symbols_of
+from .ir.symbolic import Dim, Expr, SizeNeeded, Symbol, evaluate, is_multiple, non_negative, substitute, symbols_of
 from .ir.types import DType, TensorType, dtype, i64
 from .ops.define import ArrayConstant, as_array, captured
 from .ops.shapes import UndecidedSize
@@ -112,7 +112,7 @@ def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exc
 
 
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
-    """The symbol to replace: by the other size if the two are equal at hand, else by one that starts higher."""
+    """The symbol to replace: by what makes the two sizes equal if they are at hand, else by one that starts higher."""
     involved = sorted(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name)
     if all(symbol.name in hints for symbol in involved):
         gap = evaluate(question.left - question.right, hints)
@@ -127,11 +127,24 @@ def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]
         if not found:
             raise question
         return found
-    for one, other in ((question.left, question.right), (question.right, question.left)):
-        symbol = one.symbol if isinstance(one, Expr) else None
-        if symbol is not None and symbol not in symbols_of(other):
-            return {symbol: other}
-    return {involved[0]: hints[involved[0].name]}
+    return _equated(involved, question.left - question.right, hints)
+
+
+def _equated(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:
+    """The symbol to replace so that a gap vanishes: in N + 1 - M, M by N + 1; at worst, one by its size at hand."""
+    above: dict[Symbol, Dim] = {}  # by how much symbols are then larger than they have to be
+    for symbol in symbols:
+        factor = gap.coefficient(symbol) if isinstance(gap, Expr) else None
+        if isinstance(factor, int) and factor != 0 and is_multiple(gap, abs(factor)):
+            above[symbol] = symbol.expr() - gap // factor - (symbol.lower or 0)
+    for symbol, rest in above.items():
+        if non_negative(rest):
+            return {symbol: rest + (symbol.lower or 0)}
+    for rest in above.values():  # others have to start high enough first
+        found = _raised(sorted(symbols_of(rest), key=lambda item: item.name), rest, hints)
+        if found:
+            return found
+    return {symbols[0]: hints[symbols[0].name]}
 
 
 def _raised(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:

@@ -17,6 +17,7 @@ import pytest
 import smelt
 import torch
 from open_programs import SMELT, TORCH, Program, draw
+from smelt import ops
 from smelt.backend.cpu import executable
 from support import Guarded, flatten
 
@@ -231,6 +232,25 @@ def test_a_size_that_is_large_enough_is_left_open() -> None:
     assert compiled.compiles == 2
     with pytest.raises(smelt.SmeltError, match=r"test_open_sizes\.py:\d+: unfold: a window of 40 is larger"):
         compiled(np.ones(39, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "more"),
+    [
+        (lambda x: ops.cat([x, x * 2], 1), lambda y: ops.cat([y, y + 1], 0), 0),  # 2 N = 2 M
+        (lambda x: ops.cat([x, x[:, :1]], 1), lambda y: ops.cat([y, y[:3]], 0), 2),  # N + 1 = M + 3
+        (lambda x: x, lambda y: y[4:], -4),  # N = M - 4
+    ],
+)
+def test_sizes_that_must_be_equal_stay_open(left: Any, right: Any, more: int) -> None:
+    """One of them is what the other says, whichever way the equation is written."""
+    compiled = smelt.jit(lambda x, y: left(x) @ right(y))
+    for size in (8, 9, 12, 31, 7):
+        x = np.arange(3 * (size + more), dtype=np.float32).reshape(3, size + more)
+        y = np.arange(4 * size, dtype=np.float32).reshape(size, 4) % 7
+        expected = smelt.jit(left)(x) @ smelt.jit(right)(y)
+        np.testing.assert_allclose(compiled(x, y), expected, rtol=1e-5)
+    assert compiled.compiles == 2
 
 
 def test_without_sizes_at_hand_a_program_is_for_those_that_fit() -> None:

@@ -80,6 +80,26 @@ def test_sizes_vary_without_another_compile():
     assert smelt.torch.stats()["graphs"] == 1
 
 
+def test_caches_grow_without_another_compile():
+    """Keys and values of a text as it is written: two sizes for PyTorch, which the product makes one."""
+
+    def step(query, key, value, keys, values):
+        keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
+        return F.scaled_dot_product_attention(query, keys, values), keys, values
+
+    function = compiled(step, dynamic=True)
+    caches = [torch.randn(2, 4, 7, 8) for _ in range(2)]
+    others = list(caches)
+    for _ in range(6):
+        new = [torch.randn(2, 4, 1, 8) for _ in range(3)]
+        got, *caches = function(*new, *caches)
+        expected, *others = step(*new, *others)
+        same(got, expected)
+        assert all(torch.equal(one, other) for one, other in zip(caches, others))
+    receipt = smelt.torch.stats()
+    assert receipt["compilations"] == receipt["graphs"] == 1
+
+
 def test_training_with_sizes_that_vary():
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
     function = compiled(model, dynamic=True)
@@ -383,6 +403,9 @@ def test_the_receipt_states_times_apart():
     smelt.torch.reset_stats()
     found = smelt.torch.stats()
     assert [found[name] for name in ("compile_ms", "aot_ms", "dynamo_ms")] == [0, 0, 0]
+    torch._dynamo.reset()  # Dynamo forgets its times
+    compiled(nn.Linear(8, 16))(torch.randn(4, 8))
+    assert smelt.torch.stats()["dynamo_ms"] > 0
 
 
 def test_no_op_may_fall_back_if_told_so():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch_models import MODELS, compare, compare_lengths, compare_narrow
+from torch_models import MODELS, compare, compare_lengths, compare_narrow, compare_written
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 QUICK = ("bert", "llama", "vit", "resnet")
@@ -48,4 +48,17 @@ def test_lengths(name: str, dtype: torch.dtype, train: bool, request: pytest.Fix
     error, receipt = compare_lengths(name, dtype, train, (12, 7, 20, 33, 9))
     assert error < (1e-4 if dtype is torch.float32 else 0.1)
     assert receipt["graphs"] == receipt["compilations"] == 1 + train
+    assert receipt["fallback_names"] == {}
+
+
+@pytest.mark.parametrize("name", ("gpt2", "llama", "t5"))
+def test_writing(name: str, request: pytest.FixtureRequest) -> None:
+    """A text grows word by word, and so do the caches of keys and values: still one compilation of each graph."""
+    if not request.config.getoption("--long"):
+        pytest.skip("only with --long")
+    pytest.importorskip("transformers")
+    torch._dynamo.reset()
+    equal, receipt = compare_written(name)
+    assert equal
+    assert receipt["compilations"] == receipt["graphs"] <= 3
     assert receipt["fallback_names"] == {}

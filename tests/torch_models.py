@@ -6,6 +6,7 @@ python -m torch_models bert llama     compare these with eager, and show what fe
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -202,6 +203,19 @@ def compare_lengths(name: str, dtype: torch.dtype, train: bool, lengths: Sequenc
                 found = [results(item, inputs) for item in (compiled, model, wide)]
         errors.append(measure(*found))
     return max(errors), smelt.torch.stats()
+
+
+def compare_written(name: str) -> tuple[bool, dict[str, Any]]:
+    """Texts that a model goes on writing word by word, from two lengths: whether they are eager's, and the receipt."""
+    model, _ = make(name)
+    model.eval()
+    texts = [words(2, length) for length in (7, 5)]
+    write = functools.partial(model.generate, max_new_tokens=8, do_sample=False, pad_token_id=0)
+    expected = [write(text) for text in texts]
+    model.forward = torch.compile(model.forward, backend="smelt", dynamic=True)
+    smelt.torch.reset_stats()
+    found = [write(text) for text in texts]
+    return all(map(torch.equal, found, expected)), smelt.torch.stats()
 
 
 def compare_narrow(name: str) -> tuple[float, dict[str, int]]:

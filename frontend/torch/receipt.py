@@ -14,7 +14,7 @@ _lock = threading.Lock()
 _graphs: list[dict[str, Any]] = []
 _warned = False
 _aot_seconds = 0.0
-_dynamo_before = 0.0  # what Dynamo had spent when the count began
+_dynamo_before: dict[str, tuple[list[float], int]] = {}  # Dynamo's own lists, and how long they were at the beginning
 
 
 def record(entry: dict[str, Any]) -> None:
@@ -49,11 +49,21 @@ def own_seconds() -> float:
         return sum(item["compile_ms"]() for item in _graphs) / 1000
 
 
-def _dynamo_seconds() -> float:
-    """What Dynamo took to compile frames, without what it called the back end for."""
+def _dynamo_times() -> dict[str, list[float]]:
+    """Seconds that Dynamo took to compile frames, and those for which it called the back end; its reset begins anew."""
     from torch._dynamo.utils import compilation_time_metrics as found
 
-    return sum(found.get("_compile.compile_inner", ())) - sum(found.get("OutputGraph.call_user_compiler", ()))
+    return {name: found.get(name, []) for name in ("_compile.compile_inner", "OutputGraph.call_user_compiler")}
+
+
+def _dynamo_seconds() -> float:
+    """What Dynamo itself took since the beginning, as far as it remembers."""
+    since = []
+    for name, times in _dynamo_times().items():
+        known, length = _dynamo_before.get(name, (times, 0))
+        since.append(sum(times[length:] if times is known else times))
+    whole, back_end = since
+    return whole - back_end
 
 
 def reset_stats() -> None:
@@ -61,7 +71,7 @@ def reset_stats() -> None:
     global _aot_seconds, _dynamo_before
     with _lock:
         _graphs.clear()
-        _aot_seconds, _dynamo_before = 0.0, _dynamo_seconds()
+        _aot_seconds, _dynamo_before = 0.0, {name: (times, len(times)) for name, times in _dynamo_times().items()}
 
 
 def stats() -> dict[str, Any]:
@@ -79,7 +89,7 @@ def stats() -> dict[str, Any]:
         "packed_bytes": sum(size for item in graphs for _, size in item["packed"]),
         "compile_ms": sum(item["compile_ms"]() for item in graphs),
         "aot_ms": 1000 * _aot_seconds,
-        "dynamo_ms": 1000 * (_dynamo_seconds() - _dynamo_before),
+        "dynamo_ms": 1000 * _dynamo_seconds(),
     }
 
 
