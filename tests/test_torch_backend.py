@@ -100,6 +100,18 @@ def test_caches_grow_without_another_compile():
     assert receipt["compilations"] == receipt["graphs"] == 1
 
 
+def test_sizes_that_only_the_data_tell():
+    def f(x):
+        return (x[x > 0] * 2).sum() + x.nonzero().shape[0] * x.mean()
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        function = compiled(f)
+        for _ in range(3):
+            x = torch.randn(40) * (torch.rand(40) > 0.3)
+            same(function(x), f(x))
+    assert smelt.torch.stats()["graphs"] == 1
+
+
 def test_training_with_sizes_that_vary():
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
     function = compiled(model, dynamic=True)

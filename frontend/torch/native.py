@@ -229,9 +229,9 @@ class NativeStep:
         self._mark_writes(inside)
         read = self._read_nodes()
         self.inputs = [Input(node, program.slot(node)) for node in read]
-        shown = {item.base for item in self.shown}
-        self.reads = {*read, *(node for node, slot in program.slots.items() if slot in shown)}
         self.symbols = self._symbols()
+        others = {item.base for item in self.shown} | {slot for slot, _ in self.symbols.values()}
+        self.reads = {*read, *(node for node, slot in program.slots.items() if slot in others)}
         self.versions: list[Version] = []
         self.calls: dict[tuple[int, ...], Call] = {}
         self.compile_seconds = 0.0
