@@ -96,11 +96,11 @@ def layer(x, y):
 
 x = np.random.default_rng(0).standard_normal((64, 32)).astype("float32")
 result = layer(x, x)
-from smelt.backend.cpu.engine import engine
 heavy = [name for name in ("smelt.passes.fuse", "smelt.kernels.loop_ir", "smelt.kernels.scalar", "sympy", "scipy",
+                           "smelt.backend.cpu.engine", "smelt.backend.cpu.link", "llvmlite.binding",
                            "smelt.backend.cpu.gemm", "smelt.backend.cpu.writer", "smelt.backend.cpu.entry_text")
          if name in sys.modules]
-print(json.dumps({"heavy": heavy, "compiled": bool(engine().compilers), "bits": result.tobytes().hex(),
+print(json.dumps({"heavy": heavy, "bits": result.tobytes().hex(),
                   "state": layer.report().cache.state, "stages": list(layer.report().milliseconds)}))
 """
 
@@ -114,10 +114,10 @@ def run(code: str, *, environment: dict[str, str], cwd: Path | None = None) -> s
 def test_a_new_process_compiles_nothing_and_loads_little(tmp_path: Path) -> None:
     environment = {**os.environ, cache.VARIABLE: str(tmp_path)}
     first, second = (json.loads(run(PROGRAM, environment=environment).stdout) for _ in range(2))
-    assert first["state"] == "missed" and first["compiled"] and "llvm" in first["stages"]
+    assert first["state"] == "missed" and "llvm" in first["stages"]
     assert second["state"] == "hit" and second["stages"] == ["key", "look up", "link", "matrix products"]
-    assert not second["compiled"], "the run time, too, comes from the cache"
-    assert second["heavy"] == []
+    assert "smelt.backend.cpu.engine" in first["heavy"]
+    assert second["heavy"] == [], "the run time, too, comes from the cache"
     assert second["bits"] == first["bits"]
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.cpu.engine import bundle, engine, unbundled
+from smelt.backend.cpu.engine import engine
+from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import LEAST, Module, Part, declaration
 from smelt.ir.errors import CompileError
 
@@ -37,18 +38,16 @@ def test_functions_of_all_parts_find_each_other(threads: int) -> None:
     for number in range(9):
         assert sum(f"define i64 @f{number}(" in part.text for part in parts) == 1
     (code,) = engine().object_code(parts, threads=threads)
-    addresses, kept = engine().link(code, "f0")
-    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(addresses["f0"])(100) == 100 + sum(range(9))
-    del kept
+    image = Image(code)
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(image["f0"])(100) == 100 + sum(range(9))
 
 
 def test_several_modules_are_told_apart() -> None:
     texts = [f"define i64 @answer() {{\n  ret i64 {number}\n}}" for number in range(4)]
     codes = engine().object_code(*([Part(text, plain=number % 2 == 0)] for number, text in enumerate(texts)), threads=3)
     for number, code in enumerate(codes):
-        addresses, kept = engine().link(code, "answer")
-        assert ctypes.CFUNCTYPE(ctypes.c_int64)(addresses["answer"])() == number
-        del kept
+        image = Image(code)
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(image["answer"])() == number
 
 
 def test_what_llvm_refuses_is_an_error_and_nothing_worse() -> None:
@@ -57,17 +56,12 @@ def test_what_llvm_refuses_is_an_error_and_nothing_worse() -> None:
         with pytest.raises(CompileError, match="LLVM does not understand"):
             engine().object_code(parts, threads=2)
     (code,) = engine().object_code(parts[:1], threads=2)
-    assert engine().link(code, "f")[0]["f"]
+    assert Image(code)["f"]
 
 
 def test_a_declaration_has_types_and_no_names() -> None:
     text = "; what for\ndefine <16 x float> @rare.f(<16 x float> %a0, ptr noalias %b) noinline cold #0 {\n  ret\n}"
     assert declaration(text) == "declare <16 x float> @rare.f(<16 x float>, ptr noalias)"
-
-
-def test_a_bundle_has_its_objects() -> None:
-    for objects in ([], [b"one"], [b"", b"two", b"three"]):
-        assert unbundled(bundle(objects)) == objects
 
 
 def program(x: np.ndarray) -> tuple:

@@ -13,6 +13,7 @@ import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.engine import engine
+from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import Part
 from smelt.backend.cpu.transpose import ELEMENTS, LINE, called, transpose_text
 from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
@@ -43,9 +44,9 @@ def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     text = transpose_text(size, fetch, bits, declarations)
     name = called(size, fetch)[1:-1]
     (code,) = engine().object_code([Part("\n".join([text, *declarations]), plain=False)])
-    addresses, kept = engine().link(code, name)
+    image = Image(code)
     kinds = [*[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64]
-    move = ctypes.CFUNCTYPE(None, *kinds)(addresses[name])
+    move = ctypes.CFUNCTYPE(None, *kinds)(image[name])
     memory, random = Guarded("end"), np.random.default_rng(0)
     for rows in SIZES:
         for columns in SIZES:
@@ -62,7 +63,7 @@ def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
                 move(into, columns + 5, first, rows + before, rows, columns)
                 expected[:, 5:] = source.reshape(columns, rows + before, size)[:, before:].transpose(1, 0, 2)
                 np.testing.assert_array_equal(target.reshape(expected.shape), expected, f"{rows} x {columns}")
-    del kept
+    del image
 
 
 # Programs.

@@ -89,6 +89,7 @@ def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]
     """The kernels by themselves, on arrays that stay, and a native function that does nothing."""
     from ..backend.cpu.engine import engine
     from ..backend.cpu.executable import Frame, address_of
+    from ..backend.cpu.image import Image
     from ..backend.cpu.parts import Part
     from ..backend.cpu.threads import pool
 
@@ -103,8 +104,8 @@ def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]
     launcher.pack(frame.block, launcher.offset, *map(address_of, params), *map(address_of, results))
     text = "define void @nothing(ptr %ctx) { ret void }"
     (code,) = engine().object_code([Part(text, plain=True)])
-    addresses, kept = engine().link(code, "nothing")
-    empty = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["nothing"])
+    image = Image(code)
+    empty = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(image["nothing"])
 
     def kernels() -> tuple[Any, ...]:
         launcher.run(frame.address)
@@ -112,7 +113,7 @@ def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]
 
     def nothing() -> tuple[Any, ...]:
         empty(frame.address)
-        return kept, results
+        return image, results
 
     return kernels, nothing
 

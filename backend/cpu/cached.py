@@ -8,8 +8,7 @@ from typing import Any
 
 from ..cache import Key, current
 from ..sources import fingerprint
-from .engine import LEVEL
-from .target import host
+from .target import LEVEL, host
 
 
 def native_key(title: str, text: str, options: dict[str, Any]) -> Key | None:

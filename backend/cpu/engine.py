@@ -1,10 +1,8 @@
-"""LLVM text to machine code in memory."""
+"""LLVM text to machine code."""
 
 from __future__ import annotations
 
 import ctypes
-import itertools
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -13,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import llvmlite.binding as llvm
 
 from ...ir.errors import CompileError
+from .link import link
 from .once import around_forks
-from .target import Target, host
+from .target import LEVEL, Target, host
 
 if TYPE_CHECKING:
     from .parts import Part
 
 OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
-LEVEL = 2  # of code generation; the text is already in good shape
 
 
 class Compiler:
@@ -80,7 +78,7 @@ def _unlocked(name: str) -> Any:
 
 
 class Engine:
-    """One JIT for the process. One caller compiles at a time, with as many threads as it asks for."""
+    """The process's compiler for a target. One caller compiles at a time, with as many threads as it asks for."""
 
     def __init__(self, target: Target):
         if llvm.llvm_version_info[0] < OLDEST:
@@ -91,11 +89,7 @@ class Engine:
         llvm.initialize_native_asmprinter()
         self.target = target
         self.lock = threading.RLock()
-        self.numbers = itertools.count()
         self.compilers: list[Compiler] = []  # for each thread
-        # It links and never compiles: no need to work out what the CPU's features are to a compiler.
-        linking = llvm.Target.from_triple(target.triple).create_target_machine(reloc="pic", jit=True, codemodel="small")
-        self.jit = llvm.create_lljit_compiler(linking, use_jit_link=True)
 
     def hold(self) -> None:
         self.lock.acquire()
@@ -106,7 +100,7 @@ class Engine:
         self.lock.release()
 
     def _machine(self, level: int = LEVEL) -> Any:
-        """For code whose constants lie near it, which JITLink sees to: they are operands, no registers hold them."""
+        """For code whose constants lie near it, which link.py sees to: they are operands, no registers hold them."""
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
             cpu=self.target.cpu, features=self.target.features, opt=level, reloc="pic", jit=True, codemodel="small"
         )
@@ -121,9 +115,9 @@ class Engine:
         return [code.decode() for code in self._compile(parts, 1, as_object=False)]
 
     def object_code(self, *modules: Sequence[Part], threads: int = 1) -> list[bytes]:
-        """The code of each module."""
+        """An image of each module."""
         codes = iter(self._compile([part for module in modules for part in module], threads))
-        return [bundle([next(codes) for _ in module]) for module in modules]
+        return [link([next(codes) for _ in module]) for module in modules]
 
     def _compile(self, parts: Sequence[Part], threads: int, as_object: bool = True) -> list[bytes]:
         """The parts in turn, by several threads."""
@@ -155,32 +149,6 @@ class Engine:
         if errors:
             raise errors[0]
         return codes
-
-    def link(self, code: bytes, *symbols: str) -> tuple[dict[str, int], Any]:
-        """The addresses of functions in object code, and what keeps it alive."""
-        with self.lock:
-            builder = llvm.JITLibraryBuilder().add_current_process()
-            for item in unbundled(code):
-                builder.add_object_img(item)
-            for symbol in symbols:
-                builder.export_symbol(symbol)
-            library = builder.link(self.jit, f"smelt{next(self.numbers)}")
-            return {symbol: library[symbol] for symbol in symbols}, library
-
-
-def bundle(objects: Sequence[bytes]) -> bytes:
-    """Several objects as one, for the cache: their number, their lengths, and then they."""
-    return struct.pack(f"<{1 + len(objects)}Q", len(objects), *map(len, objects)) + b"".join(objects)
-
-
-def unbundled(code: bytes) -> list[bytes]:
-    (count,) = struct.unpack_from("<Q", code)
-    place = 8 * (1 + count)
-    objects: list[bytes] = []
-    for length in struct.unpack_from(f"<{count}Q", code, 8):
-        objects.append(code[place : place + length])
-        place += length
-    return objects
 
 
 _engines: dict[Target, Engine] = {}

@@ -29,7 +29,7 @@ from .context import (
     SCRATCH_STRIDE,
     WORKERS,
 )
-from .engine import engine
+from .image import Image
 from .runtime import DATA_OFFSET
 from .threads import get_num_threads, pool
 
@@ -57,8 +57,8 @@ class Executable:
         self.slots = self.first_param + len(graph.params) + len(artifact.stored)
         self.frames: list[Frame] = []
         with stages.timed("link"):
-            addresses, self.keep = engine().link(artifact.code, "run")
-        self.run = _RUN(addresses["run"])
+            self.image = Image(artifact.code)
+        self.run = _RUN(self.image["run"])
         if artifact.products:
             from .products import tables
 

@@ -6,17 +6,17 @@ import ctypes
 import threading
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .cached import Kept
 from .context import PRODUCT_TYPES
-from .engine import engine
+from .image import Image
 from .threads import get_num_threads
 
 if TYPE_CHECKING:
     from .parts import Module
 
-_loaded: dict[tuple[str, int], tuple[int, Any]] = {}  # the address of a table of routines, and what keeps it alive
+_loaded: dict[tuple[str, int], Image] = {}  # each has a table of routines
 _guard = threading.Lock()
 
 
@@ -28,6 +28,8 @@ def object_code(modules: Sequence[Module], dtypes: Iterable[str], bits: int) -> 
         from .gemm import library
 
         libraries.append(library(dtype, bits))
+    from .engine import engine
+
     threads = get_num_threads()
     codes = engine().object_code(*(module.parts(threads) for module in (*modules, *libraries)), threads=threads)
     for (dtype, kept), code in zip(missing.items(), codes[len(modules) :], strict=True):
@@ -51,8 +53,7 @@ def _load(dtype: str, bits: int) -> Kept | None:
 def _link(dtype: str, bits: int, code: bytes) -> None:
     with _guard:
         if (dtype, bits) not in _loaded:
-            addresses, library = engine().link(code, "routines")
-            _loaded[dtype, bits] = addresses["routines"], library
+            _loaded[dtype, bits] = Image(code)
 
 
 @lru_cache
@@ -63,5 +64,5 @@ def tables(dtypes: frozenset[str], bits: int) -> ctypes.Array:
     block = (ctypes.c_void_p * len(PRODUCT_TYPES))()
     for position, dtype in enumerate(PRODUCT_TYPES):
         if dtype in dtypes:
-            block[position] = _loaded[dtype, bits][0]
+            block[position] = _loaded[dtype, bits]["routines"]
     return block

@@ -1,4 +1,4 @@
-"""The run time's own native code: the pool of threads, the allocator and the entry of calls, linked as one object.
+"""The run time's own native code: the pool of threads, the allocator and the entry of calls, loaded as one image.
 
 Their texts are made only to compile them. smelt's sources decide what they say, and are a part of every key.
 """
@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 from .cached import Kept
-from .engine import engine
+from .image import Image
 from .once import Once
 
 
@@ -34,6 +34,7 @@ def _compile() -> bytes:
     import platform
 
     from .allocator import TEXT
+    from .engine import engine
     from .parts import Part
     from .pool_text import runtime_text
     from .team import TEXT as TEAM
@@ -50,21 +51,16 @@ def _compile() -> bytes:
     return code
 
 
-def _link() -> dict[str, int]:
-    symbols = ["parallel", "worker", "team"]
-    if HAS_ALLOCATOR:
-        symbols.append("table")
-    if DATA_OFFSET is not None:
-        symbols.append("enter")
+def _load() -> Image:
     kept = Kept("the run time", {"data_offset": DATA_OFFSET, "page": mmap.PAGESIZE})
     code = kept.find()
     if code is None:
         code = _compile()
         kept.store(code)
-    addresses, library = engine().link(code, *symbols)
+    image = Image(code)
     # Workers, arrays and built-in functions outlive this module.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
-    return addresses
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(image))
+    return image
 
 
-runtime = Once(_link)  # addresses by name
+runtime = Once(_load)

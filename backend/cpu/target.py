@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from functools import lru_cache
 
 # Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
@@ -13,6 +13,9 @@ UNUSED = {
     "rdpid", "rdpru", "rdrnd", "rdseed", "rtm", "serialize", "sgx", "shstk", "tsxldtrk", "uintr", "usermsr",
     "waitpkg", "wbnoinvd", "widekl", "x87", "xsave", "xsavec", "xsaveopt", "xsaves",
 }  # fmt: skip
+
+
+LEVEL = 2  # of code generation; the text is already in good shape
 
 
 class Target:
@@ -43,6 +46,6 @@ def host() -> Target:
         bits = 256
     else:
         bits = 128
-    # The linker in memory knows ELF best, on Windows too.
-    triple = llvm.get_process_triple() + ("-elf" if os.name == "nt" else "")
+    # link.py knows ELF, on other systems too.
+    triple = llvm.get_process_triple() + ("" if sys.platform == "linux" else "-elf")
     return Target(triple, llvm.get_host_cpu_name(), features.flatten(), bits)
