@@ -18,6 +18,8 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib import import_module
 
+from .remembered import remember, remembered
+
 LOADED = time.time()  # `import smelt` loads this module
 PARTS = ("kernels", "passes", "backend")
 NOT_COMPILING = ("tools", "torch", "__pycache__")
@@ -39,8 +41,12 @@ def fingerprint(folder: str | None) -> str | None:
         facts = _facts(files) if folder is not None else None
         if folder is None or facts is None:
             return _hash(files)
-        path = os.path.join(folder, f"sources-{sha256(__file__.encode()).hexdigest()[:16]}")
-        return _remembered(path, facts) or _remember(path, facts, _hash(files))
+        name = f"sources-{sha256(__file__.encode()).hexdigest()[:16]}"
+        found = remembered(folder, name, facts)
+        if found is None:
+            found = _hash(files)
+            remember(folder, name, facts, found)
+        return found
     except OSError:
         return None
 
@@ -68,26 +74,6 @@ def _facts(files: Sequence[SourceFile]) -> str | None:
             return None
         lines.append(f"{name} {facts.st_size} {facts.st_mtime_ns} {changed} {facts.st_ino} {facts.st_dev}")
     return sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _remembered(path: str, facts: str) -> str | None:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            known, _, found = file.read(200).decode("ascii", "replace").partition(" ")
-    except OSError:
-        return None
-    return found if known == facts and len(found) == len(facts) else None
-
-
-def _remember(path: str, facts: str, found: str) -> str:
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        with open(temporary, "wb", buffering=0) as file:
-            file.write(f"{facts} {found}".encode())
-        os.replace(temporary, path)
-    except OSError:
-        pass  # without a directory that can be written the files are read every time
-    return found
 
 
 def is_unchanged(files: Iterable[SourceFile] | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from smelt import ops
 from smelt.backend import cache, sources
 from smelt.backend.artifact import decode, encode
 from smelt.backend.compile import compile_graph, graph_key
-from smelt.backend.cpu import cached
+from smelt.backend.cpu import cached, target
 from smelt.backend.cpu.target import Target, host
 from smelt.backend.options import CompileOptions
 from smelt.ir.errors import IndexRangeError
@@ -247,11 +248,11 @@ def test_a_miss_names_the_field(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     text = missed(folder, options=CompileOptions(max_cost=7))
     assert text == "options: max_cost is 7, the entry has 1024"
     with monkeypatch.context() as patch:
-        patch.setattr(Target, "instructions", [*host().instructions, "sse9"])
+        patch.setattr(host(), "instructions", [*host().instructions, "sse9"])
         assert missed(folder) == "isa: only this machine has sse9"
     with monkeypatch.context() as patch:
-        patch.setattr(cached, "versions", lambda: {"llvmlite": "9", "llvm": "99.1"})
-        assert missed(folder).startswith("llvm: llvmlite is 9, the entry has ")
+        patch.setattr(host(), "llvm", "99.1")
+        assert missed(folder).startswith("llvm: llvm is 99.1, the entry has ")
     with monkeypatch.context() as patch:
         patch.setattr(cached, "fingerprint", lambda folder: "0" * 64)
         assert missed(folder).startswith("smelt: ")
@@ -260,8 +261,8 @@ def test_a_miss_names_the_field(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_tuning_is_no_part_of_the_key() -> None:
-    one = Target("x86_64-linux", "znver3", "+avx2,+fma,-sse9,+rtm", 256)
-    other = Target("x86_64-linux", "raptorlake", "+fma,+avx2,+pku", 256)
+    one = Target("x86_64-linux", "znver3", "+avx2,+fma,-sse9,+rtm", "22.1")
+    other = Target("x86_64-linux", "raptorlake", "+fma,+avx2,+pku", "22.1")
     assert one.instructions == other.instructions == ["avx2", "fma"]
 
 
@@ -360,7 +361,8 @@ def test_the_fingerprint_is_remembered_as_long_as_it_is_true(tmp_path: Path, ins
     true = fingerprint_of(installed, memory)[1]
     (file,) = memory.iterdir()
     false = "0" * len(true)
-    file.write_text(file.read_text().replace(true, false))
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in (true, false)]
+    file.write_text(file.read_text().replace(true, false).replace(*hashes))
     assert fingerprint_of(installed, memory)[1] == false, "the files were not read again"
     # A change that leaves the size and the time of the content as they were.
     source = installed / "smelt" / "passes" / "fuse.py"
@@ -373,6 +375,28 @@ def test_the_fingerprint_is_remembered_as_long_as_it_is_true(tmp_path: Path, ins
     for damage in ("", "nonsense", file.read_text()[:-1]):
         file.write_text(damage)
         assert fingerprint_of(installed, memory)[1] == changed
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/cpuinfo"), reason="nobody describes the processor")
+def test_the_machine_is_remembered_as_long_as_it_is_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    ask_llvm = target.ask_llvm
+    monkeypatch.setattr(target, "ask_llvm", lambda: asked.append(ask_llvm()) or asked[-1])
+
+    def look() -> list[str]:
+        found = host.__wrapped__()
+        return [found.triple, found.cpu, found.features, found.llvm]
+
+    true = list(ask_llvm())
+    assert [look(), look()] == [true, true] and len(asked) == 1
+    (file,) = folder.glob("machine-*")
+    for damage in ("", "nonsense", file.read_text()[:-1], file.read_text().replace("+", "-")):
+        file.write_text(damage)
+        assert look() == true
+        assert look() == true
+    assert len(asked) == 5
+    monkeypatch.setattr(target, "DECISIVE", {"flags", "Features"})
+    assert look() == true and len(asked) == 6, "what is known of another processor does not count"
 
 
 def test_files_whose_times_say_little_are_read(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_an_image_has_its_bytes_and_words() -> None:
 def arm_objects(texts: Sequence[str]) -> list[bytes]:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    arm = Engine(Target("aarch64-unknown-linux-gnu", "generic", "+neon", 128))
+    arm = Engine(Target("aarch64-unknown-linux-gnu", "generic", "+neon", ""))
     return arm._compile([Part(text, plain=False) for text in texts], 1)
 
 

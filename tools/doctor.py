@@ -88,10 +88,10 @@ def cuda_facts() -> dict[str, str]:
 
 def compiler_facts() -> dict[str, str]:
     """What the native compiler sees, and that it works."""
-    from ..backend.cpu.target import host
+    from ..backend.cpu.target import Target, ask_llvm
     from ..backend.cpu.threads import available_cpus
 
-    target = host()
+    target = Target(*ask_llvm())
     present = [name[1:] for name in target.features.split(",") if name.startswith("+")]
     return {
         "target": f"{target.cpu}, {target.triple}",

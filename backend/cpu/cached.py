@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
 from typing import Any
+
+import llvmlite
 
 from ..cache import Key, current
 from ..sources import fingerprint
@@ -20,18 +21,10 @@ def native_key(title: str, text: str, options: dict[str, Any]) -> Key | None:
     fields = {
         "options": options,
         "isa": [target.triple, *target.instructions],
-        "llvm": {**versions(), "level": LEVEL},
+        "llvm": {"llvmlite": llvmlite.__version__, "llvm": target.llvm, "level": LEVEL},
         "smelt": smelt,
     }
     return Key(title, hashlib.sha256(text.encode()).hexdigest(), fields)
-
-
-@lru_cache
-def versions() -> dict[str, str]:
-    import llvmlite
-    import llvmlite.binding
-
-    return {"llvmlite": llvmlite.__version__, "llvm": ".".join(map(str, llvmlite.binding.llvm_version_info))}
 
 
 class Kept:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from functools import lru_cache
+from hashlib import sha256
+
+from ..cache import current
+from ..remembered import remember, remembered
 
 # Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
 # arithmetic. Virtual machines and microcode switch them on and off, which must not cost anybody's cache.
@@ -18,34 +24,74 @@ UNUSED = {
 LEVEL = 2  # of code generation; the text is already in good shape
 
 
+# Lines of /proc/cpuinfo that say which processor it is and what it can do, on x86 and Arm.
+FEATURES = ("flags", "Features")
+DECISIVE = {
+    *FEATURES, "vendor_id", "cpu family", "model", "stepping",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision",
+}  # fmt: skip
+
+
 class Target:
     """A CPU: its name for LLVM, its instruction set features, and how wide its vectors are."""
 
-    def __init__(self, triple: str, cpu: str, features: str, vector_bits: int):
+    def __init__(self, triple: str, cpu: str, features: str, llvm: str):
         self.triple = triple
         self.cpu = cpu
         self.features = features
-        self.vector_bits = vector_bits
-
-    @property
-    def instructions(self) -> list[str]:
-        """The features that generated code may rely on. The CPU's name is not among them: it chooses among equals."""
-        present = [name[1:] for name in self.features.split(",") if name.startswith("+")]
-        return sorted(name for name in present if name not in UNUSED)
+        self.llvm = llvm  # the version of LLVM that calls it so
+        present = {name[1:] for name in features.split(",") if name.startswith("+")}
+        # What generated code may rely on. The CPU's name is not among it: it chooses among equals.
+        self.instructions = sorted(present - UNUSED)
+        if present >= {"avx512f", "avx512bw", "avx512vl"}:
+            self.vector_bits = 512
+        else:
+            self.vector_bits = 256 if "avx2" in present else 128
 
 
 @lru_cache
 def host() -> Target:
-    """The CPU that this process runs on."""
+    """The CPU that this process runs on.
+
+    LLVM knows, but to load it takes longer than all else that a hit in the cache does: so a directory of the cache
+    remembers, beside what the system says about the processor.
+    """
+    import llvmlite
+
+    facts = _facts()
+    if facts is None:
+        return Target(*ask_llvm())
+    facts += f"\nllvmlite {llvmlite.__version__}"
+    name = f"machine-{sha256(facts.encode()).hexdigest()[:16]}"
+    for folder in current().directories:
+        found = remembered(folder, name, facts)
+        if found is not None:
+            return Target(*found.split("\n"))
+    answers = ask_llvm()
+    own = current().directory
+    if own is not None:
+        with suppress(OSError):
+            os.makedirs(own, exist_ok=True)
+        remember(own, name, facts, "\n".join(answers))
+    return Target(*answers)
+
+
+def ask_llvm() -> tuple[str, str, str, str]:
+    """What a target is made of."""
     import llvmlite.binding as llvm
 
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f") and features.get("avx512bw") and features.get("avx512vl"):
-        bits = 512
-    elif features.get("avx2"):
-        bits = 256
-    else:
-        bits = 128
     # link.py knows ELF, on other systems too.
     triple = llvm.get_process_triple() + ("" if sys.platform == "linux" else "-elf")
-    return Target(triple, llvm.get_host_cpu_name(), features.flatten(), bits)
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return triple, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), version
+
+
+def _facts() -> str | None:
+    """What decides which processor LLVM sees, from Linux's description of the first one; None if that is not there."""
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            text = file.read(1 << 14).decode("ascii", "replace").partition("\n\n")[0]
+    except OSError:
+        return None
+    lines = [line for line in text.splitlines() if line.partition(":")[0].strip() in DECISIVE]
+    return "\n".join(lines) if any(line.startswith(FEATURES) for line in lines) else None

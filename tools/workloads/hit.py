@@ -1,10 +1,10 @@
 """How long a new process takes to its first result with everything in the cache: this is that process.
 
 `smelt bench --compile` fills a cache with a workload and then runs this module, which reads a request as JSON from
-standard input and writes what it found to standard output. Loading smelt, NumPy and LLVM does not count, and neither
-does the run itself: the time of a later call, on fresh memory as well, is taken off that of the first. Modules that
-smelt loads when it first compiles do count, from Python's bytecode, as in any process but the first after an
-installation: the process that fills the cache writes that too.
+standard input and writes what it found to standard output. Loading smelt and NumPy does not count, and neither does the
+run itself: the time of a later call, on fresh memory as well, is taken off that of the first. Modules that smelt loads
+when it first compiles do count, from Python's bytecode, as in any process but the first after an installation: the
+process that fills the cache writes that too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ def hit_seconds(workload: Workload, size: str, threads: int) -> dict[str, Any]:
 
 def main() -> None:
     request = json.load(sys.stdin)
-    from ...backend.cpu import engine  # noqa: F401  (loads LLVM)
     from . import names_smelt  # noqa: F401
 
     set_cache_dir(request["cache"])
