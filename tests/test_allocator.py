@@ -249,11 +249,13 @@ def test_threads_do_not_share_results() -> None:
 
 def test_pages_of_another_size() -> None:
     code = """
-import mmap
-mmap.PAGESIZE = 1 << 16
+import os
+real = os.sysconf
+os.sysconf = lambda name: 1 << 16 if name == "SC_PAGE_SIZE" else real(name)
 import numpy as np
 import smelt
-from smelt.backend.cpu.allocator import PAGE, allocator
+from smelt.backend.cpu.allocator import allocator
+from smelt.backend.cpu.runtime import PAGE
 function = smelt.jit(lambda x: x + 1)
 for count in (1000, 100_000, 600_000, 3_000_000) * 3:
     assert function(np.zeros(count, np.float32)).sum() == count

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import ctypes
 import json
-import mmap
 import os
 import struct
+import sys
 import weakref
 from functools import lru_cache
 from typing import Any
@@ -88,6 +88,9 @@ if os.name == "nt":
         _libraries()[0].VirtualFree(ctypes.c_void_p(start), ctypes.c_size_t(0), _RELEASE)
 
 else:
+    # The module mmap has them too, but would be a shared library more to load.
+    _READ, _WRITE, _EXECUTE, _PRIVATE = 1, 2, 4, 2
+    _ANONYMOUS = 0x20 if sys.platform == "linux" else 0x1000
 
     @lru_cache
     def _libraries() -> tuple[Any, ...]:
@@ -96,16 +99,15 @@ else:
         return (process,)
 
     def _reserve(size: int) -> int:
-        access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        start = _libraries()[0].mmap(None, ctypes.c_size_t(size), access, kind, -1, ctypes.c_long(0))
+        kind = _PRIVATE | _ANONYMOUS
+        start = _libraries()[0].mmap(None, ctypes.c_size_t(size), _READ | _WRITE, kind, -1, ctypes.c_long(0))
         if start == ctypes.c_void_p(-1).value:
             raise MemoryError
         return int(start)
 
     def _make_executable(start: int, size: int) -> None:
         # On processors whose instruction caches do not see stores, the system sees to that here.
-        access = mmap.PROT_READ | mmap.PROT_EXEC
-        if _libraries()[0].mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), access):
+        if _libraries()[0].mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), _READ | _EXECUTE):
             reason = os.strerror(ctypes.get_errno())
             raise CompileError(f"the system does not let this process execute what it has written ({reason})")
 

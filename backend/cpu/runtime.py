@@ -6,7 +6,7 @@ Their texts are made only to compile them. smelt's sources decide what they say,
 from __future__ import annotations
 
 import ctypes
-import mmap
+import os
 import sys
 
 import numpy as np
@@ -28,12 +28,14 @@ def _find_data_offset() -> int | None:
 
 DATA_OFFSET = _find_data_offset()
 HAS_ALLOCATOR = sys.platform == "linux" and sys.maxsize > 2**32  # it needs Linux's way of mapping memory
+# Its blocks are pages; 64 KB on some ARM machines: parts of a page cannot be given back.
+PAGE = os.sysconf("SC_PAGE_SIZE") if HAS_ALLOCATOR else 0
 
 
 def _compile() -> bytes:
     import platform
 
-    from .allocator import TEXT
+    from .allocator_text import TEXT
     from .engine import engine
     from .parts import Part
     from .pool_text import runtime_text
@@ -52,7 +54,7 @@ def _compile() -> bytes:
 
 
 def _load() -> Image:
-    kept = Kept("the run time", {"data_offset": DATA_OFFSET, "page": mmap.PAGESIZE})
+    kept = Kept("the run time", {"data_offset": DATA_OFFSET, "page": PAGE})
     code = kept.find()
     if code is None:
         code = _compile()
