@@ -5,7 +5,7 @@ An entry's name is its key: a hash of the program's text, and one of all else th
 The names of all entries of one program begin alike: a miss can say which field of the key was another one.
 
 A file is a line with its checksum, a line of JSON (the key's fields and what the caller keeps beside the code), and the
-object code. It is written under another name and then renamed, so readers and writers of any number of processes never
+machine code. It is written under another name and then renamed, so readers and writers of any number of processes never
 see half of one. What is damaged or not an entry is ignored, noted, and written anew.
 
 No trouble with files ever reaches the user's program: without a directory that can be written, entries live as long as
