@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.graph import Graph
-from ..ir.symbolic import Dim, ceil_divide
+from ..ir.proofs import ceil_divide
+from ..ir.symbolic import Dim
 from ..kernels.loop_ir import OUTERMOST, Concurrent, Kernel, Loop, walk
 from ..passes.fuse import Fused
 from .report import KernelReport, Report

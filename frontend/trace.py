@@ -15,7 +15,8 @@ import numpy as np
 
 from .ir.errors import ArgumentError, TraceError
 from .ir.graph import Graph, Op, Value
-from .ir.symbolic import Dim, Expr, SizeNeeded, Symbol, evaluate, is_multiple, non_negative, substitute, symbols_of
+from .ir.proofs import is_multiple, non_negative, substitute
+from .ir.symbolic import Dim, Expr, SizeNeeded, Symbol, evaluate, symbols_of
 from .ir.types import DType, TensorType, dtype, i64
 from .ops.define import ArrayConstant, as_array, captured
 from .ops.shapes import UndecidedSize

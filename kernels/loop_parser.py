@@ -38,7 +38,8 @@ from typing import Any
 from ..ir.errors import suggest
 from ..ir.graph import Location
 from ..ir.parser import LOCATION, Reader, Token
-from ..ir.symbolic import Dim, Symbol, limit
+from ..ir.proofs import limit
+from ..ir.symbolic import Dim, Symbol
 from ..ir.types import DTYPES, DType, bool_, i64
 from .loop_ir import (
     CONVERSIONS,

@@ -20,20 +20,8 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ..ir.errors import VerifyError, suggest
-from ..ir.symbolic import (
-    Compound,
-    Dim,
-    Expr,
-    Symbol,
-    contiguous_strides,
-    differs,
-    is_multiple,
-    limit,
-    non_negative,
-    product,
-    substitute,
-    symbols_of,
-)
+from ..ir.proofs import differs, is_multiple, limit, non_negative, substitute
+from ..ir.symbolic import Compound, Dim, Expr, Symbol, contiguous_strides, product, symbols_of
 from ..ir.types import DType, bool_, f32, i64
 from .loop_ir import (
     CONVERSIONS,

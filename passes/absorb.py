@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..ir.graph import Graph, Op, Value
-from ..ir.symbolic import non_negative
+from ..ir.proofs import non_negative
 from ..ops.kinds import Contract, Elementwise, Gather, Scan, Scatter, View
 
 MOST = 32  # ops that one kernel takes in

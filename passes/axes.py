@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.graph import Op, Value
-from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, substitute, symbols_of
+from ..ir.proofs import substitute
+from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, symbols_of
 from ..ops.kinds import View
 from ..ops.view import unit_reshape
 

@@ -13,13 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.graph import Location, Op, Value
-from ..ir.symbolic import (
-    Dim,
-    Expr,
-    Symbol,
-    non_negative,
-    symbols_of,
-)
+from ..ir.proofs import non_negative
+from ..ir.symbolic import Dim, Expr, Symbol, symbols_of
 from ..ir.types import DType, bool_, f32, i64
 from ..kernels.loop_ir import (
     Accumulator,

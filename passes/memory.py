@@ -6,7 +6,8 @@ from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..ir.symbolic import Dim, ceil_divide, product
+from ..ir.proofs import ceil_divide
+from ..ir.symbolic import Dim, product
 from ..kernels.loop_ir import Buffer, Kernel
 
 ALIGN = 64

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
-from ..ir.symbolic import Dim, ceil_divide, floor_divide, maximum, minimum, remainder
+from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
+from ..ir.symbolic import Dim
 from ..kernels import gpu
 from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTile, row_tile, tile_shape
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store

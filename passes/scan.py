@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Op, Value
-from ..ir.symbolic import Dim, ceil_divide, minimum, product
+from ..ir.proofs import ceil_divide, minimum
+from ..ir.symbolic import Dim, product
 from ..kernels.loop_ir import Literal, Operand, Store
 from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Scan

@@ -20,17 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Op, Value
-from ..ir.symbolic import (
-    Dim,
-    ceil_divide,
-    contiguous_strides,
-    floor_divide,
-    minimum,
-    non_negative,
-    product,
-    remainder,
-    same,
-)
+from ..ir.proofs import ceil_divide, floor_divide, minimum, non_negative, remainder
+from ..ir.symbolic import Dim, contiguous_strides, product, same
 from ..ir.types import i64
 from ..kernels.loop_ir import Alloc, Buffer, Literal, Operand, Store
 from ..ops.kinds import Scatter

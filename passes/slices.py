@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..ir.graph import Graph, Op, Value, operands_of
-from ..ir.symbolic import Dim, Expr, ceil_divide
+from ..ir.proofs import ceil_divide
+from ..ir.symbolic import Dim, Expr
 from ..ops.define import REGISTRY
 from ..ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
 from ..ops.shapes import UndecidedSize

@@ -18,19 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Op, Value
-from ..ir.symbolic import (
-    Compound,
-    Dim,
-    Expr,
-    Symbol,
-    atoms_of,
-    ceil_divide,
-    contiguous_strides,
-    floor_divide,
-    minimum,
-    product,
-    remainder,
-)
+from ..ir.proofs import ceil_divide, floor_divide, minimum, remainder
+from ..ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, product
 from ..ir.types import i64
 from ..kernels import gpu
 from ..kernels.loop_ir import Alloc, Buffer, Literal, Operand, Store

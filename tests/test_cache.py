@@ -24,7 +24,8 @@ from smelt.backend.cpu import cached, target
 from smelt.backend.cpu.target import Target, host
 from smelt.backend.options import CompileOptions
 from smelt.ir.errors import IndexRangeError
-from smelt.ir.symbolic import Dim, Symbol, ceil_divide, evaluate, maximum, minimum
+from smelt.ir.proofs import ceil_divide, maximum, minimum
+from smelt.ir.symbolic import Dim, Symbol, evaluate
 from smelt.tools.workloads.contenders import arrays_of, prepare
 from smelt.tools.workloads.suite import all_workloads
 

@@ -10,7 +10,8 @@ import pytest
 import smelt
 from smelt import ops
 from smelt.backend.cpu.build import name_values, schedule
-from smelt.ir.symbolic import Symbol, floor_divide, symbols_of
+from smelt.ir.proofs import floor_divide
+from smelt.ir.symbolic import Symbol, symbols_of
 from smelt.kernels.loop_ir import Kernel, Load, Loop, walk
 from smelt.passes.fuse import Fused, fuse
 from smelt.passes.loop.analysis import stride

@@ -11,7 +11,8 @@ from smelt.ir.errors import ArgumentError, ParseError, VerifyError
 from smelt.ir.graph import Graph, Location, Op, Value, located
 from smelt.ir.parser import Reader, parse_graph, parse_graphs, parse_type
 from smelt.ir.printer import Printer, graph_hash, print_graph
-from smelt.ir.symbolic import Symbol, maximum, minimum
+from smelt.ir.proofs import maximum, minimum
+from smelt.ir.symbolic import Symbol
 from smelt.ir.types import TensorType, bf16, bool_, c64, f32, f64, i64
 from smelt.ir.verify import verify_graph
 from smelt.ops.define import constant

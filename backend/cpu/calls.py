@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...ir.symbolic import floor_divide
+from ...ir.proofs import floor_divide
 from ...ir.types import u8
 from ...kernels.gemm import RegisterTile
 from ...kernels.loop_ir import Buffer, Gemm, Matrix, Pack, Transpose

@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.symbolic import Dim, Symbol, ceil_divide, product
+from ...ir.proofs import ceil_divide
+from ...ir.symbolic import Dim, Symbol, product
 from ...kernels.loop_ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
 from ...kernels.loop_text import identity, size_symbols
 from ...kernels.loop_verify import read, written

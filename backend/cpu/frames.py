@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, fits, non_negative, symbols_of
+from ...ir.proofs import fits, non_negative
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, symbols_of
 from ...ir.types import i64
 from .scalars import ScalarEmitter
 from .types import Lanes, constant, suffix, vector

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.errors import CompileError
-from ...ir.symbolic import Symbol, is_multiple, non_negative
+from ...ir.proofs import is_multiple, non_negative
+from ...ir.symbolic import Symbol
 from ...ir.types import bool_, i32, i64
 from ...kernels.loop_ir import (
     Alloc,

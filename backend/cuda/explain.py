@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from ...ir.symbolic import Dim, limit
+from ...ir.proofs import limit
+from ...ir.symbolic import Dim
 from ...kernels.loop_ir import Concurrent, Gemm, Kernel, Loop, Statement
 from ...passes.loop.analysis import cost, count
 from ..account import size_text, traffic

@@ -11,19 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ...ir.symbolic import (
-    Compound,
-    Dim,
-    Expr,
-    Symbol,
-    atoms_of,
-    floor_divide,
-    maximum,
-    minimum,
-    non_negative,
-    product,
-    symbols_of,
-)
+from ...ir.proofs import floor_divide, maximum, minimum, non_negative
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, product, symbols_of
 from ...ir.types import DTYPES
 from ...kernels.loop_ir import Check, Load, Loop, Statement, Store, walk
 from ...kernels.loop_text import statement_dims

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.symbolic import Dim, Symbol, substitute, symbols_of
+from ...ir.proofs import substitute
+from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop_ir import Alloc, Gemm, Load, Loop, Statement, Store, walk
 from ...passes.loop.analysis import offset, step
 from .uses import accesses

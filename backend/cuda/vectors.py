@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...ir.symbolic import Dim, is_multiple, product, substitute
+from ...ir.proofs import is_multiple, substitute
+from ...ir.symbolic import Dim, product
 from ...ir.types import bool_, i64
 from ...kernels.loop_ir import Index, Let, Load, Loop, Operand, Register, Store
 from ...passes.loop.analysis import offset, step

@@ -28,7 +28,8 @@ from typing import Any, NoReturn, TypeVar
 from ..ops.define import OpDef, constant, lookup
 from .errors import ArgumentError, ParseError, suggest
 from .graph import Graph, Location, Value, located
-from .symbolic import Dim, Expr, Symbol, maximum, minimum
+from .proofs import maximum, minimum
+from .symbolic import Dim, Expr, Symbol
 from .types import DTYPES, DType, TensorType
 
 TOKEN = re.compile(

@@ -4,9 +4,11 @@ An `Expr` is a polynomial with integer coefficients. Its variables are atoms: a 
 division, remainder, minimum or maximum of two expressions. A constant is never an `Expr` but an `int`,
 so most programs, which have no symbolic size, never build one for a size.
 
-Almost everything is affine and is handled here, in microseconds. sympy is asked only for the quotient of
-two polynomials that no rule below can divide (it takes half a second to import), and this is the only
-module that may import it.
+Here is what holds whatever the symbols are. What their ranges prove, and the quotients, remainders, minima and
+maxima that are simple because of it, are in proofs.py, which gives Python's `//` and `%` of sizes their meaning.
+
+Almost everything is affine and takes microseconds. sympy is asked only for the quotient of two polynomials that
+`split` cannot divide term by term (it takes half a second to import), and this is the only module that may import it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numbers
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from .caller import is_internal
 from .errors import ShapeError
@@ -75,7 +77,7 @@ class Compound:
         self.right = right
         self._hash = hash((operator, left, right))
         self._text: str | None = None  # every sum that it is in sorts by it
-        self.weight: int = 1 + _weight(left) + _weight(right)
+        self.weight: int = 1 + weight(left) + weight(right)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -103,10 +105,11 @@ class Compound:
 
 
 Atom = Symbol | Compound
+
 Monomial = tuple[Atom, ...]
 
 
-def _weight(value: Dim) -> int:
+def weight(value: Dim) -> int:
     """How many compound atoms an expression has, those inside of others included."""
     if isinstance(value, int):
         return 0
@@ -125,6 +128,11 @@ class Expr:
 
     __slots__ = ("_hash", "_symbols", "terms")
 
+    # What takes a proof: proofs.py sets these.
+    floor_divide: ClassVar[Callable[[Dim, Dim], Dim]]
+    remainder: ClassVar[Callable[[Dim, Dim], Dim]]
+    differs: ClassVar[Callable[[Dim, Dim], bool]]
+
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
         self.terms = terms
         self._hash = hash(terms)
@@ -139,7 +147,7 @@ class Expr:
         elif not isinstance(other, int):
             return False
         # smelt's own code asks whether two sizes are the same expression; the user asks about the numbers.
-        if not is_internal(sys._getframe(1).f_code.co_filename) and not differs(self, other):
+        if not is_internal(sys._getframe(1).f_code.co_filename) and not Expr.differs(self, other):
             raise SizeNeeded(self)
         return False
 
@@ -224,19 +232,19 @@ class Expr:
 
     def __floordiv__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else floor_divide(self, operand)
+        return NotImplemented if operand is None else Expr.floor_divide(self, operand)
 
     def __rfloordiv__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else floor_divide(operand, self)
+        return NotImplemented if operand is None else Expr.floor_divide(operand, self)
 
     def __mod__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else remainder(self, operand)
+        return NotImplemented if operand is None else Expr.remainder(self, operand)
 
     def __rmod__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else remainder(operand, self)
+        return NotImplemented if operand is None else Expr.remainder(operand, self)
 
     def coefficient(self, symbol: Symbol) -> Dim | None:
         """The factor of `symbol` if the expression is affine in it, else None. Zero if it does not occur."""
@@ -300,7 +308,7 @@ def _restore(value: Expr) -> Dim:
             factor: Dim = coefficient
             for other in others:
                 factor = factor * Expr((((other,), 1),))
-            quotient = floor_divide(atom.left, atom.right)
+            quotient = Expr.floor_divide(atom.left, atom.right)
             whole = factor * (quotient * atom.right)
             rest = dict(value.terms)
             del rest[monomial]
@@ -334,167 +342,7 @@ def atoms_of(value: Dim) -> set[Atom]:
     return found
 
 
-def limit(value: Dim, upper: bool, keep: frozenset[Symbol] = frozenset()) -> Dim | None:
-    """The largest (or smallest) value an expression takes, with the symbols of `keep` left symbolic."""
-    if isinstance(value, int):
-        return value
-    total: Dim = 0
-    for monomial, coefficient in value.terms:
-        bound = _product_limit(monomial, upper if coefficient > 0 else not upper, keep)
-        if bound is None:
-            return None
-        total = total + bound * coefficient
-    return total
-
-
-def _product_limit(monomial: Monomial, upper: bool, keep: frozenset[Symbol]) -> Dim | None:
-    result: Dim = 1
-    for atom in monomial:
-        if isinstance(atom, Symbol) and atom in keep:
-            if len(monomial) > 1 and (atom.lower is None or atom.lower < 0):
-                return None
-            result = result * atom.expr()
-            continue
-        bound = _atom_limit(atom, upper, keep)
-        if bound is None or (len(monomial) > 1 and not non_negative(_atom_limit(atom, False, keep))):
-            return None
-        result = result * bound
-    return result
-
-
-def _atom_limit(atom: Atom, upper: bool, keep: frozenset[Symbol]) -> Dim | None:
-    if isinstance(atom, Symbol):
-        if not upper:
-            return atom.lower
-        return None if atom.upper is None else limit(atom.upper, True, keep)
-    if atom.operator == "%":
-        return limit(atom.right - 1, True, keep) if upper else 0
-    left = limit(atom.left, upper, keep)
-    if atom.operator == "//":
-        return None if left is None or not isinstance(atom.right, int) else floor_divide(left, atom.right)
-    right = limit(atom.right, upper, keep)
-    if (atom.operator == "min") == upper:
-        if isinstance(left, int) and isinstance(right, int):
-            return min(left, right) if upper else max(left, right)
-        return left if right is None else right if left is None or isinstance(right, int) else left
-    return None if left is None or right is None else (maximum if upper else minimum)(left, right)
-
-
-def non_negative(value: Dim | None) -> bool:
-    """Whether an expression is provably at least zero."""
-    if value is None:
-        return False
-    if isinstance(value, int):
-        return value >= 0
-    return _is_bounded(value) or (_weight(value) > 0 and _is_proved(value))
-
-
-def _is_bounded(value: Dim) -> bool:
-    """Whether the ranges of symbols alone prove that an expression is at least zero."""
-    low = limit(value, False)
-    return isinstance(low, int) and low >= 0
-
-
-PROOF = 128  # compound atoms in all cases that a proof looks at: sizes of slices of slices double with each
-
-
-@lru_cache(maxsize=4096)
-def _is_proved(value: Expr) -> bool:
-    return _by_cases(value, [PROOF])
-
-
-def _by_cases(value: Dim, left: list[int]) -> bool:
-    """Whether an expression is at least zero whichever operand its minima and maxima are: N - max(N - 4, 0) is, though
-    N and the maximum alone have no bounds that tell. `left` is what the proof may still look at."""
-    if isinstance(value, int):
-        return value >= 0
-    if _is_bounded(value):
-        return True
-    left[0] -= _weight(value)
-    if left[0] < 0:
-        return False
-    for monomial, coefficient in value.terms:
-        atom = monomial[0] if len(monomial) == 1 else None
-        if isinstance(atom, Compound) and atom.operator in ("min", "max"):
-            sides = atom.left, atom.right
-            if all(_by_cases(_with(value, atom, side), left) for side in sides):
-                return True
-            rest = value - Expr(((monomial, coefficient),))
-            upwards = (atom.operator == "max") == (coefficient > 0)  # the term is at least what it is of either side
-            return upwards and any(_by_cases(rest + side * coefficient, left) for side in sides)
-    return all(
-        coefficient > 0 and all(_is_not_below(atom, left) for atom in atoms) for atoms, coefficient in value.terms
-    )
-
-
-def _with(value: Dim, atom: Compound, side: Dim) -> Dim:
-    """The expression with an atom replaced, wherever it is. Its minima and maxima are the next cases: no proof within
-    the proof decides them."""
-    return transform(value, {atom: side}.get, COMPOUND_AS_IT_IS)
-
-
-def _is_not_below(atom: Atom, left: list[int]) -> bool:
-    if isinstance(atom, Compound) and atom.operator == "//":
-        return isinstance(atom.right, int) and atom.right > 0 and _by_cases(atom.left, left)
-    return non_negative(_atom_limit(atom, False, frozenset()))
-
-
-def fits(value: Dim, bound: Dim) -> bool:
-    """Whether 0 <= value < bound, provably. The bound's own symbols stay symbolic in the proof."""
-    if isinstance(value, int) and isinstance(bound, int):
-        return 0 <= value < bound
-    keep = frozenset(symbols_of(bound))
-    high = limit(value, True, keep)
-    return non_negative(value) and high is not None and non_negative(bound - 1 - high)
-
-
-def floor_divide(left: Dim, right: Dim) -> Dim:
-    if right == 0:
-        return 0  # only loops over nothing ask
-    if isinstance(left, int) and isinstance(right, int):
-        return left // right
-    if right == 1:
-        return left
-    if left == 0:
-        return 0
-    if left == right:
-        return 1
-    whole, rest = _split(left, right)
-    if rest == 0:
-        return whole
-    if fits(rest, right):
-        return whole
-    if whole != 0:
-        return whole + floor_divide(rest, right)
-    # (e // a) // b = e // (a * b)
-    if isinstance(left, Expr) and len(left.terms) == 1 and left.terms[0][1] == 1 and len(left.terms[0][0]) == 1:
-        atom = left.terms[0][0][0]
-        if isinstance(atom, Compound) and atom.operator == "//":
-            return floor_divide(atom.left, atom.right * right)
-    return Expr((((Compound("//", left, right),), 1),))
-
-
-def remainder(left: Dim, right: Dim) -> Dim:
-    if right == 0:
-        return 0
-    if isinstance(left, int) and isinstance(right, int):
-        return left % right
-    if right == 1 or left == 0 or left == right:
-        return 0
-    _whole, rest = _split(left, right)
-    if rest == 0 or fits(rest, right):
-        return rest
-    if isinstance(rest, int) and isinstance(right, int):
-        return rest % right
-    if isinstance(rest, Expr) and len(rest.terms) == 1 and rest.terms[0][1] == 1 and len(rest.terms[0][0]) == 1:
-        atom = rest.terms[0][0][0]
-        # (e % (a * b)) % b = e % b
-        if isinstance(atom, Compound) and atom.operator == "%" and _split(atom.right, right)[1] == 0:
-            return remainder(atom.left, right)
-    return Expr((((Compound("%", rest, right),), 1),))
-
-
-def _split(left: Dim, right: Dim) -> tuple[Dim, Dim]:
+def split(left: Dim, right: Dim) -> tuple[Dim, Dim]:
     """left = whole * right + rest, moving every term that right divides into `whole`."""
     divisor = _terms(right)
     if len(divisor) != 1:
@@ -563,41 +411,6 @@ def _quotient(left: Powers, right: Powers) -> Powers | None:
     return tuple((powers, int(coefficient)) for powers, coefficient in quotient.terms())
 
 
-def _contains(operator: str, whole: Dim, part: Dim) -> bool:
-    """Whether `whole` is a minimum (or maximum) with `part` among its operands: taking it again changes nothing."""
-    if isinstance(whole, int) or len(whole.terms) != 1:
-        return False
-    monomial, coefficient = whole.terms[0]
-    atom = monomial[0]
-    if coefficient != 1 or len(monomial) != 1 or not isinstance(atom, Compound) or atom.operator != operator:
-        return False
-    return any(side == part or _contains(operator, side, part) for side in (atom.left, atom.right))
-
-
-def minimum(left: Dim, right: Dim) -> Dim:
-    return _extreme("min", left, right, non_negative)
-
-
-def maximum(left: Dim, right: Dim) -> Dim:
-    return _extreme("max", left, right, non_negative)
-
-
-def _extreme(operator: str, left: Dim, right: Dim, proves: Callable[[Dim], bool]) -> Dim:
-    """The minimum or the maximum, which is one of the two where its difference to the other is proved to be one."""
-    if isinstance(left, int) and isinstance(right, int):
-        return min(left, right) if operator == "min" else max(left, right)
-    gap = right - left if operator == "min" else left - right
-    if proves(gap) or _contains(operator, left, right):
-        return left
-    if proves(-gap) or _contains(operator, right, left):
-        return right
-    return Expr((((Compound(operator, left, right),), 1),))
-
-
-def ceil_divide(left: Dim, right: Dim) -> Dim:
-    return floor_divide(left + right - 1, right)
-
-
 def product(dims: Iterable[Dim]) -> Dim:
     total: Dim = 1
     for dim in dims:
@@ -606,13 +419,12 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 
 def transform(
-    value: Dim, replace: Callable[[Any], Dim | None], compound: Mapping[str, Callable[[Dim, Dim], Dim]] | None = None
+    value: Dim, replace: Callable[[Any], Dim | None], compound: Mapping[str, Callable[[Dim, Dim], Dim]]
 ) -> Dim:
     """The expression with atoms replaced; None keeps one, with what is replaced inside of it. `compound` makes those
-    anew: it is COMPOUND if it is not given."""
+    anew."""
     if isinstance(value, int):
         return value
-    made = COMPOUND if compound is None else compound
     total: Dim = 0
     for monomial, coefficient in value.terms:
         factor: Dim = coefficient
@@ -623,28 +435,19 @@ def transform(
             elif isinstance(atom, Symbol):
                 factor = factor * atom.expr()
             else:
-                left, right = transform(atom.left, replace, made), transform(atom.right, replace, made)
-                factor = factor * made[atom.operator](left, right)
+                left, right = transform(atom.left, replace, compound), transform(atom.right, replace, compound)
+                factor = factor * compound[atom.operator](left, right)
         total = total + factor
     return total
 
 
-COMPOUND: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "//": floor_divide,
-    "%": remainder,
-    "min": minimum,
-    "max": maximum,
+# Of numbers. Only loops over nothing divide by zero.
+NUMBERS: dict[str, Callable[[int, int], int]] = {
+    "//": lambda left, right: left // right if right else 0,
+    "%": lambda left, right: left % right if right else 0,
+    "min": min,
+    "max": max,
 }
-
-# The same, but the ranges of symbols alone say which of two is the smaller one.
-COMPOUND_AS_IT_IS = COMPOUND | {
-    "min": lambda left, right: _extreme("min", left, right, _is_bounded),
-    "max": lambda left, right: _extreme("max", left, right, _is_bounded),
-}
-
-
-def substitute(value: Dim, mapping: Mapping[Symbol, Dim]) -> Dim:
-    return value if isinstance(value, int) else transform(value, mapping.get)
 
 
 def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
@@ -659,7 +462,7 @@ def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
                 factor *= sizes[atom.name]
             else:
                 left, right = evaluate(atom.left, sizes), evaluate(atom.right, sizes)
-                factor *= int(COMPOUND[atom.operator](left, right))  # type: ignore[arg-type]
+                factor *= NUMBERS[atom.operator](left, right)
         total += factor
     return total
 
@@ -677,46 +480,3 @@ def contiguous_strides(shape: Iterable[Dim]) -> tuple[Dim, ...]:
 def same(left: Dim, right: Dim) -> bool:
     """Whether two sizes are provably equal."""
     return left == right
-
-
-def differs(left: Dim, right: Dim) -> bool:
-    """Whether two sizes are provably different (N >= 2 differs from 1, N from N + 1)."""
-    gap = left - right
-    if isinstance(gap, int):
-        return gap != 0
-    return non_negative(gap - 1) or non_negative(-gap - 1)
-
-
-def is_multiple(value: Dim, factor: int) -> bool:
-    """Whether an expression is provably a multiple of a number."""
-    value = _without_remainders(value, factor)
-    if isinstance(value, int):
-        return value % factor == 0
-    for monomial, coefficient in value.terms:
-        if coefficient % factor == 0:
-            continue
-        if not any(
-            isinstance(atom, Compound)
-            and atom.operator in ("min", "max")
-            and is_multiple(atom.left, factor)
-            and is_multiple(atom.right, factor)
-            for atom in monomial
-        ):
-            return False
-    return True
-
-
-def _without_remainders(value: Dim, factor: int) -> Dim:
-    """e instead of e % m where m is a multiple of the factor: the difference is one, too."""
-    if isinstance(value, int):
-        return value
-    total: Dim = 0
-    for monomial, coefficient in value.terms:
-        term: Dim = coefficient
-        for atom in monomial:
-            if isinstance(atom, Compound) and atom.operator == "%" and is_multiple(atom.right, factor):
-                term = term * _without_remainders(atom.left, factor)
-            else:
-                term = term * Expr((((atom,), 1),))
-        total = total + term
-    return total

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import floor_divide, remainder
+from ..ir.proofs import floor_divide, remainder
 from .define import REGISTRY, Scalar, Tensor, composite
 from .elementary import exp, expm1, log1p, sigmoid, tanh
 from .extremes import clamp

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, floor_divide, remainder
+from ..ir.proofs import floor_divide, remainder
+from ..ir.symbolic import Dim
 from ..ir.types import DType, i64
 from . import pointwise, reduce
 from .create import number_of

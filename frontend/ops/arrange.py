@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
-from ..ir.symbolic import Dim, floor_divide, product, remainder
+from ..ir.proofs import floor_divide, remainder
+from ..ir.symbolic import Dim, product
 from ..ir.types import i64
 from . import pointwise
 from .create import full, iota

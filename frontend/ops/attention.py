@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import floor_divide, remainder
+from ..ir.proofs import floor_divide, remainder
 from ..ir.types import bool_, i64
 from .create import iota, number_of
 from .define import Tensor, composite

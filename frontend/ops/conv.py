@@ -19,7 +19,8 @@ from itertools import product as every
 from math import prod
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
-from ..ir.symbolic import Dim, floor_divide, product
+from ..ir.proofs import floor_divide
+from ..ir.symbolic import Dim, product
 from .create import zeros
 from .define import Tensor, composite
 from .join import constant_pad_nd, stack

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from ..ir.errors import ArgumentError, DTypeError
-from ..ir.symbolic import Dim, Expr, ceil_divide
+from ..ir.proofs import ceil_divide
+from ..ir.symbolic import Dim, Expr
 from ..ir.types import DType, TensorType, bool_, f32, f64, i64, scalar_dtype
 from . import define
 from .define import ArrayConstant, Scalar, Size, Tensor, composite, prim, scalar_value

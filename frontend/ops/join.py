@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, differs
+from ..ir.proofs import differs
+from ..ir.symbolic import Dim
 from ..ir.types import TensorType, bool_, i64, promote
 from . import pointwise
 from .create import full, iota

@@ -16,7 +16,8 @@ from typing import Any
 import ml_dtypes
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, floor_divide, product, remainder
+from ..ir.proofs import floor_divide, remainder
+from ..ir.symbolic import Dim, product
 from ..ir.types import DType
 from .create import number_of, zeros
 from .define import Size, Tensor, composite

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, differs, floor_divide, maximum, minimum, non_negative, product, remainder
+from ..ir.proofs import differs, floor_divide, maximum, minimum, non_negative, remainder
+from ..ir.symbolic import Dim, product
 
 Shape = tuple[Dim, ...]
 

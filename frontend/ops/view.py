@@ -10,17 +10,8 @@ import builtins
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import (
-    Dim,
-    Expr,
-    ceil_divide,
-    contiguous_strides,
-    floor_divide,
-    maximum,
-    minimum,
-    product,
-    remainder,
-)
+from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
+from ..ir.symbolic import Dim, Expr, contiguous_strides, product
 from .define import Dims, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, Index, View
 from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, equal, resolve_reshape

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.symbolic import Dim, ceil_divide, contiguous_strides, floor_divide, product
-from ..ir.symbolic import maximum as larger
-from ..ir.symbolic import minimum as smaller
+from ..ir.proofs import ceil_divide, floor_divide
+from ..ir.proofs import maximum as larger
+from ..ir.proofs import minimum as smaller
+from ..ir.symbolic import Dim, contiguous_strides, product
 from ..ir.types import DType, i32, i64
 from . import extremes, pointwise, reduce
 from .create import iota, number_of

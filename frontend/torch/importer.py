@@ -16,7 +16,8 @@ from torch.fx import Node
 
 from ..ir.errors import SmeltError
 from ..ir.graph import Location, Value, located
-from ..ir.symbolic import Dim, SizeNeeded, Symbol, substitute
+from ..ir.proofs import substitute
+from ..ir.symbolic import Dim, SizeNeeded, Symbol
 from ..ops.define import REGISTRY
 from ..ops.pointwise import convert
 from ..ops.shapes import UndecidedSize

@@ -22,7 +22,8 @@ from ..backend.compile import compile_graph
 from ..backend.options import CompileOptions
 from ..ir.errors import SmeltError
 from ..ir.graph import Value
-from ..ir.symbolic import Dim, Expr, Symbol, evaluate, substitute, symbols_of
+from ..ir.proofs import substitute
+from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
 from ..ir.types import TensorType, u8
 from ..kernels.memory import CACHE_LINE, STREAMED
 from ..ops.view import as_strided, expand, permute

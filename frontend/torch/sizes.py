@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from ..ir.symbolic import Dim, Symbol, floor_divide, maximum, minimum, remainder
+from ..ir.proofs import floor_divide, maximum, minimum, remainder
+from ..ir.symbolic import Dim, Symbol
 from ..trace import SMALLEST
 
 LIMIT = 1 << 31  # a bound beyond this is none

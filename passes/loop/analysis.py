@@ -6,18 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import permutations
 
-from ...ir.symbolic import (
-    Compound,
-    Dim,
-    Expr,
-    Symbol,
-    atoms_of,
-    contiguous_strides,
-    minimum,
-    non_negative,
-    substitute,
-    symbols_of,
-)
+from ...ir.proofs import minimum, non_negative, substitute
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, symbols_of
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count as counter
 
-from ...ir.symbolic import Dim, Symbol, ceil_divide, minimum
+from ...ir.proofs import ceil_divide, minimum
+from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop_ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, prefixes, walk, with_body
 from ..manager import loop_pass
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...ir.symbolic import non_negative, product, substitute
+from ...ir.proofs import non_negative, substitute
+from ...ir.symbolic import product
 from ...kernels.loop_ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
 from ...kernels.loop_verify import written
 from ...kernels.memory import STREAMED

@@ -6,19 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count as counter
 
-from ...ir.symbolic import (
-    Compound,
-    Dim,
-    Expr,
-    Symbol,
-    ceil_divide,
-    floor_divide,
-    limit,
-    minimum,
-    product,
-    remainder,
-    symbols_of,
-)
+from ...ir.proofs import ceil_divide, floor_divide, limit, minimum, remainder
+from ...ir.symbolic import Compound, Dim, Expr, Symbol, product, symbols_of
 from ...kernels.gpu import SHARED, block_threads
 from ...kernels.loop_ir import (
     Accumulator,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.symbolic import Dim, non_negative, symbols_of
+from ...ir.proofs import non_negative
+from ...ir.symbolic import Dim, symbols_of
 from ...ir.types import bool_
 from ...kernels.loop_ir import (
     Index,

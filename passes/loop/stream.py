@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...ir.symbolic import product, substitute
+from ...ir.proofs import substitute
+from ...ir.symbolic import product
 from ...kernels.loop_ir import (
     Buffer,
     Concurrent,

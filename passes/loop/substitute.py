@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count as counter
 
-from ...ir.symbolic import Dim, Symbol, substitute
+from ...ir.proofs import substitute
+from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop_ir import (
     Check,
     Concurrent,

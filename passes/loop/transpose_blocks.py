@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...ir.symbolic import Dim, Symbol, ceil_divide, minimum, substitute, symbols_of
+from ...ir.proofs import ceil_divide, minimum, substitute
+from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop_ir import Alloc, Buffer, Kernel, Load, Loop, Matrix, Store, walk
 from .analysis import offset, step
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.symbolic import Dim, Symbol, substitute, symbols_of
+from ...ir.proofs import substitute
+from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop_ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes
 from .analysis import count, offset, step
 from .transpose_blocks import LINE, Names, matrix, movable, split
