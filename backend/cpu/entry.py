@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from . import entry_text as text
+from . import entry_words as word
 from .allocator import ALIGNMENT, MIDDLE, allocator, numpy_functions
 from .executable import KEPT, Frame, Launcher
 from .once import Once
@@ -28,7 +28,7 @@ from .runtime import DATA_OFFSET, runtime
 from .threads import pool
 
 _FASTCALL = 0x80
-_NUMBERS = {"int64": text.INT_NUMBER, "bool": text.BOOL_NUMBER}  # those that stand for arrays of their type
+_NUMBERS = {"int64": word.INT_NUMBER, "bool": word.BOOL_NUMBER}  # those that stand for arrays of their type
 
 _NO_DTYPE = -1  # of no array: only a number will do
 
@@ -109,10 +109,10 @@ class Call:
 
     def guards(self, first_slot: int) -> Words:
         self.words, self.number, self.first_slot = Words(), 0, first_slot
-        self.words.add(text.IS_TUPLE, len(self.args))
+        self.words.add(word.IS_TUPLE, len(self.args))
         for number, item in enumerate(self.args):
             self._static(item) if number in self.static_numbers else self._moving(item)
-        self.words.add(text.IS_DICT, len(self.kwargs))
+        self.words.add(word.IS_DICT, len(self.kwargs))
         for name in sorted(self.kwargs):
             self.words.refer(name)
             self._static(self.kwargs[name]) if name in self.static_names else self._moving(self.kwargs[name])
@@ -123,21 +123,21 @@ class Call:
     def _static(self, item: Any) -> None:
         # Of these types equal values are the same to a program; 0.0 and -0.0 are not.
         equal = type(item) in (int, str) or (type(item) is float and item != 0)
-        self.words.add(text.IS_EQUAL if equal else text.IS_SAME)
+        self.words.add(word.IS_EQUAL if equal else word.IS_SAME)
         self.words.refer(item)
 
     def _moving(self, item: Any) -> None:
         if item is None:
-            self.words.add(text.IS_SAME)
+            self.words.add(word.IS_SAME)
             self.words.refer(item)
         elif type(item) in (tuple, list):
-            self.words.add(text.IS_TUPLE if type(item) is tuple else text.IS_LIST, len(item))
+            self.words.add(word.IS_TUPLE if type(item) is tuple else word.IS_LIST, len(item))
             for member in item:
                 self._moving(member)
         elif type(item) is dict:
             if not all(type(key) is str for key in item):
                 raise Unsupported  # comparing keys may run any code
-            self.words.add(text.IS_DICT, len(item))
+            self.words.add(word.IS_DICT, len(item))
             for key in sorted(item):
                 self.words.refer(key)
                 self._moving(item[key])
@@ -150,13 +150,13 @@ class Call:
         array = self.arrays[self.number]
         if type(item) is np.ndarray and array is not item:
             raise Unsupported  # it lies in another order, or was copied
-        kind, number, stand_in = _dtype_word(array.dtype), text.NO_NUMBER, 0
+        kind, number, stand_in = _dtype_word(array.dtype), word.NO_NUMBER, 0
         if type(item) is float:
-            kind, number, stand_in = _NO_DTYPE, text.FLOAT_NUMBER, self._stand_in()
+            kind, number, stand_in = _NO_DTYPE, word.FLOAT_NUMBER, self._stand_in()
         elif not array.ndim and array.dtype.name in _NUMBERS:
             number, stand_in = _NUMBERS[array.dtype.name], self._stand_in()
         slot = self.first_slot + self.number
-        self.words.add(text.IS_ARRAY, slot, kind, array.ndim, number, stand_in, *array.shape)
+        self.words.add(word.IS_ARRAY, slot, kind, array.ndim, number, stand_in, *array.shape)
         self.number += 1
 
     def _stand_in(self) -> int:
@@ -223,28 +223,28 @@ def make_entry(
         results.refer(stored[1])
         results.add(_bytes(stored), *shape, *strides)
     lists = [words.array() for words in (guards, results, output)]
-    plan = np.zeros(text.PLAN_WORDS, np.int64).view(Plan)
+    plan = np.zeros(word.PLAN_WORDS, np.int64).view(Plan)
     plan.kept = [launcher, frame, held, hidden, draw_seed, complain, own, threads, lists]
     plan.kept += [words.objects for words in (guards, results, output)]
     places = [words.__array_interface__["data"][0] for words in lists]
-    plan[text.CONTEXT], plan[text.RUN] = frame.address, ctypes.cast(launcher.run, ctypes.c_void_p).value or 0
-    plan[text.POOL_AT] = ctypes.addressof(threads.current)
-    plan[text.GUARDS], plan[text.RESULTS], plan[text.OUTPUT] = places
-    plan[text.RESULT_COUNT] = len(launcher.results)
-    plan[text.FIRST_RESULT] = launcher.executable.first_param + len(launcher.executable.graph.params)
-    plan[text.HELD], plan[text.ERROR_AT] = ctypes.addressof(held), ctypes.addressof(frame.error)
-    plan[text.ON_ERROR] = id(complain)
+    plan[word.CONTEXT], plan[word.RUN] = frame.address, ctypes.cast(launcher.run, ctypes.c_void_p).value or 0
+    plan[word.POOL_AT] = ctypes.addressof(threads.current)
+    plan[word.GUARDS], plan[word.RESULTS], plan[word.OUTPUT] = places
+    plan[word.RESULT_COUNT] = len(launcher.results)
+    plan[word.FIRST_RESULT] = launcher.executable.first_param + len(launcher.executable.graph.params)
+    plan[word.HELD], plan[word.ERROR_AT] = ctypes.addressof(held), ctypes.addressof(frame.error)
+    plan[word.ON_ERROR] = id(complain)
     if draw_seed is not None:
-        plan[text.SEED], plan[text.SEED_SLOT] = id(draw_seed), first + len(call.leaves) + len(hidden)
+        plan[word.SEED], plan[word.SEED_SLOT] = id(draw_seed), first + len(call.leaves) + len(hidden)
     if borrows:
-        plan[text.BORROWED] = needed
-    plan[text.ARENA_BYTES] = launcher.arena_bytes
+        plan[word.BORROWED] = needed
+    plan[word.ARENA_BYTES] = launcher.arena_bytes
     if own is not None:
-        plan[text.STATE], plan[text.HANDLER] = ctypes.addressof(own.state), id(own.handler)
-        plan[text.ALLOCATE], plan[text.RELEASE] = own.allocate, own.release
-    plan[text.NUMPY] = numpy_functions()
-    plan[text.OTHERWISE], plan[text.TRUE] = id(NotImplemented), id(True)
-    plan[text.NDARRAY : text.PLAN_WORDS] = [id(kind) for kind in (np.ndarray, tuple, list, dict, float, int)]
+        plan[word.STATE], plan[word.HANDLER] = ctypes.addressof(own.state), id(own.handler)
+        plan[word.ALLOCATE], plan[word.RELEASE] = own.allocate, own.release
+    plan[word.NUMPY] = numpy_functions()
+    plan[word.OTHERWISE], plan[word.TRUE] = id(NotImplemented), id(True)
+    plan[word.NDARRAY : word.PLAN_WORDS] = [id(kind) for kind in (np.ndarray, tuple, list, dict, float, int)]
     enter = _built_in(plan, method)
 
     def enter_and_finish(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -290,18 +290,18 @@ def _output(structure: Any, fixed: dict[int, Any], order: Sequence[int]) -> tupl
 
 def _put(words: Words, item: Any) -> None:
     if isinstance(item, _Leaf):
-        words.add(text.PUT_RESULT, item.number)
+        words.add(word.PUT_RESULT, item.number)
     elif type(item) in (tuple, list):
-        words.add(text.PUT_TUPLE if type(item) is tuple else text.PUT_LIST, len(item))
+        words.add(word.PUT_TUPLE if type(item) is tuple else word.PUT_LIST, len(item))
         for member in item:
             _put(words, member)
     elif type(item) is dict:
-        words.add(text.PUT_DICT, len(item))
+        words.add(word.PUT_DICT, len(item))
         for key, member in item.items():
             words.refer(key)
             _put(words, member)
     elif item is None or isinstance(item, (bool, int, float, complex, str)):
-        words.add(text.PUT_OBJECT)
+        words.add(word.PUT_OBJECT)
         words.refer(item)
     else:
         raise Unsupported
@@ -309,8 +309,8 @@ def _put(words: Words, item: Any) -> None:
 
 def _dtype_word(dtype: np.dtype) -> int:
     """Kind, byte order and number: what tells dtypes apart, also of two objects for the same one."""
-    word = ctypes.c_int64.from_address(id(dtype) + text.DTYPE_AT).value
-    return word & text.DTYPE_MASK
+    fields = ctypes.c_int64.from_address(id(dtype) + word.DTYPE_AT).value
+    return fields & word.DTYPE_MASK
 
 
 def _make_code() -> _Method | None:
@@ -327,24 +327,24 @@ native_code = Once(_make_code)  # None if objects are not laid out as it expects
 def _layout_known() -> bool:
     assert DATA_OFFSET is not None
 
-    def word(thing: Any, offset: int) -> int:
+    def read(thing: Any, offset: int) -> int:
         return ctypes.c_int64.from_address(id(thing) + offset).value
 
     probe = np.zeros((3, 5), np.float32)
     turned = probe.T
-    sizes = (ctypes.c_int64 * 2).from_address(word(probe, DATA_OFFSET + text.SIZES_AT))
-    flags = [word(array, DATA_OFFSET + text.FLAGS_AT) & text.PLAIN_FLAGS for array in (probe, turned)]
+    sizes = (ctypes.c_int64 * 2).from_address(read(probe, DATA_OFFSET + word.SIZES_AT))
+    flags = [read(array, DATA_OFFSET + word.FLAGS_AT) & word.PLAIN_FLAGS for array in (probe, turned)]
     described = [
-        word(kind, text.DTYPE_AT) >> 32 == kind.num and chr(word(kind, text.DTYPE_AT) >> 16 & 0xFF) == kind.byteorder
+        read(kind, word.DTYPE_AT) >> 32 == kind.num and chr(read(kind, word.DTYPE_AT) >> 16 & 0xFF) == kind.byteorder
         for kind in (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.float64).newbyteorder("S"))
     ]
     return (
-        word(probe, text.TYPE_AT) == id(np.ndarray)
-        and word(1.5, text.TYPE_AT) == id(float)
-        and word(probe, DATA_OFFSET + text.RANK_AT) & 0xFFFFFFFF == 2
+        read(probe, word.TYPE_AT) == id(np.ndarray)
+        and read(1.5, word.TYPE_AT) == id(float)
+        and read(probe, DATA_OFFSET + word.RANK_AT) & 0xFFFFFFFF == 2
         and tuple(sizes) == (3, 5)
-        and word(probe, DATA_OFFSET + text.DESCRIPTOR_AT) == id(probe.dtype)
-        and flags == [text.PLAIN_FLAGS, text.PLAIN_FLAGS & ~1]
+        and read(probe, DATA_OFFSET + word.DESCRIPTOR_AT) == id(probe.dtype)
+        and flags == [word.PLAIN_FLAGS, word.PLAIN_FLAGS & ~1]
         and all(described)
         and _handler_known()
     )
@@ -357,7 +357,7 @@ def _handler_known() -> bool:
         return True
     assert DATA_OFFSET is not None
     probe = own.empty((MIDDLE,), np.dtype(np.uint8))
-    return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + text.HANDLER_AT).value == id(own.handler)
+    return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + word.HANDLER_AT).value == id(own.handler)
 
 
 def _built_in(plan: Plan, method: _Method) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
