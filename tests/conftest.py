@@ -1,9 +1,10 @@
-"""Options of the test run, and a fixture that many of its files need."""
+"""Options of the test run, and fixtures that several of its files need."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,3 +28,14 @@ def fresh_torch() -> Iterator[None]:
     smelt.torch.reset_stats()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A cache directory of its own, and none behind it."""
+    place = tmp_path / "cache"
+    import smelt
+
+    smelt.set_cache_dir(place)
+    yield place
+    smelt.set_cache_dir(None)

@@ -19,11 +19,11 @@ import smelt
 import torch
 from cuda_simulated import ALL
 from cuda_stand_in import Gpu
+from loop_programs import assert_close, numbers
 from smelt import ops
 from smelt.backend.cuda.arrays import dense_strides
 from smelt.ir.errors import ArgumentError, DTypeError, IndexRangeError
 from support import flatten, interpret, trace
-from test_loops import assert_close, numbers
 
 STREAM = 77  # the caller's
 

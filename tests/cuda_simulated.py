@@ -15,6 +15,9 @@ import numpy as np
 import optree
 import pytest
 import smelt
+from loop_programs import PROGRAMS as LOOP_PROGRAMS
+from loop_programs import assert_close, indices, numbers
+from loop_programs import trace as trace_sizes
 from parity.gaps import KNOWN_GAPS
 from parity.runner import matching, run
 from random_programs import Seeded, build, disagreement
@@ -30,13 +33,10 @@ from smelt.kernels.loop_parser import parse_kernels
 from smelt.ops.define import REGISTRY
 from smelt.tools import demo
 from support import evaluate, flatten, interpret
-from test_loops import PROGRAMS as LOOP_PROGRAMS
-from test_loops import assert_close, indices, numbers
-from test_loops import trace as trace_sizes
 
 BF16 = ml_dtypes.bfloat16
 
-# Besides those of test_loops.py: rows for whole blocks, sizes that fill no vector, warp or tile.
+# Besides those of loop_programs.py: rows for whole blocks, sizes that fill no vector, warp or tile.
 PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     "vectors and a tail": (lambda x: ops.relu(x * 2 + 1), [numbers(1027)]),
     "halves and a tail": (lambda x: x * 2 + 1, [numbers(2051, kind=np.float16)]),

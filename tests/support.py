@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -33,6 +36,10 @@ TORCH_DTYPES = {
     "c64": torch.complex64,
     "c128": torch.complex128,
 }
+
+
+def floats(*shape: int, seed: int = 0, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def flatten(results: Any) -> list[Any]:
@@ -112,3 +119,13 @@ class Guarded:
 
     def intact(self) -> bool:
         return all((guard == PATTERN).all() for guard in self.guards)
+
+
+def run(code: str, cwd: Path | None = None, **environment: str) -> str:
+    """The output of a program in a process of its own, with this environment and no other; nothing is cached."""
+    environment = {"SMELT_CACHE_DIR": "off"} | environment
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

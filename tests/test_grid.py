@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from loop_programs import PROGRAMS, SYMBOLIC, assert_close, assert_round_trip, numbers, trace
 from random_programs import Seeded, build, disagreement
 from smelt.backend.cuda.build import schedule
 from smelt.backend.interp.loops import interpret_kernels
@@ -22,7 +23,6 @@ from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import CUDA_LOOPS, GRAPH
 from support import interpret
 from test_golden import Case, read_cases, update
-from test_loops import PROGRAMS, SYMBOLIC, assert_close, assert_round_trip, numbers, trace
 
 GOLDEN = Path(__file__).parent / "golden" / "grid"
 RANDOM_PROGRAMS = range(3000, 3040)

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import smelt
+from loop_programs import assert_meaning, lowered
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.engine import engine
@@ -21,7 +22,6 @@ from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_verify import verify_kernel
 from smelt.passes.manager import Pipeline
 from support import evaluate, flatten
-from test_loops import assert_meaning, lowered
 from test_native import Guarded, guarded
 
 __all__ = ["guarded"]  # a fixture
