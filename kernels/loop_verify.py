@@ -58,6 +58,7 @@ CONTEXT = 6
 ROLES = ("in", "out", "temp")
 GEMM = ("f32", "f64")
 SHORTEST_STREAM = 32  # bytes
+Place = tuple[tuple[Dim, Dim] | None, ...]  # for each dim from where to where an index goes, None where that is unknown
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -74,6 +75,8 @@ class Verifier:
         self.registers: dict[str, Register] = {}
         self.symbols: dict[str, Symbol] = {}  # what index expressions may name
         self.assigned: set[str] = set()
+        self.branch: int | None = None  # of the concurrent loops around, and what they write, by buffer and shape
+        self.claims: dict[tuple[str, tuple[Dim, ...]], list[tuple[int, Place]]] = {}
         self.loops: list[Loop] = []
         self.outer: list[dict[str, Register]] = []  # for each of them, the registers that were known before it
         self.visited = 0
@@ -268,6 +271,8 @@ class Verifier:
         self.access(statement)
         if statement.buffer.role == "in":
             self.fail(f"{statement.buffer.name} is an input and cannot be written")
+        if statement.guard is None:
+            self.claim(statement.buffer, statement.index)
         self.operand(statement.value, statement.buffer.dtype.compute, "the value")
         if statement.combine is not None:
             self.combiner(statement.combine, [statement.value.dtype])
@@ -337,6 +342,7 @@ class Verifier:
             self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one of {', '.join(GEMM)}")
         if output.buffer.role == "in":
             self.fail(f"{output.buffer.name} is an input and cannot be written")
+        self.claim_first(output)
 
     def transpose(self, statement: Transpose) -> None:
         if self.inside_vector():
@@ -358,29 +364,48 @@ class Verifier:
             self.fail("the rows of the source are not adjacent")
         if self.never_runs() or any(non_negative(-size) for size in (statement.rows, statement.columns)):
             return
+        self.claim_first(target)
         for matrix in (target, source):
             last = matrix.offset + (statement.rows - 1) * matrix.row_stride
             last = last + (statement.columns - 1) * matrix.column_stride
-            flat = Buffer(matrix.buffer.name, matrix.buffer.dtype, (product(matrix.buffer.shape),), matrix.buffer.role)
+            flat = flattened(matrix.buffer)
             for place in (matrix.offset, last):
                 self.in_range(flat, 0, self.known_ranges(place), flat.shape[0])
 
     def concurrent(self, statement: Concurrent) -> None:
         if self.loops:
             self.fail("concurrent loops inside of a loop")
-        owner: dict[str, int] = {}
+        owners: dict[str, set[int]] = {}
         for number, branch in enumerate(statement.branches):
             if not isinstance(branch, Loop):
                 self.fail("a branch that is no loop")
-            for name in sorted(written(branch)):
-                if owner.setdefault(name, number) != number:
-                    self.fail(f"two branches write {name}")
+            for name in written(branch):
+                owners.setdefault(name, set()).add(number)
         for number, branch in enumerate(statement.branches):
             for name in sorted(read(branch)):
-                if owner.get(name, number) != number:
+                if owners.get(name, set()) - {number}:
                     self.fail(f"one branch writes {name}, another reads it")
-        for branch in statement.branches:
+        for number, branch in enumerate(statement.branches):
+            self.branch = number
             self.statement(branch)
+        self.branch, self.claims = None, {}
+
+    def claim(self, buffer: Buffer, index: Sequence[Dim]) -> None:
+        """Several branches may write parts of one buffer, as those of a join. Parts that certainly meet are an error."""
+        if self.branch is None or self.never_runs():
+            return
+        place = tuple(span(item) for item in map(self.known_ranges, index))
+        claims = self.claims.setdefault((buffer.name, buffer.shape), [])
+        if any(branch != self.branch and meet(place, other) for branch, other in claims):
+            self.fail(f"two branches write {buffer.name}")
+        claims.append((self.branch, place))
+
+    def claim_first(self, matrix: Matrix) -> None:
+        """Of a matrix the first element, if that is always the same: rows of others may lie between its own."""
+        if all(map(is_size, symbols_of(matrix.offset))):
+            self.claim(flattened(matrix.buffer), [matrix.offset])
+
+
 
     def inside_vector(self) -> bool:
         return any(loop.kind == "vector" for loop in self.loops)
@@ -440,6 +465,33 @@ def read(loop: Loop) -> set[str]:
         elif isinstance(item, (Pack, Transpose)):
             found.add(item.source.buffer)
     return {buffer.name for buffer in found if buffer.role != "scratch"}
+
+
+def flattened(buffer: Buffer) -> Buffer:
+    return Buffer(buffer.name, buffer.dtype, (product(buffer.shape),), buffer.role)
+
+
+def span(place: Dim) -> tuple[Dim, Dim] | None:
+    """From where to where an index goes, if it is known to take all values between."""
+    if isinstance(place, int):
+        return place, place
+    sizes = frozenset(filter(is_size, symbols_of(place)))
+    steps = {factor for monomial, factor in place.terms if not all(atom in sizes for atom in monomial)}
+    if steps - {1, -1} or not attains_limits(place):
+        return None
+    low, high = limit(place, False, sizes), limit(place, True, sizes)
+    return None if low is None or high is None else (low, high)
+
+
+def meet(left: Place, right: Place) -> bool:
+    """Whether two places are known and nothing keeps them apart."""
+    return all(
+        one is not None
+        and other is not None
+        and not non_negative(one[0] - other[1] - 1)
+        and not non_negative(other[0] - one[1] - 1)
+        for one, other in zip(left, right, strict=True)
+    )
 
 
 def is_size(symbol: Symbol) -> bool:

@@ -146,6 +146,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
         lambda x, y: (ops.sqrt(ops.amax(x * y, (0, 2))), ops.mean(x, (0, 2))),
         [numbers(3, 68, 30), numbers(3, 68, 30)],
     ),
+    "a join of what two trees of loops compute": (
+        lambda x, y: ops.cat([ops.logsumexp(x, 1), ops.logsumexp(y, 1)], 0),
+        [numbers(64, 30), numbers(67, 30, seed=1)],
+    ),
     "scalars": (lambda x: ops.exp(x) + 1, [numbers()]),
     "a result twice and a parameter": (lambda x: (x, ops.exp(x), ops.reshape(ops.exp(x), (13, 9))), [X]),
 }

@@ -92,10 +92,10 @@ BROKEN: dict[str, tuple[str, str]] = {
     "serial width": (inside("serial<4> %j in 0..4 {", "}"), "a serial loop cannot have width 4"),
     "no width": (inside("vector<0> %j in 0..4 {", "}"), "a vector loop cannot have width 0"),
     "inner concurrency": (inside("concurrent {", "}"), "concurrent loops inside of a loop"),
-    "branches that write one buffer": (
+    "branches that write one place": (
         "kernel @k(%y: out f32[4]) {\n  concurrent {\n"
         "    serial %i in 0..2 {\n      store %y[%i], 1.0:f32\n    }\n"
-        "    serial %i in 2..4 {\n      store %y[%i], 1.0:f32\n    }\n  }\n}",
+        "    serial %i in 1..4 {\n      store %y[%i], 1.0:f32\n    }\n  }\n}",
         "two branches write %y",
     ),
     "branches that wait": (
@@ -136,6 +136,12 @@ FINE = {
     "minimum": inside("%0 = load %x[0, min(%i, 3)]"),
     "variable twice": inside("%0 = load %x[%i, %i - 4 * (%i // 4)]"),
     "tiles": inside("serial %j in (2 * (%i // 2))..(min(2 * (%i // 2) + 2, 7)) {", "%0 = load %y[%j]", "}"),
+    "branches that write parts of one buffer": (
+        "kernel @k(%y: out f32[M + N], %z: out f32[N, 2]) where M >= 2, N >= 2 {\n  concurrent {\n"
+        "    serial %i in 0..N {\n      store %y[%i], 1.0:f32\n      store %z[%i, 0], 1.0:f32\n    }\n"
+        "    serial %i in 0..M {\n      store %y[N + %i], 1.0:f32\n    }\n"
+        "    serial %i in 0..N {\n      store %z[%i, 1], 1.0:f32\n    }\n  }\n}"
+    ),
 }
 
 
