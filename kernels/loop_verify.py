@@ -391,7 +391,7 @@ class Verifier:
         self.branch, self.claims = None, {}
 
     def claim(self, buffer: Buffer, index: Sequence[Dim]) -> None:
-        """Several branches may write parts of one buffer, as those of a join. Parts that certainly meet are an error."""
+        """Several branches may write parts of one buffer, as for a join; parts that certainly meet are an error."""
         if self.branch is None or self.never_runs():
             return
         place = tuple(span(item) for item in map(self.known_ranges, index))
@@ -404,8 +404,6 @@ class Verifier:
         """Of a matrix the first element, if that is always the same: rows of others may lie between its own."""
         if all(map(is_size, symbols_of(matrix.offset))):
             self.claim(flattened(matrix.buffer), [matrix.offset])
-
-
 
     def inside_vector(self) -> bool:
         return any(loop.kind == "vector" for loop in self.loops)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
+from ..ir.proofs import non_negative
+from ..ir.symbolic import product
 from ..ir.types import DType, bool_, i64
 from . import extremes, pointwise
 from .create import full, number_of
@@ -20,6 +22,7 @@ from .windows import (
     Lengths,
     Window,
     half_padded,
+    lengths,
     window_max,
     window_sum,
     windows_over,
@@ -59,6 +62,30 @@ def found_at(value: Tensor, indices: Tensor, rank: int) -> Tensor:
     return reshape(gather(flatten(value, -rank, -1), -1, flatten(indices, -rank, -1)), indices.shape)
 
 
+def _may_miss(self: Tensor, rank: int, padding: Lengths, dilation: Lengths) -> bool:
+    """Whether a window may have nothing of self: one that starts in the padding and steps over all there is. The place
+    that it reports may lie outside, and no derivative is there."""
+    steps = zip(self.shape[-rank:], lengths(padding, rank, "padding", 0), lengths(dilation, rank, "dilation", 1))
+    return any(pad > 0 and not non_negative(size - step) for size, pad, step in steps)
+
+
+def _max_pool_vjp(
+    grad_output: Tensor, self: Tensor, rank: int, padding: Lengths, dilation: Lengths, indices: Tensor
+) -> Tensor:
+    if _may_miss(self, rank, padding, dilation):
+        last = number_of(product(self.shape[-rank:]), i64) - 1
+        grad_output = pointwise.where(indices <= last, grad_output, 0)
+        indices = extremes.minimum(indices, last)
+    return added_at(grad_output, self, indices, rank)
+
+
+def _max_pool_jvp(self_tangent: Tensor, rank: int, padding: Lengths, dilation: Lengths, indices: Tensor) -> Tensor:
+    if not _may_miss(self_tangent, rank, padding, dilation):
+        return found_at(self_tangent, indices, rank)
+    last = number_of(product(self_tangent.shape[-rank:]), i64) - 1
+    return pointwise.where(indices <= last, found_at(self_tangent, extremes.minimum(indices, last), rank), 0)
+
+
 @composite
 def max_pool2d_with_indices(
     self: Tensor,
@@ -80,8 +107,8 @@ def max_pool2d_with_indices_vjp(grads, results, self, kernel_size, stride, paddi
 
 
 @max_pool2d_with_indices.jvp
-def max_pool2d_with_indices_jvp(self_tangent, results):
-    return found_at(self_tangent, results[1], 2), None
+def max_pool2d_with_indices_jvp(self_tangent, results, padding, dilation):
+    return _max_pool_jvp(self_tangent, 2, padding, dilation, results[1]), None
 
 
 @composite
@@ -96,7 +123,7 @@ def max_pool2d_with_indices_backward(
     indices: Tensor,
 ) -> Tensor:
     """grad_output added up at the places of the largest elements."""
-    return added_at(grad_output, self, indices, 2)
+    return _max_pool_vjp(grad_output, self, 2, padding, dilation, indices)
 
 
 @composite
@@ -120,8 +147,8 @@ def max_pool3d_with_indices_vjp(grads, results, self, kernel_size, stride, paddi
 
 
 @max_pool3d_with_indices.jvp
-def max_pool3d_with_indices_jvp(self_tangent, results):
-    return found_at(self_tangent, results[1], 3), None
+def max_pool3d_with_indices_jvp(self_tangent, results, padding, dilation):
+    return _max_pool_jvp(self_tangent, 3, padding, dilation, results[1]), None
 
 
 @composite
@@ -136,7 +163,7 @@ def max_pool3d_with_indices_backward(
     indices: Tensor,
 ) -> Tensor:
     """grad_output added up at the places of the largest elements."""
-    return added_at(grad_output, self, indices, 3)
+    return _max_pool_vjp(grad_output, self, 3, padding, dilation, indices)
 
 
 def _row(value: Lengths) -> Lengths:

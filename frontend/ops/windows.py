@@ -236,8 +236,11 @@ def places(shape: Sequence[Dim], windows: Sequence[Window] | None = None) -> Ten
     for dim, size in enumerate(shape):
         place = iota(extent, dim=dim, dtype=dtype)
         if windows is not None and windows[dim].padding:
-            # The padding before is never chosen, but where there is nothing but -inf the first place is.
-            place = extremes.clamp_min(place - windows[dim].padding, 0)
+            # The padding before is never chosen, but where there is nothing but -inf the first place behind it is.
+            place, step = place - windows[dim].padding, windows[dim].dilation
+            place = (
+                extremes.maximum(place, pointwise.remainder(place, step)) if step > 1 else extremes.clamp_min(place, 0)
+            )
         result = place if result is None else result * number_of(size, dtype) + place
     assert result is not None
     return result
