@@ -18,7 +18,7 @@ from ..ir.proofs import ceil_divide
 from ..ir.symbolic import Dim, Expr
 from ..ops.define import REGISTRY
 from ..ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
-from ..ops.shapes import UndecidedSize
+from ..ops.shapes import UndecidedSize, slice_of_slice
 from .axes import rigid_map
 from .inline import elements, op_cost, static
 from .manager import graph_pass
@@ -195,7 +195,7 @@ def behind(op: Op, region: Region) -> Iterator[Region]:
         span = (op.arguments["start"], op.arguments["end"], op.arguments["step"])
         inner = region[dim]
         if inner is not None:
-            span = (span[0] + inner[0] * span[2], span[0] + (inner[1] - 1) * span[2] + 1, span[2] * inner[2])
+            span = slice_of_slice(value.shape[dim], span, inner)
         yield normal(value, (*region[:dim], span, *region[dim + 1 :]))
     elif isinstance(op.defn.kind, Elementwise):
         for value in op.operands:

@@ -29,7 +29,7 @@ from smelt.ir.proofs import (
     remainder,
     substitute,
 )
-from smelt.ir.symbolic import Dim, Symbol, contiguous_strides, evaluate, product, same, symbols_of, transform
+from smelt.ir.symbolic import Dim, Symbol, contiguous_strides, evaluate, product, same, symbols_of, transform, weight
 from smelt.ir.types import TensorType, f32
 from smelt.ir.verify import verify_graph
 from smelt.ops.shapes import clamp_slice
@@ -230,8 +230,26 @@ def test_differs() -> None:
     assert not differs(n, m) and not differs(n, 5)
 
 
-def test_proofs_about_slices_of_slices_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each slice is spelled with the size of the one before, several times: no proof may look at all cases."""
+@pytest.mark.parametrize(
+    ("first", "last"), [(2, -1), (1, -2), (2, None), (None, -3), (5, -5), (-7, None), (None, 7), (-9, -2), (3, 40)]
+)
+def test_sizes_of_slices_of_slices_stay_short(first: int | None, last: int | None) -> None:
+    size: Dim = Symbol("rows", 2).expr()
+    sizes = [size]
+    for _ in range(20):
+        start, end = clamp_slice(size, first, last)
+        size = end - start
+        sizes.append(size)
+    assert max(weight(item) for item in sizes) <= 4
+    for rows in range(2, 90):
+        left = range(rows)
+        for item in sizes:
+            assert evaluate(item, {"rows": rows}) == len(left)
+            left = left[first:last]
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_compiling_slices_of_slices_takes_time_by_their_number(gradient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
     def counted(*arguments: Any) -> Any:
@@ -239,16 +257,27 @@ def test_proofs_about_slices_of_slices_are_short(monkeypatch: pytest.MonkeyPatch
         asked += 1
         return limit(*arguments)
 
+    def work(count: int) -> int:
+        def program(x: Any) -> Any:
+            for _ in range(count):
+                x = x[2:-1] * 1.5
+            return x
+
+        nonlocal asked
+        asked = 0
+        proofs._is_proved.cache_clear()
+        compiled = smelt.jit(smelt.grad(lambda x: program(x).sum()) if gradient else program)
+        for size in (3 * count + 9, 3 * count + 10, 3 * count - 1, 2, 40):
+            x = np.arange(size, dtype=np.float64)
+            expected = np.full(size, 0.0)
+            expected[2 * count : max(size - count, 0)] = 1.5**count
+            np.testing.assert_allclose(compiled(x), expected if gradient else program(x), rtol=1e-12)
+        assert compiled.compiles == 2
+        return asked
+
     monkeypatch.setattr(proofs, "limit", counted)
-    size: Dim = Symbol("rows", 2).expr()
-    sizes = [size]
-    for _ in range(6):
-        start, end = clamp_slice(size, 2, -1)
-        size = end - start
-        sizes.append(size)
-    assert asked < 100_000
-    for rows in range(2, 24):
-        assert [evaluate(item, {"rows": rows}) for item in sizes] == [max(rows - 3 * cut, 0) for cut in range(7)]
+    few, many = work(8), work(24)
+    assert many < 5 * few < 200_000
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

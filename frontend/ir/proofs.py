@@ -7,7 +7,7 @@ such an atom may be. Both ask for quotients and extremes of smaller expressions,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from .symbolic import Atom, Compound, Dim, Expr, Monomial, Symbol, split, symbols_of, transform, weight
@@ -74,6 +74,7 @@ def _is_bounded(value: Dim) -> bool:
     return isinstance(low, int) and low >= 0
 
 
+OPPOSITE = {"min": "max", "max": "min"}
 PROOF = 128  # compound atoms in all cases that a proof looks at: sizes of slices of slices double with each
 
 
@@ -92,15 +93,19 @@ def _by_cases(value: Dim, left: list[int]) -> bool:
     left[0] -= weight(value)
     if left[0] < 0:
         return False
-    for monomial, coefficient in value.terms:
-        atom = monomial[0] if len(monomial) == 1 else None
-        if isinstance(atom, Compound) and atom.operator in ("min", "max"):
-            sides = atom.left, atom.right
-            if all(_by_cases(_with(value, atom, side), left) for side in sides):
-                return True
-            rest = value - Expr(((monomial, coefficient),))
-            upwards = (atom.operator == "max") == (coefficient > 0)  # the term is at least what it is of either side
-            return upwards and any(_by_cases(rest + side * coefficient, left) for side in sides)
+    # A term that is at least what it is of either side comes last: which of them will do depends on the other cases.
+    extremes = [
+        (coefficient > 0 if atom.operator == "max" else coefficient < 0, atom, coefficient)
+        for (atom, *others), coefficient in (item for item in value.terms if item[0])
+        if not others and isinstance(atom, Compound) and atom.operator in OPPOSITE
+    ]
+    if extremes:
+        upwards, atom, coefficient = min(extremes, key=lambda item: item[0])
+        sides = atom.left, atom.right
+        if all(_by_cases(_with(value, atom, side), left) for side in sides):
+            return True
+        rest = value - atom.expr() * coefficient
+        return upwards and any(_by_cases(rest + side * coefficient, left) for side in sides)
     return all(
         coefficient > 0 and all(_is_not_below(atom, left) for atom in atoms) for atoms, coefficient in value.terms
     )
@@ -154,11 +159,11 @@ def floor_divide(left: Dim, right: Dim) -> Dim:
     if whole != 0:
         return whole + floor_divide(rest, right)
     # (e // a) // b = e // (a * b)
-    if isinstance(left, Expr) and len(left.terms) == 1 and left.terms[0][1] == 1 and len(left.terms[0][0]) == 1:
-        atom = left.terms[0][0][0]
+    if isinstance(left, Expr):
+        atom = left.atom
         if isinstance(atom, Compound) and atom.operator == "//":
             return floor_divide(atom.left, atom.right * right)
-    return Expr((((Compound("//", left, right),), 1),))
+    return Compound("//", left, right).expr()
 
 
 def remainder(left: Dim, right: Dim) -> Dim:
@@ -173,21 +178,18 @@ def remainder(left: Dim, right: Dim) -> Dim:
         return rest
     if isinstance(rest, int) and isinstance(right, int):
         return rest % right
-    if isinstance(rest, Expr) and len(rest.terms) == 1 and rest.terms[0][1] == 1 and len(rest.terms[0][0]) == 1:
-        atom = rest.terms[0][0][0]
+    if isinstance(rest, Expr):
+        atom = rest.atom
         # (e % (a * b)) % b = e % b
         if isinstance(atom, Compound) and atom.operator == "%" and split(atom.right, right)[1] == 0:
             return remainder(atom.left, right)
-    return Expr((((Compound("%", rest, right),), 1),))
+    return Compound("%", rest, right).expr()
 
 
 def _contains(operator: str, whole: Dim, part: Dim) -> bool:
     """Whether `whole` is a minimum (or maximum) with `part` among its operands: taking it again changes nothing."""
-    if isinstance(whole, int) or len(whole.terms) != 1:
-        return False
-    monomial, coefficient = whole.terms[0]
-    atom = monomial[0]
-    if coefficient != 1 or len(monomial) != 1 or not isinstance(atom, Compound) or atom.operator != operator:
+    atom = None if isinstance(whole, int) else whole.atom
+    if not isinstance(atom, Compound) or atom.operator != operator:
         return False
     return any(side == part or _contains(operator, side, part) for side in (atom.left, atom.right))
 
@@ -209,7 +211,22 @@ def _extreme(operator: str, left: Dim, right: Dim, proves: Callable[[Dim], bool]
         return left
     if proves(-gap) or _contains(operator, right, left):
         return right
-    return Expr((((Compound(operator, left, right),), 1),))
+    for one, other in ((left, right), (right, left)):
+        for sides in _sides(operator, other):
+            # It is one of three: of those that are proved not to be it, `one` is left to say so.
+            for side, rest in (sides, sides[::-1]):
+                if proves(side - one if operator == "min" else one - side):
+                    return _extreme(operator, *((one, rest) if one is left else (rest, one)), proves)
+    return Compound(operator, left, right).expr()
+
+
+def _sides(operator: str, value: Dim) -> Iterator[tuple[Dim, Dim]]:
+    """The pairs whose minimum (or maximum) an expression is: N - 4 and 6 for 5 + min(N - 9, 1)."""
+    for monomial, coefficient in () if isinstance(value, int) else value.terms:
+        atom = monomial[0] if len(monomial) == 1 else None
+        if isinstance(atom, Compound) and atom.operator == (operator if coefficient > 0 else OPPOSITE[operator]):
+            rest = value - atom.expr() * coefficient
+            yield rest + atom.left * coefficient, rest + atom.right * coefficient
 
 
 def ceil_divide(left: Dim, right: Dim) -> Dim:
@@ -264,7 +281,7 @@ def _without_remainders(value: Dim, factor: int) -> Dim:
             if isinstance(atom, Compound) and atom.operator == "%" and is_multiple(atom.right, factor):
                 term = term * _without_remainders(atom.left, factor)
             else:
-                term = term * Expr((((atom,), 1),))
+                term = term * atom.expr()
         total = total + term
     return total
 

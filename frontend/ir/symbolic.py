@@ -103,6 +103,9 @@ class Compound:
     def sort_key(self) -> tuple:
         return (1, repr(self))
 
+    def expr(self) -> Expr:
+        return Expr((((self,), 1),))
+
 
 Atom = Symbol | Compound
 
@@ -155,8 +158,8 @@ class Expr:
         return self._hash
 
     def __repr__(self) -> str:
-        if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
-            return str(self.terms[0][0][0])
+        if self.atom is not None:
+            return str(self.atom)
         parts: list[str] = []
         for monomial, coefficient in self.terms:
             factors = [
@@ -173,11 +176,15 @@ class Expr:
         return " ".join(parts)
 
     @property
+    def atom(self) -> Atom | None:
+        """The atom that this expression is, if it is nothing else."""
+        monomial, coefficient = self.terms[0]
+        return monomial[0] if coefficient == 1 and len(monomial) == 1 and len(self.terms) == 1 else None
+
+    @property
     def symbol(self) -> Symbol | None:
         """The symbol that this expression is, if it is nothing else."""
-        if len(self.terms) != 1 or self.terms[0][1] != 1 or len(self.terms[0][0]) != 1:
-            return None
-        atom = self.terms[0][0][0]
+        atom = self.atom
         return atom if isinstance(atom, Symbol) else None
 
     def _number(self, *others: Any) -> NoReturn:
@@ -307,7 +314,7 @@ def _restore(value: Expr) -> Dim:
             others.remove(atom)
             factor: Dim = coefficient
             for other in others:
-                factor = factor * Expr((((other,), 1),))
+                factor = factor * other.expr()
             quotient = Expr.floor_divide(atom.left, atom.right)
             whole = factor * (quotient * atom.right)
             rest = dict(value.terms)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.proofs import differs, floor_divide, maximum, minimum, non_negative, remainder
-from ..ir.symbolic import Dim, product
+from ..ir.proofs import ceil_divide, differs, floor_divide, maximum, minimum, non_negative, remainder
+from ..ir.symbolic import Compound, Dim, product
 
 Shape = tuple[Dim, ...]
 
@@ -127,14 +127,29 @@ def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
 def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim]:
     """start and end of a slice, wrapped from the back and clamped into 0..size."""
 
-    def wrap(value: Dim) -> Dim:
-        if isinstance(value, int) and value < 0:
-            return maximum(size + value, 0)
-        if not isinstance(value, int) and not at_least(value, 0):
+    def wrap(value: Dim, largest: Dim | None) -> Dim:
+        if (isinstance(value, int) and value < 0) or (not isinstance(value, int) and not at_least(value, 0)):
             return maximum(size + value, 0)
         # PyTorch writes "to the end" as the largest integer.
-        return size if isinstance(value, int) and value >= 2**62 else minimum(value, size)
+        if isinstance(value, int) and value >= 2**62:
+            return size
+        return value if largest is None else minimum(value, largest)
 
-    low = wrap(0 if start is None else start)
-    high = size if end is None else wrap(end)
-    return low, maximum(low, high)
+    first, low = (wrap(0 if start is None else start, largest) for largest in (None, size))
+    high = size if end is None else wrap(end, size)
+    # high - low, or nothing. Without the clamp of the start it is spelled the shorter, and so are slices of slices.
+    return low, low + maximum(high - first, 0)
+
+
+def slice_of_slice(size: Dim, outer: tuple[Dim, Dim, int], inner: tuple[Dim, Dim, int]) -> tuple[Dim, Dim, int]:
+    """start, end and step of `inner` of what `outer` has of a size; both are clamped. It does not matter where nothing
+    starts: so the sum of the starts is clamped once."""
+    inner_size = ceil_divide(outer[1] - outer[0], outer[2])
+    start = minimum(_unclamped(outer[0], size) + _unclamped(inner[0], inner_size) * outer[2], size)
+    return start, start + (inner[1] - inner[0] - 1) * outer[2] + 1, outer[2] * inner[2]
+
+
+def _unclamped(start: Dim, size: Dim) -> Dim:
+    """What was clamped to a size, if that can be seen."""
+    atom = None if isinstance(start, int) else start.atom
+    return atom.left if isinstance(atom, Compound) and atom.operator == "min" and atom.right == size else start
