@@ -147,6 +147,24 @@ def nextafter(x: Term, towards: Term) -> Term:
     return select(x.op("isnan") | towards.op("isnan"), x + towards, stepped)
 
 
+def nextafter_f16(x: Term, towards: Term) -> Term:
+    return _narrow_nextafter(x, towards, 13, 2.0**-24, 65504.0)
+
+
+def nextafter_bf16(x: Term, towards: Term) -> Term:
+    return _narrow_nextafter(x, towards, 16, 2.0**-133, 255 * 2.0**120)
+
+
+def _narrow_nextafter(x: Term, towards: Term, fewer: int, smallest: float, largest: float) -> Term:
+    """The neighbour among numbers that have so many bits fewer: as many times as far away as that in f32."""
+    step = nextafter(x, towards) - x
+    moved = x + (step.op("abs") * 2.0**fewer).op("maximum", smallest).op("copysign", step)
+    moved = select(moved.equals(0), x * 0, moved)  # -0.0 above the largest negative number
+    moved = select(x.op("isinf"), x.constant(largest).op("copysign", x), moved)
+    moved = select(x.equals(towards), towards, moved)
+    return select(x.op("isnan") | towards.op("isnan"), x + towards, moved)
+
+
 def angle(x: Term) -> Term:
     return select(x.op("isnan"), x, select(x < 0, x.constant(math.pi), 0))
 

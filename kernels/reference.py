@@ -136,3 +136,12 @@ def angle(x: Any) -> np.ndarray:
     if x.dtype.kind == "c":
         return np.angle(x)
     return np.where(np.isnan(x), x, np.where(x < 0, x.dtype.type(np.pi), x.dtype.type(0)))
+
+
+def narrow(function: Callable[..., Any], dtype: DType) -> Callable[..., np.ndarray]:
+    """A function of numbers of a narrow type, which come and go as f32."""
+
+    def compute(*operands: Any) -> np.ndarray:
+        return function(*(np.asarray(item).astype(dtype.numpy) for item in operands)).astype(np.float32)
+
+    return compute

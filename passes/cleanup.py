@@ -84,7 +84,7 @@ def folded(op: Op, arguments: dict[str, Any]) -> Value | None:
     if any(number is None for number in numbers):
         return None
     type = op.results[0].type
-    number = computed(op.defn.kind.scalar, [value.dtype for value in values], numbers, type)
+    number = computed(op.defn.kind.scalar_on(type.dtype), [value.dtype for value in values], numbers, type)
     return None if number is None else splat(number, type)
 
 

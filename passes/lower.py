@@ -239,7 +239,7 @@ class Lowering:
         target = op.results[0].dtype
         if kind.scalar == "cast":
             return self._round(self.cast(operands[0], target), target, op.operands[0].dtype)
-        return self.let(kind.scalar, target.compute, operands)
+        return self.let(kind.scalar_on(target), target.compute, operands)
 
     def _round(self, operand: Operand, target: DType, source: DType) -> Operand:
         """Casting to f16 or bf16 rounds, though the register stays f32."""

@@ -5,6 +5,7 @@ Each is evaluated by NumPy and, where an op of its name exists, as compiled code
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -14,9 +15,11 @@ import numpy as np
 import pytest
 import scipy.special
 import smelt
+import torch
 from smelt.ir.types import DTYPES, dtype
 from smelt.kernels.scalar import BASE, COMBINERS, SCALARS, NumpyBuilder, NumpyOperand, expansion, spelling
 from smelt.tools.ulp import error_in_ulp
+from support import BACKENDS, evaluate, from_torch, to_torch
 
 INF, NAN = np.inf, np.nan
 
@@ -261,6 +264,20 @@ def test_special_values_of_two_operands(name: str, kind: type) -> None:
     if name != "fmax":
         known = ~np.isnan(expected)
         np.testing.assert_array_equal(np.signbit(result[known]), np.signbit(expected[known]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_neighbours_of_all_narrow_numbers(kind: torch.dtype, backend: str) -> None:
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(kind)
+    for towards in (0.0, -0.0, math.inf, -math.inf, 1.0, -2.0, math.nan):
+        other = torch.full_like(every, towards)
+        (result,) = evaluate(smelt.ops.nextafter, [from_torch(every), from_torch(other)], backend)
+        expected = torch.nextafter(every, other)
+        known = ~expected.isnan()
+        found = to_torch(result)
+        assert bool((found.isnan() == ~known).all())
+        assert torch.equal(found[known].view(torch.int16), expected[known].view(torch.int16))
 
 
 @pytest.mark.parametrize("kind", ["u8", "i8", "i16", "i32", "i64"])

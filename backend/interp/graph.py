@@ -187,7 +187,7 @@ class ArrayBuilder:
 def run_elementwise(interpreter: Interpreter, op: Op, kind: Elementwise) -> np.ndarray:
     if kind.scalar == "cast":
         return cast(interpreter.values[op.arguments["self"]], op.arguments["dtype"])
-    return SCALARS[kind.scalar].numpy(*(interpreter.operand(value) for value in op.operands))
+    return SCALARS[kind.scalar_on(op.result.dtype)].numpy(*(interpreter.operand(value) for value in op.operands))
 
 
 def run_view(interpreter: Interpreter, op: Op, kind: View) -> np.ndarray:

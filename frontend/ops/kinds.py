@@ -89,14 +89,20 @@ class Elementwise(Kind):
     promote: "same" casts the operands to their common type, "float" also turns integers into floats, "where"
     leaves the first operand a bool, "fixed" casts nothing.
     result: "same" as the operands, "bool", or "real" (the parts of a complex number).
+    narrow: whether rounding what f32 has for f16 and bf16 is not the answer; they have scalar ops of their own.
     """
 
     promotes = True
 
-    def __init__(self, scalar: str, promote: str = "same", result: str = "same"):
+    def __init__(self, scalar: str, promote: str = "same", result: str = "same", narrow: bool = False):
         self.scalar = scalar
         self.promote = promote
         self.result = result
+        self.narrow = narrow
+
+    def scalar_on(self, dtype: DType) -> str:
+        """The scalar op on operands of a type."""
+        return f"{self.scalar}_{dtype}" if self.narrow and dtype.compute is not dtype else self.scalar
 
     def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments:
         names = defn.tensor_names

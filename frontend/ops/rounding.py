@@ -74,7 +74,7 @@ def copysign_vjp(grad, result, self):
     return grad * where(eq(self, 0), 0, result / self), None
 
 
-@prim(Elementwise("nextafter"), dtypes=FLOAT, differentiable=False)
+@prim(Elementwise("nextafter", narrow=True), dtypes=FLOAT, differentiable=False)
 def nextafter(self: Tensor, other: Tensor) -> Tensor:
     """The number next to self towards other."""
 
