@@ -138,10 +138,12 @@ def angle(x: Any) -> np.ndarray:
     return np.where(np.isnan(x), x, np.where(x < 0, x.dtype.type(np.pi), x.dtype.type(0)))
 
 
-def narrow(function: Callable[..., Any], dtype: DType) -> Callable[..., np.ndarray]:
-    """A function of numbers of a narrow type, which come and go as f32."""
+def narrow_nextafter(dtype: DType) -> Callable[[Any, Any], np.ndarray]:
+    """nextafter of numbers of a narrow type, which come and go as f32."""
 
-    def compute(*operands: Any) -> np.ndarray:
-        return function(*(np.asarray(item).astype(dtype.numpy) for item in operands)).astype(np.float32)
+    def compute(x: Any, towards: Any) -> np.ndarray:
+        operands = [np.asarray(item).astype(dtype.numpy) for item in (x, towards)]
+        # Of the zeros NumPy has the first where it is an f16, and C the second.
+        return np.where(x == towards, towards, np.nextafter(*operands).astype(np.float32))
 
     return compute

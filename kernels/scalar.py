@@ -344,8 +344,8 @@ scalar("isfinite", 1, np.isfinite, terms=basic.isfinite, complex_terms=complexma
 scalar("signbit", 1, np.signbit, terms=basic.signbit, result="bool")
 scalar("copysign", 2, np.copysign, llvm={"f": "llvm.copysign"})
 scalar("nextafter", 2, np.nextafter, terms=basic.nextafter, cost=10)
-scalar("nextafter_f16", 2, reference.narrow(np.nextafter, f16), terms=basic.nextafter_f16, cost=18)
-scalar("nextafter_bf16", 2, reference.narrow(np.nextafter, bf16), terms=basic.nextafter_bf16, cost=18)
+scalar("nextafter_f16", 2, reference.narrow_nextafter(f16), terms=basic.nextafter_f16, cost=18)
+scalar("nextafter_bf16", 2, reference.narrow_nextafter(bf16), terms=basic.nextafter_bf16, cost=18)
 
 # Logic and bits. The counts of shl, lshr and ashr must be in range; the bitwise shifts take any.
 

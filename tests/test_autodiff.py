@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from smelt.ir.errors import ArgumentError, DerivativeError, ShapeError
 from smelt.ir.graph import Graph, Value
 from smelt.ir.symbolic import Symbol
 from smelt.ir.types import TensorType, dtype
+from smelt.passes.autodiff.vjp import call_rule, rule_parameters
 from smelt.transforms import grad, jvp, value_and_grad, vjp
 
 functional = torch.nn.functional
@@ -567,3 +569,21 @@ def test_op_without_derivative() -> None:
         run(grad(lambda x, y: (x * ops.nextafter(y, y)).sum()), random(3), random(3, seed=1)),
         random(3, seed=1),
     )
+
+
+class ByScale:
+    """A rule that is an object."""
+
+    def __call__(self, grad: Any, result: Any) -> Any:
+        return grad * result
+
+
+@pytest.mark.parametrize(
+    "rule", [ByScale(), ByScale().__call__, partial(lambda factor, grad, result: grad * result, 1)]
+)
+def test_a_rule_is_anything_that_can_be_called(rule: Any) -> None:
+    x = Value(TensorType(dtype("float32"), (3,)))
+    op = ops.exp(x).op
+    found = call_rule(rule, op, grads=[x])
+    assert found.op.name == "mul" and set(found.op.operands) == {x, op.results[0]}
+    assert rule_parameters(rule) == ("grad", "result")

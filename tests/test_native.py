@@ -269,7 +269,9 @@ def test_long_rows_fetch_the_next(bits: int) -> None:
     assert np.array_equal(*found)
     exact = np.log(np.exp(x.astype(np.float64)).sum(1))
     np.testing.assert_allclose(found[0], exact, rtol=3e-7)
-    assert "fetch %x[%i + 1, %j]" in stages(program, x)["loops"]
+    texts = stages(program, x, annotate=True)
+    assert "fetch %x[%i + 1, %j]" in texts["loops"]
+    assert "; fetch %x[%i + 1, %j]" in texts["llvm"]
 
 
 def test_short_rows_far_apart_are_fetched_ahead() -> None:
@@ -328,10 +330,12 @@ def test_many_kernels_one_after_the_other() -> None:
     assert f":{steps.__code__.co_firstlineno + 4}:" in str(caught.value)
 
 
-def stages(function: Callable[..., Any], *arrays: np.ndarray, vector_bits: int = 256) -> dict[str, str]:
+def stages(
+    function: Callable[..., Any], *arrays: np.ndarray, vector_bits: int = 256, annotate: bool = False
+) -> dict[str, str]:
     """The text of the program at every stage of its compilation."""
     found: dict[str, str] = {}
-    options = CompileOptions(vector_bits=vector_bits)
+    options = CompileOptions(vector_bits=vector_bits, annotate=annotate)
     compile_graph(smelt.jit(function).trace(*arrays), options, lambda name, thing: found.update({name: str(thing)}))
     return found
 

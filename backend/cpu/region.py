@@ -140,6 +140,8 @@ class Region(Frames):
             self.write(f"; {statement.result} = load {statement.buffer.name}[{list_text(statement.index)}]{place}")
         elif isinstance(statement, Store):
             self.write(f"; store {statement.buffer.name}[{list_text(statement.index)}]{place}")
+        elif isinstance(statement, Fetch):
+            self.write(f"; fetch {statement.buffer.name}[{list_text(statement.index)}]")
         self.mark = self.note.nowhere if origin is None else self.note.line(origin)
 
     def _hoisted(self, result: Register, depth: int) -> Outside:

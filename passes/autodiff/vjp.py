@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from types import FunctionType
 from typing import Any, overload
 
 from ...ir.errors import DerivativeError
@@ -141,7 +142,10 @@ class Gradients(Sequence[Value]):
 @cache
 def rule_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:
     """What a rule asks for. One that asks for nothing can only say zero."""
-    code = inspect.unwrap(rule).__code__  # inspect.signature takes as long as some rules
+    function = inspect.unwrap(rule)
+    if not isinstance(function, FunctionType):  # a partial, a method, an object that can be called
+        return tuple(inspect.signature(rule).parameters)
+    code = function.__code__  # inspect.signature takes as long as some rules
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
@@ -160,8 +164,9 @@ def call_rule(rule: Callable[..., Any], op: Op, **extra: Any) -> Any:
         elif name in op.arguments:
             wanted[name] = op.arguments[name]
         else:
+            named = getattr(rule, "__name__", rule)
             raise DerivativeError(
-                f"the rule {rule.__name__} asks for {name!r}, which {op.defn.signature()} does not have",
+                f"the rule {named} asks for {name!r}, which {op.defn.signature()} does not have",
                 op.loc,
             )
     return rule(**wanted)
