@@ -16,7 +16,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,7 +123,7 @@ class Bound:
         self.structure = version.structure
         self.single = not fixed and self.structure == LEAF
         self.positions = range(self.structure.num_leaves)
-        self.entry: Entry | None = None
+        self.entries: dict[tuple[str, ...], Entry] = {}  # by the names of what is given by name
         self.refused = 0
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
@@ -173,6 +173,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_unlock)
 
 
+def _names_by_position(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters that may be given by name or by position, if those by position alone do not come before them. What
+    is no plain function may look at how it is called."""
+    if not isinstance(function, FunctionType) or function.__code__.co_posonlyargcount:
+        return ()
+    return function.__code__.co_varnames[: function.__code__.co_argcount]
+
+
 class Jitted:
     """A function that compiles itself for the types it is called with."""
 
@@ -198,6 +206,7 @@ class Jitted:
         self.lock = threading.RLock()
         _all.add(self)
         self.latest: Compiled | None = None
+        self.by_position = _names_by_position(function)
         self._check_static(function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -242,6 +251,9 @@ class Jitted:
             if result is not NotImplemented:
                 self.latest = version
                 return result
+        call = args, kwargs
+        if kwargs:
+            args, kwargs = self._by_position(args, kwargs)
         leaves, structure, static = self._flatten(args, kwargs)
         if any(isinstance(leaf, Value) for leaf in leaves):
             # Inside another trace: the function is just part of it.
@@ -256,15 +268,27 @@ class Jitted:
                 bound = self._find(key, shapes, arrays, orders, args, kwargs).bind(shapes)
                 _keep(self.exact, (key, shapes), bound)
         else:
-            self._enter_quickly(bound, args, kwargs, leaves, arrays)
+            named = [*self.by_position[len(call[0]) : len(args)], *sorted(kwargs)]  # the leaves are in this order
+            self._enter_quickly(bound, call[0], {name: call[1][name] for name in named}, leaves, arrays)
         self.latest = bound.version
         return bound(arrays)
+
+    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """f(x, y=y) is f(x, y): the same compiled code."""
+        moved: list[Any] = []
+        rest = dict(kwargs)
+        for name in self.by_position[len(args) :]:
+            if name not in rest:
+                break
+            moved.append(rest.pop(name))
+        return (*args, *moved), rest
 
     def _enter_quickly(
         self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], arrays: list[np.ndarray]
     ) -> None:
         """Let native code recognise further calls like this one."""
-        entry = bound.entry
+        form = tuple(kwargs)
+        known = entry = bound.entries.get(form)
         if entry is None or entry.outdated():
             # What native code cannot take is tried less and less often.
             bound.refused += 1
@@ -272,8 +296,8 @@ class Jitted:
                 return
             entry = bound.make_entry(args, kwargs, self.static_argnums, self.static_argnames, leaves, arrays)
         if entry is not None and all(item[0] is not entry.enter for item in self.recent):
-            others = [item for item in self.recent if bound.entry is None or item[0] is not bound.entry.enter]
-            bound.entry = entry
+            others = [item for item in self.recent if known is None or item[0] is not known.enter]
+            bound.entries[form] = entry
             self.recent = [(entry.enter, bound.version), *others[: _RECENT - 1]]
 
     def _flatten(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
@@ -289,6 +313,8 @@ class Jitted:
             try:
                 hash(value)
             except TypeError:
+                if isinstance(which, int) and which < len(self.by_position):
+                    which = self.by_position[which]
                 raise ArgumentError(
                     f"{self.name}: the static argument {which} must be hashable, got {value!r}: "
                     f"a tuple is, where a list is not",
@@ -448,6 +474,7 @@ class Jitted:
         return store_in_order(self._graph(args, kwargs))[0]
 
     def _graph(self, args: Any, kwargs: Any) -> Graph:
+        args, kwargs = self._by_position(args, kwargs)
         leaves, _, _ = self._flatten(args, kwargs)
         types: list[TensorType] = []
         orders: list[Order | None] = []

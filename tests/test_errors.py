@@ -281,7 +281,7 @@ def test_arguments_of_jit() -> None:
     error = failure(ArgumentError, lambda: smelt.jit(lambda x, mode: x, static_argnames="mod"))
     assert "static_argnames has 'mod', but the parameters of lambda are x, mode" in str(error)
     error = failure(ArgumentError, lambda: smelt.jit(lambda x, k: x, static_argnums=1)(X, [1]))
-    assert "the static argument 1 must be hashable" in str(error)
+    assert "the static argument k must be hashable" in str(error)
     assert "unknown target 'gpu'" in str(failure(CompileError, lambda: smelt.jit(lambda x: x, target="gpu")(X)))
     error = failure(ArgumentError, lambda: smelt.jit(lambda x: x).report())
     assert "has not been called yet" in str(error)

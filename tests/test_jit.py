@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import namedtuple
 from collections.abc import Callable
@@ -49,6 +50,48 @@ def test_keywords_in_any_order() -> None:
     np.testing.assert_array_equal(subtract(X, scale=3, y=X[0]), (X - X[0]) * 3)
     np.testing.assert_array_equal(subtract(X, y=X[0], scale=4), (X - X[0]) * 4)
     assert subtract.compiles == 2
+
+
+def test_by_name_or_by_position_is_the_same_program() -> None:
+    def program(x: Any, z: Any, y: Any = 2.0, *, factor: Any = 1.0) -> Any:
+        return (x - z * 2) * y + factor
+
+    function = smelt.jit(program)
+    x, y, z = floats(4, seed=1), floats(4, seed=2), floats(4, seed=3)
+    for _ in range(5):  # also once native code knows the calls
+        for args, kwargs in (
+            ((x, z, y), {}),
+            ((x, z), {"y": y}),
+            ((x,), {"y": y, "z": z}),
+            ((), {"z": z, "y": y, "x": x}),
+        ):
+            np.testing.assert_allclose(function(*args, **kwargs), program(x, z, y), rtol=1e-6)
+    assert function.compiles == 1
+    assert {tuple(item) for bound in function.exact.values() for item in bound.entries} == {
+        (), ("y",), ("z", "y"), ("x", "z", "y"),
+    }  # fmt: skip
+    for _ in range(5):
+        np.testing.assert_allclose(function(x, factor=3.0, z=z), program(x, z, factor=3.0), rtol=1e-6)
+        np.testing.assert_allclose(function(x, z, factor=3.0), program(x, z, factor=3.0), rtol=1e-6)
+        np.testing.assert_allclose(function(x, factor=3.0, y=y, z=z), program(x, z, y, factor=3.0), rtol=1e-6)
+    assert function.compiles == 3
+    assert str(function.trace(x, y=y, z=z)) == str(function.trace(x, z, y))
+
+
+def test_functions_that_look_at_how_they_are_called_are_called_so() -> None:
+    def only(x: Any, /, **named: Any) -> Any:
+        return x * named["x"]
+
+    @functools.wraps(only)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return args[0] + 10 * kwargs.get("y", 0.0)
+
+    x, y = floats(4), floats(4, seed=1)
+    for _ in range(4):
+        np.testing.assert_allclose(smelt.jit(only)(x, x=y), x * y, rtol=1e-6)
+        np.testing.assert_allclose(smelt.jit(wrapper)(x, y=y), x + 10 * y, rtol=1e-6)
+    with pytest.raises(TypeError, match="multiple values"):
+        smelt.jit(lambda x, y: x + y)(x, y, x=x)
 
 
 @pytest.mark.parametrize("how", [{"static_argnums": 1}, {"static_argnums": (-1,)}, {"static_argnames": "mode"}])

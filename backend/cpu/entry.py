@@ -92,7 +92,8 @@ class Entry:
 
 
 class Call:
-    """The arguments of a call: their nesting, which are static, and the arrays that its leaves became."""
+    """The arguments of a call: their nesting, which are static, and their leaves, in order, with the arrays that these
+    became."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Call:
         for number, item in enumerate(self.args):
             self._static(item) if number in self.static_numbers else self._moving(item)
         self.words.add(word.IS_DICT, len(self.kwargs))
-        for name in sorted(self.kwargs):
+        for name in self.kwargs:
             self.words.refer(name)
             self._static(self.kwargs[name]) if name in self.static_names else self._moving(self.kwargs[name])
         if self.number != len(self.leaves):
