@@ -31,10 +31,11 @@ test: $(VENV)/installed-test
 	$(PYTEST) $(ARGS)
 
 test-long: $(VENV)/installed-test
-	$(PYTEST) tests/test_random_programs.py tests/test_open_sizes.py tests/test_torch_models.py --long $(ARGS)
+	$(PYTEST) tests/test_random_programs.py tests/test_open_sizes.py tests/test_torch_open_sizes.py tests/test_torch_models.py \
+		--long $(ARGS)
 
 test-open: $(VENV)/installed-test
-	$(PYTEST) tests/test_open_sizes.py --long $(ARGS)
+	$(PYTEST) tests/test_open_sizes.py tests/test_torch_open_sizes.py --long $(ARGS)
 
 parity-torch: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python -m parity_torch $(ARGS)

@@ -112,6 +112,45 @@ def test_sizes_that_only_the_data_tell():
     assert smelt.torch.stats()["graphs"] == 1
 
 
+def test_numbers_that_are_no_sizes_may_be_negative():
+    """PyTorch leaves an int argument open, and knows nothing of it."""
+
+    def f(x, at, by):
+        return torch.select(x * 2, 0, at), torch.roll(x, by, 0) + 1, x[at:] * 3
+
+    function = compiled(f, dynamic=True)
+    for rows, at, by in ((7, 3, 2), (9, -3, -4), (8, -8, 5), (12, 5, -1)):
+        x = torch.randn(rows, 4)
+        for got, expected in zip(function(x, at, by), f(x, at, by)):
+            same(got, expected)
+
+
+def test_numbers_that_have_to_be_known_are():
+    """A step, a dim: the code is for the number, and open in all else."""
+
+    def f(x, step, dim):
+        return (x * 2)[::step] + 1, (x + 1).sum(dim)
+
+    function = compiled(f, dynamic=True)
+    for rows, step, dim in ((12, 3, 1), (15, 2, 0), (16, 3, 1), (17, 3, 1), (15, 2, -1)):
+        x = torch.randn(rows, 4)
+        for got, expected in zip(function(x, step, dim), f(x, step, dim)):
+            same(got, expected)
+
+
+def test_a_size_is_known_as_long_as_it_is_needed():
+    """PyTorch's convolution reads the stride, and so does what follows it: its result has a size that depends on it."""
+    weight = torch.randn(2, 1, 4)
+
+    def f(x, stride, padding):
+        return F.conv1d((x * 2).unsqueeze(1), weight, None, stride, padding) + 1
+
+    function = compiled(f, dynamic=True)
+    for rows, columns, stride, padding in ((3, 12, 3, 1), (4, 15, 2, 2), (5, 9, 4, 3), (3, 12, 3, 2)):
+        x = torch.randn(rows, columns)
+        same(function(x, stride, padding), f(x, stride, padding))
+
+
 def test_training_with_sizes_that_vary():
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4))
     function = compiled(model, dynamic=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import ceil_divide, differs, floor_divide, maximum, minimum, non_negative, remainder
-from ..ir.symbolic import Compound, Dim, product
+from ..ir.symbolic import Compound, Dim, Expr, SizeNeeded, product
 
 Shape = tuple[Dim, ...]
 
@@ -77,6 +77,8 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 
 def dimension(dim: int, rank: int) -> int:
     """A dimension counted from the front. A 0-dim tensor counts as having one."""
+    if isinstance(dim, Expr):
+        raise SizeNeeded(dim)
     if not isinstance(dim, int) or isinstance(dim, bool):
         raise ArgumentError(f"dim must be an int, got {dim!r}")
     limit = max(rank, 1)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
-from ..ir.symbolic import Dim, Expr, contiguous_strides, product
+from ..ir.symbolic import Dim, Expr, SizeNeeded, contiguous_strides, product
 from .define import Dims, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, Index, View
 from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, equal, resolve_reshape
@@ -112,6 +112,8 @@ def _slice_index(index: Index, arguments: Arguments) -> Index:
 def slice(self: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1) -> Tensor:
     """Every step-th element of dimension dim from start to before end."""
     dim = axis_of(dim, self.ndim)
+    if isinstance(step, Expr):
+        raise SizeNeeded(step)
     if not isinstance(step, int) or step < 1:
         raise ArgumentError(f"step is {step}, expected a positive int")
     low, high = clamp_slice(self.shape[dim], start, end)

@@ -30,7 +30,7 @@ from ..ops.view import as_strided, expand, permute
 from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
 from . import gpu
-from .importer import Importer
+from .importer import Importer, Unsupported
 from .sizes import symbol_name
 from .types import DTYPE, is_supported, layout_of
 
@@ -320,7 +320,7 @@ class NativeStep:
 
         try:
             traced, _ = trace(run, types, names, "graph", sizes)
-        except SmeltError:
+        except (SmeltError, Unsupported):
             if not sizes:
                 raise
             fixed: dict[Symbol, Dim] = {symbols[name]: sizes[name] for name in free}

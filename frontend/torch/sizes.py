@@ -76,10 +76,11 @@ def _convert(expression: Any, environment: Any) -> Dim:
     raise UnknownSize(f"{expression} has {kind}")
 
 
-def _range(symbol: Any, environment: Any) -> tuple[int, int | None]:
+def _range(symbol: Any, environment: Any) -> tuple[int | None, int | None]:
     """What PyTorch knows of a size, by the guards of the graph: sizes outside of them never come here.
 
-    0 and 1 are never symbolic there either, but for sizes that data decides.
+    0 and 1 are never symbolic there either, but for sizes that data decides. Of a number that is no size, such as the
+    place of an element, it need not know anything: that may be negative.
     """
     found = environment.var_to_range.get(symbol)
     if found is None:
@@ -88,4 +89,4 @@ def _range(symbol: Any, environment: Any) -> tuple[int, int | None]:
         int(item) if getattr(item, "is_Integer", True) and abs(int(item)) < LIMIT else None
         for item in (found.lower, found.upper)
     )
-    return lower or 0, upper
+    return lower, upper
