@@ -138,6 +138,17 @@ def test_numbers_that_have_to_be_known_are():
             same(got, expected)
 
 
+def test_a_view_that_starts_at_an_open_place():
+    def f(x, at):
+        return x.narrow(0, at, 1), x.sum()
+
+    function = compiled(f, dynamic=True)
+    for rows, at in ((7, 3), (9, 5), (8, 2)):
+        x = torch.randn(rows)
+        for got, expected in zip(function(x, at), f(x, at)):
+            same(got, expected)
+
+
 def test_a_size_is_known_as_long_as_it_is_needed():
     """PyTorch's convolution reads the stride, and so does what follows it: its result has a size that depends on it."""
     weight = torch.randn(2, 1, 4)

@@ -63,6 +63,13 @@ def check_device(node: Node) -> None:
         raise Unsupported(reason)
 
 
+def extents_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """All the sizes that say where the elements of a tensor are. One that is not dense has no strides."""
+    if tensor.layout is not torch.strided:
+        return tuple(tensor.shape)
+    return (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+
+
 class Importer:
     """Calls smelt's ops for nodes. `pinned` has the symbolic sizes that are known, or known to be others."""
 

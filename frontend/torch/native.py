@@ -30,7 +30,7 @@ from ..ops.view import as_strided, expand, permute
 from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
 from . import gpu
-from .importer import Importer, Unsupported
+from .importer import Importer, Unsupported, extents_of
 from .sizes import symbol_name
 from .types import DTYPE, is_supported, layout_of
 
@@ -338,7 +338,7 @@ class NativeStep:
         made = (*self.nodes, *(item.node for item in self.shown))
         for node in dict.fromkeys(item for own in made for item in (*own.all_input_nodes, own)):
             for entry in _tensors(node.meta.get("val")):
-                dims = (*entry.shape, *entry.stride()) if isinstance(entry, torch.Tensor) else (entry,)
+                dims = extents_of(entry) if isinstance(entry, torch.Tensor) else (entry,)
                 for dim in dims:
                     for symbol in symbols_of(self.size(dim)):
                         found.setdefault(symbol.name, symbol)

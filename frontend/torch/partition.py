@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from ..ir.graph import Value
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import TensorType
-from .importer import Importer, Unsupported, result_tensors
+from .importer import Importer, Unsupported, extents_of, result_tensors
 from .sizes import UnknownSize, symbol_of
 from .types import DTYPE, is_supported
 
@@ -60,7 +60,7 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
     for node in graph.nodes:
         for item in result_tensors(node) if "val" in node.meta else ():
             if isinstance(item, torch.Tensor):
-                for size in (*item.shape, *item.stride()):
+                for size in extents_of(item):
                     note(size)
             else:
                 note(item)
