@@ -153,9 +153,12 @@ class Product:
         assert shaped is not None
         if shaped.shape == self.output.shape:
             return index
-        row = index[0] * self.rows + index[1]
+        row: Dim = index[0] * self.rows + index[1]
         place: tuple[Dim, ...] = index[2:]
-        for size in reversed(shaped.shape[1:-1]):
+        sizes = shaped.shape[1:-1]
+        if len(sizes) > 0 and sizes[-1] == self.rows:  # no remainder, of which nobody could prove where it lies
+            row, place, sizes = index[0], index[1:], sizes[:-1]
+        for size in reversed(sizes):
             place = (remainder(row, size), *place)
             row = floor_divide(row, size)
         return (row, *place) if shaped.ndim > 1 else place
