@@ -112,6 +112,24 @@ def test_open_sizes() -> None:
         assert len(program.report().kernels) == 1
 
 
+def test_heads_of_open_sizes_are_shared_out() -> None:
+    """Heads that go back to where they were taken from: which of them a tile stores is no secret."""
+
+    def attend_heads(x: Any) -> Any:
+        batch, rows, _ = x.shape
+        parts = [ops.transpose(part.reshape(batch, rows, 4, 16), 1, 2) for part in ops.chunk(x, 3, 2)]
+        found = ops.transpose(ops.scaled_dot_product_attention(*parts), 1, 2)
+        return found.reshape(batch, rows, 64)
+
+    program = smelt.jit(attend_heads)
+    for batch, rows in ((2, 70), (3, 300), (5, 33)):
+        x = floats(batch, rows, 192)
+        heads = np.moveaxis(x.reshape(batch, rows, 3, 4, 16), (2, 3), (0, 2))
+        want, _ = exact_attention(*heads, np.zeros(()))
+        np.testing.assert_allclose(program(x), np.moveaxis(want, 1, 2).reshape(x.shape[0], rows, 64), 1e-5, 1e-5)
+    assert all(isinstance(kernel.pieces, str) for kernel in program.report().kernels)  # of a number that sizes decide
+
+
 X, W, B = floats(200, 60), floats(60, 130, seed=1) / 8, floats(130, seed=2)
 
 ROWS_OF_PRODUCTS: dict[str, Callable[..., Any]] = {
