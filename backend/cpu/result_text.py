@@ -67,12 +67,9 @@ done:
   ret i1 true
 }}
 
-; The first so many results are not wanted after all.
-define internal void @undo(ptr %plan, ptr %ctx, i64 %count) #0 {{
+; The first so many objects of a list are not wanted any more.
+define internal void @drop(ptr %objects, i64 %count) #0 {{
 entry:
-  %first.result.at = getelementptr i64, ptr %plan, i64 {FIRST_RESULT}
-  %first.result = load i64, ptr %first.result.at
-  %slots = getelementptr i64, ptr %ctx, i64 %first.result
   br label %next
 next:
   %left = phi i64 [ %count, %entry ], [ %left.next, %one ]
@@ -80,11 +77,20 @@ next:
   br i1 %any, label %one, label %done
 one:
   %left.next = sub i64 %left, 1
-  %slot = getelementptr i64, ptr %slots, i64 %left.next
-  %unwanted = load ptr, ptr %slot
-  call void @Py_DecRef(ptr %unwanted)
+  %at = getelementptr ptr, ptr %objects, i64 %left.next
+  %object = load ptr, ptr %at
+  call void @Py_DecRef(ptr %object)
   br label %next
 done:
+  ret void
+}}
+
+; The first so many results are not wanted after all.
+define internal void @undo(ptr %plan, ptr %ctx, i64 %count) #0 {{
+  %first.result.at = getelementptr i64, ptr %plan, i64 {FIRST_RESULT}
+  %first.result = load i64, ptr %first.result.at
+  %slots = getelementptr i64, ptr %ctx, i64 %first.result
+  call void @drop(ptr %slots, i64 %count)
   ret void
 }}
 
@@ -102,23 +108,11 @@ define internal void @keep(ptr %plan, ptr %object) #0 {{
 }}
 
 define internal void @let_go(ptr %plan) #0 {{
-entry:
   %count.at = getelementptr i64, ptr %plan, i64 {HELD_COUNT}
   %count = load i64, ptr %count.at
   %held.at = getelementptr i64, ptr %plan, i64 {HELD}
   %held = load ptr, ptr %held.at
-  br label %next
-next:
-  %left = phi i64 [ %count, %entry ], [ %left.next, %one ]
-  %any = icmp sgt i64 %left, 0
-  br i1 %any, label %one, label %done
-one:
-  %left.next = sub i64 %left, 1
-  %at = getelementptr ptr, ptr %held, i64 %left.next
-  %object = load ptr, ptr %at
-  call void @Py_DecRef(ptr %object)
-  br label %next
-done:
+  call void @drop(ptr %held, i64 %count)
   store i64 0, ptr %count.at
   ret void
 }}
