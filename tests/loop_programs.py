@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -228,7 +228,9 @@ def assert_close(stage: str, wanted: np.ndarray, found: np.ndarray) -> None:
     np.testing.assert_allclose(found.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance, err_msg=stage)
 
 
-def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
+def stage_results(graph: Graph, arrays: Sequence[np.ndarray]) -> Iterator[tuple[str, Any, list[np.ndarray]]]:
+    """The kernels after lowering and after each pass over loops, verified: their text, what the fused graph means, and
+    what they compute."""
     fused, kernels = lowered(graph)
     wanted = interpret(fused.graph, arrays)
     for stage in ("lower", *LOOPS):
@@ -237,8 +239,14 @@ def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
         for kernel in kernels:
             verify_kernel(kernel)
             assert_round_trip(kernel)
-        for left, right in zip(wanted, interpret_kernels(fused, kernels, arrays), strict=True):
-            assert_close(f"after {stage}:\n" + "\n".join(map(str, kernels)), left, right)
+        text = f"after {stage}:\n{fused}\n" + "\n".join(map(str, kernels))
+        yield text, wanted, interpret_kernels(fused, kernels, arrays)
+
+
+def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
+    for text, wanted, found in stage_results(graph, arrays):
+        for left, right in zip(wanted, found, strict=True):
+            assert_close(text, left, right)
 
 
 PRODUCT = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import smelt
-from loop_programs import PROGRAMS, SYMBOLIC, assert_meaning, assert_round_trip, lowered, numbers, trace
+from loop_programs import PROGRAMS, SYMBOLIC, assert_meaning, assert_round_trip, lowered, numbers, stage_results, trace
 from random_programs import Seeded, build, disagreement
 from smelt import ops
 from smelt.backend.interp.loops import interpret_kernels
@@ -16,10 +16,8 @@ from smelt.ir.parser import parse_graph
 from smelt.kernels.loop_ir import Load
 from smelt.kernels.loop_parser import parse_kernels
 from smelt.kernels.loop_text import print_kernel
-from smelt.kernels.loop_verify import verify_kernel
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import LOOPS
-from support import interpret
 from test_golden import EXPECT, Case, read_cases, update
 
 RANDOM_PROGRAMS = range(2000, 2030)
@@ -59,16 +57,9 @@ def test_symbolic_sizes(name: str) -> None:
 def test_random_programs() -> None:
     for seed in RANDOM_PROGRAMS:
         program = build(Seeded(seed))
-        fused, kernels = lowered(program.graph)
-        wanted = interpret(fused.graph, program.inputs)
-        for stage in ("lower", *LOOPS):
-            if stage != "lower":
-                kernels = [Pipeline([stage]).run(kernel, verify_each=True) for kernel in kernels]
-            for kernel in kernels:
-                verify_kernel(kernel)
-                assert_round_trip(kernel)
-            difference = disagreement(program, wanted, interpret_kernels(fused, kernels, program.inputs))
-            assert not difference, f"seed {seed}, after {stage}: {difference}\n{fused}\n" + "\n".join(map(str, kernels))
+        for text, wanted, found in stage_results(program.graph, program.inputs):
+            difference = disagreement(program, wanted, found)
+            assert not difference, f"seed {seed}: {difference}\n{text}"
 
 
 @pytest.mark.parametrize("outer", [2, 8, 13])
