@@ -34,8 +34,8 @@ def bind_sizes(graph: Graph, arrays: Sequence[np.ndarray]) -> dict[str, int]:
             given = TensorType(dtype(array.dtype), array.shape)
             raise ShapeError(f"{graph.name}: parameter {param.name} is {param.type}, got {given}")
         for dim, size in zip(param.shape, array.shape, strict=True):
-            if isinstance(dim, Expr) and dim.symbol is not None:
-                sizes.setdefault(dim.symbol.name, size)
+            if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
+                sizes.setdefault(symbol.name, size)
     for param, array in zip(graph.params, arrays, strict=True):
         for dim, size in zip(param.shape, array.shape, strict=True):
             if evaluate(dim, sizes) != size:

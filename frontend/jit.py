@@ -86,10 +86,11 @@ class Compiled:
                 if isinstance(dim, int):
                     if dim != size:
                         return False
-                elif (symbol := dim.symbol) is not None:
+                    continue
+                if (symbol := dim.measured) is not None:
                     if size < (symbol.lower or SMALLEST) or sizes.setdefault(symbol.name, size) != size:
                         return False
-                else:
+                if dim.symbol is None:
                     later.append((dim, size))
         return all(evaluate(dim, sizes) == size for dim, size in later)
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from math import lcm
 from typing import Any
 
 import numpy as np
 
 from .ir.errors import ArgumentError, TraceError
 from .ir.graph import Graph, Op, Value
-from .ir.proofs import is_multiple, non_negative, substitute
-from .ir.symbolic import Dim, Expr, SizeNeeded, Symbol, evaluate, symbols_of
+from .ir.proofs import differs, is_multiple, non_negative, substitute
+from .ir.symbolic import Compound, Dim, Expr, SizeNeeded, Symbol, atoms_of, evaluate, symbols_of
 from .ir.types import DType, TensorType, dtype, i64
 from .ops.define import ArrayConstant, as_array, captured
 from .ops.shapes import UndecidedSize
@@ -83,8 +84,8 @@ def trace(
     """Run `function` on parameters of these types.
 
     Where two symbolic sizes must be told apart to go on, the sizes at hand (`hints`) decide, and the trace starts again
-    with the two made equal, with a symbol that starts high enough to tell, or with the number where Python asked for
-    it. The types that were used in the end are returned too.
+    with the two made equal, with a symbol that starts high enough to tell or is known by its remainder, or with the
+    number where Python asked for it. The types that were used in the end are returned too.
     """
     types = list(types)
     while True:
@@ -100,7 +101,8 @@ def trace(
             known = hints or {}
             if not all(symbol.name in known for symbol in symbols_of(question.size)):
                 raise
-            types = _pinned(types, {symbol: known[symbol.name] for symbol in symbols_of(question.size)}, question)
+            numbers: dict[Symbol, Dim] = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
+            types = _pinned(types, _divided(question.size, known) or numbers, question)
     return _lift(Graph.build(name, params, list(results)), len(params)), types
 
 
@@ -115,7 +117,8 @@ def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exc
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
     """The symbol to replace: by what makes the two sizes equal if they are at hand, else by one that starts higher."""
     involved = sorted(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name)
-    if all(symbol.name in hints for symbol in involved):
+    is_at_hand = all(symbol.name in hints for symbol in involved)
+    if is_at_hand:
         gap = evaluate(question.left - question.right, hints)
     elif question.is_wanted:
         # Nothing is at hand: the program is for the sizes that it has a meaning for.
@@ -125,6 +128,8 @@ def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]
     if gap != 0:
         smaller, greater = (question.right, question.left) if gap > 0 else (question.left, question.right)
         found = _raised(involved, greater - smaller - 1, hints)
+        if not found and is_at_hand:
+            found = _divided(question.left - question.right, hints)
         if not found:
             raise question
         return found
@@ -145,7 +150,24 @@ def _equated(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict
         found = _raised(sorted(symbols_of(rest), key=lambda item: item.name), rest, hints)
         if found:
             return found
-    return {symbols[0]: hints[symbols[0].name]}
+    return _divided(gap, hints) or {symbols[0]: hints[symbols[0].name]}
+
+
+def _divided(value: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:
+    """N by 2 * (N // 2), or by one more if the number at hand is odd: then N % 2 is a number. Nothing if no symbol's
+    remainder tells what an expression is, or that it is not zero."""
+    divisors: dict[Symbol, int] = {}
+    for atom in atoms_of(value):
+        if not isinstance(atom, Compound) or atom.operator not in ("//", "%") or not isinstance(atom.right, int):
+            continue
+        for symbol in symbols_of(atom.left) if atom.right > 0 else ():
+            divisors[symbol] = lcm(divisors.get(symbol, 1), atom.right)
+    for symbol, divisor in sorted(divisors.items(), key=lambda item: item[0].name):
+        spelled = symbol.expr() // divisor * divisor + hints[symbol.name] % divisor
+        known = substitute(value, {symbol: spelled})
+        if isinstance(known, int) or differs(known, 0):
+            return {symbol: spelled}
+    return {}
 
 
 def _raised(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:

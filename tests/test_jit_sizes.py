@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 import smelt
 import torch
 from smelt import ops
+from smelt.ir.errors import ShapeError
 from support import floats
 
 X = floats(3, 4)
@@ -73,6 +74,48 @@ def test_sizes_that_must_be_equal_are_settled_from_those_at_hand() -> None:
         x, y = floats(size), floats(size + 1)
         np.testing.assert_array_equal(function(x, y), x + y[1:])
     assert function.compiles == 2
+
+
+@pytest.mark.parametrize(
+    "name, sizes, compiles",
+    [
+        ("halves", (4, 6, 10, 16, 2), 2),
+        ("chunk", (5, 6, 7, 12, 31), 2),
+        ("few", (3, 4, 5, 6), 4),
+        ("tensor_split", (3, 6, 9, 7, 8, 10, 11), 4),
+        ("pairs", (4, 6, 8, 5, 7, 9), 3),
+        ("twice", (6, 12, 18, 15, 21), 3),
+    ],
+)
+def test_remainders_are_settled_from_the_sizes_at_hand(name: str, sizes: Sequence[int], compiles: int) -> None:
+    """One program for all sizes of the same remainder, where that decides."""
+    programs = {
+        "halves": (lambda x: x.reshape(2, -1, 3).sum(0), lambda x: x.reshape(2, -1, 3).sum(0)),
+        "chunk": (lambda x: ops.chunk(x, 2)[1] * 2, lambda x: x[(len(x) + 1) // 2 :] * 2),
+        # Too few for four parts of the same size or nearly: how many there are is another question for each.
+        "few": (lambda x: ops.chunk(x, 4)[-1] * 2, lambda x: torch.from_numpy(x).chunk(4)[-1].numpy() * 2),
+        "tensor_split": (lambda x: ops.tensor_split(x, 3)[1] * 2, lambda x: np.array_split(x, 3)[1] * 2),
+        "pairs": (lambda x: x[1:] if x.shape[0] % 2 else x * 2, lambda x: x[1:] if len(x) % 2 else x * 2),
+        "twice": (
+            lambda x: x.reshape(3, -1, 3).sum(0) if x.shape[0] % 2 else x.reshape(2, -1, 3).sum(0),
+            lambda x: x.reshape(3 if len(x) % 2 else 2, -1, 3).sum(0),
+        ),
+    }
+    program, expected = programs[name]
+    function = smelt.jit(program)
+    for rows in sizes:
+        given = floats(rows, 3)
+        np.testing.assert_allclose(function(given), expected(given), rtol=1e-5, atol=1e-6)
+    assert function.compiles == compiles
+
+
+def test_sizes_that_do_not_divide_are_named_in_the_error() -> None:
+    function = smelt.jit(lambda x: x.reshape(2, -1))
+    for rows in (4, 6, 8):
+        function(floats(rows))
+    with pytest.raises(ShapeError, match=r"\[7\] to \[2, -1\]: 7 elements do not divide by 2"):
+        function(floats(7))
+    np.testing.assert_array_equal(function(X.ravel()[:10]), X.ravel()[:10].reshape(2, -1))
 
 
 def test_without_dynamic_every_size_compiles() -> None:

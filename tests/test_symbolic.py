@@ -503,3 +503,24 @@ def test_proofs_by_cases() -> None:
     assert not non_negative(low - 1)
     assert not non_negative(minimum(n, m) - 3)
     assert differs(maximum(n, m), 1)
+
+
+def test_proofs_of_quotients() -> None:
+    n, m = N.expr(), M.expr()
+    half = floor_divide(n, 2)
+    assert non_negative(n - 2 * half)
+    assert non_negative(n - ceil_divide(n, 2))
+    assert minimum(half, n) == half
+    assert non_negative(n + m - half - floor_divide(m, 3))
+    assert not non_negative(n - 2 * half - 1)
+    assert not non_negative(2 * half - n)
+    assert not non_negative(n - ceil_divide(n, 2) - 2)
+    assert non_negative(Symbol("L", 7).expr() - 2 * ceil_divide(Symbol("L", 7).expr(), 3) - 1)
+
+
+def test_what_a_size_tells() -> None:
+    n = N.expr()
+    for spelled in (n, 4 * floor_divide(n, 4), 4 * floor_divide(n, 4) + 3):
+        assert spelled.measured == N
+    for other in (2 * n, n + 1, floor_divide(n, 4), 4 * floor_divide(n, 4) + 4, 2 * floor_divide(n, 4), n * M.expr()):
+        assert other.measured is None

@@ -80,6 +80,25 @@ def test_sizes_vary_without_another_compile():
     assert smelt.torch.stats()["graphs"] == 1
 
 
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        (lambda x: F.glu(x, 0), [(2 * size, 3) for size in (5, 6, 9)]),
+        (lambda x: torch.cat(x.chunk(2)[::-1]), [(size, 3) for size in (4, 7, 10)]),
+        (lambda x: sum(x.split(x.shape[0] // 3)), [(3 * size, 3) for size in (2, 5, 4)]),
+        (lambda x: x.reshape(x.shape[0], 2, -1).sum(1), [(size, 2 * size + 2) for size in (3, 4, 8)]),
+        (lambda x: F.pixel_unshuffle(x, 2), [(1, 3, 2 * size, 4 * size) for size in (2, 3, 5)]),
+    ],
+)
+def test_parts_of_sizes_that_vary(function, shapes):
+    found = compiled(function, dynamic=True)
+    for shape in shapes:
+        x = torch.randn(shape)
+        same(found(x), function(x))
+    receipt = smelt.torch.stats()
+    assert receipt["compilations"] == receipt["graphs"] == 1
+
+
 def test_caches_grow_without_another_compile():
     """Keys and values of a text as it is written: two sizes for PyTorch, which the product makes one."""
 

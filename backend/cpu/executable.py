@@ -76,8 +76,8 @@ class Executable:
         sizes: dict[str, int] = {}
         for param, shape in zip(self.graph.params, shapes, strict=True):
             for dim, size in zip(param.shape, shape, strict=True):
-                if isinstance(dim, Expr) and dim.symbol is not None:
-                    sizes[dim.symbol.name] = size
+                if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
+                    sizes[symbol.name] = size
         return sizes
 
     def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:

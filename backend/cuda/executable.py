@@ -102,8 +102,8 @@ def sizes_of(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for param, shape in zip(graph.params, shapes, strict=True):
         for dim, size in zip(param.shape, shape, strict=True):
-            if isinstance(dim, Expr) and dim.symbol is not None:
-                sizes[dim.symbol.name] = size
+            if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
+                sizes[symbol.name] = size
     return sizes
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
-from .symbolic import Atom, Compound, Dim, Expr, Monomial, Symbol, split, symbols_of, transform, weight
+from .symbolic import Atom, Compound, Dim, Expr, Monomial, Symbol, product, split, symbols_of, transform, weight
 
 
 def limit(value: Dim, upper: bool, keep: frozenset[Symbol] = frozenset()) -> Dim | None:
@@ -106,9 +106,32 @@ def _by_cases(value: Dim, left: list[int]) -> bool:
             return True
         rest = value - atom.expr() * coefficient
         return upwards and any(_by_cases(rest + side * coefficient, left) for side in sides)
+    below = _without_quotients(value)
+    if below is not None and _by_cases(below, left):
+        return True
     return all(
         coefficient > 0 and all(_is_not_below(atom, left) for atom in atoms) for atoms, coefficient in value.terms
     )
+
+
+def _without_quotients(value: Expr) -> Dim | None:
+    """At most k times an expression that subtracts e // k, without quotients by k: those are at most e / k and at
+    least (e - k + 1) / k. None if it subtracts none."""
+    for atoms, coefficient in value.terms:
+        atom = atoms[0] if len(atoms) == 1 and coefficient < 0 else None
+        if isinstance(atom, Compound) and atom.operator == "//" and isinstance(atom.right, int) and atom.right > 0:
+            break
+    else:
+        return None
+    divisor: int = atom.right
+    total: Dim = 0
+    for atoms, coefficient in value.terms:
+        atom = atoms[0] if len(atoms) == 1 else None
+        if isinstance(atom, Compound) and atom.operator == "//" and atom.right == divisor:
+            total = total + (atom.left if coefficient < 0 else atom.left - divisor + 1) * coefficient
+        else:
+            total = total + product(item.expr() for item in atoms) * (coefficient * divisor)
+    return total
 
 
 def _with(value: Dim, atom: Compound, side: Dim) -> Dim:

@@ -187,6 +187,17 @@ class Expr:
         atom = self.atom
         return atom if isinstance(atom, Symbol) else None
 
+    @property
+    def measured(self) -> Symbol | None:
+        """The symbol whose number a size tells: N of N, and of 4 * (N // 4) + 1, which it is where N % 4 is 1."""
+        monomial, divisor = self.terms[0]
+        atom = monomial[0] if len(monomial) == 1 else None
+        if not isinstance(atom, Compound) or atom.operator != "//" or not isinstance(atom.left, Expr):
+            return self.symbol
+        rest = self - atom.expr() * divisor
+        is_it = atom.right == divisor and isinstance(rest, int) and 0 <= rest < divisor
+        return atom.left.symbol if is_it else None
+
     def _number(self, *others: Any) -> NoReturn:
         raise SizeNeeded(self)
 
@@ -289,6 +300,11 @@ def _terms(value: Dim) -> tuple[tuple[Monomial, int], ...]:
     if isinstance(value, Expr):
         return value.terms
     return (((), int(value)),) if value else ()
+
+
+def coefficients_of(value: Dim) -> tuple[int, ...]:
+    """The numbers that the terms of an expression begin with."""
+    return tuple(coefficient for _, coefficient in _terms(value))
 
 
 def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.proofs import floor_divide, remainder
+from ..ir.proofs import floor_divide
 from .define import REGISTRY, Scalar, Tensor, composite
 from .elementary import exp, expm1, log1p, sigmoid, tanh
 from .extremes import clamp
 from .pointwise import abs, ge, gt, le, lt, rounded_once, where
-from .shapes import dimension, equal
+from .shapes import dimension, divides, equal
 from .special import normal_cdf, normal_density
 
 
@@ -437,7 +437,7 @@ def halves(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """The first and second half of self along dim."""
     position = dimension(dim, self.ndim)
     size = self.shape[position]
-    if not equal(remainder(size, 2), 0):
+    if not divides(size, 2):
         raise ShapeError(f"dimension {position} has size {size}, expected an even one")
     middle = floor_divide(size, 2)
     cut = REGISTRY["slice"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
-from ..ir.proofs import floor_divide, remainder
+from ..ir.proofs import floor_divide
 from ..ir.symbolic import Dim, product
 from ..ir.types import i64
 from . import pointwise
@@ -13,13 +13,13 @@ from .create import full, iota
 from .define import Tensor, composite
 from .indexing import index_add
 from .join import cat, constant_pad_nd, stack
-from .shapes import equal
+from .shapes import divides, equal
 from .view import flatten, permute, reshape, select, slice
 from .windows import Lengths, Window, lengths, padded, unfolded
 
 
 def _quotient(size: Dim, divisor: Dim, what: str) -> Dim:
-    if remainder(size, divisor) != 0:
+    if not divides(size, divisor):
         raise ShapeError(f"{what} has size {size}, expected a multiple of {divisor}")
     return floor_divide(size, divisor)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.proofs import floor_divide, remainder
+from ..ir.proofs import floor_divide
 from ..ir.types import bool_, i64
 from .create import iota, number_of
 from .define import Tensor, composite
@@ -19,6 +19,7 @@ from .pointwise import convert, eq, le, where, widen
 from .random import STREAMS, dropout
 from .reduce import amax
 from .reduce import sum as total
+from .shapes import divides
 from .softmax import _safe_softmax
 from .view import detach, expand, reshape, transpose, unsqueeze
 
@@ -81,7 +82,7 @@ def _shared_heads(query: Tensor, tensor: Tensor) -> Tensor:
     wanted, heads = query.shape[-3], tensor.shape[-3]
     if wanted == heads:
         return tensor
-    if remainder(wanted, heads) != 0:
+    if not divides(wanted, heads):
         raise ShapeError(f"{heads} heads of keys cannot be shared among {wanted} heads of queries")
     *batch, _heads, rows, features = tensor.shape
     times = floor_divide(wanted, heads)

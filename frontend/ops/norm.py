@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.proofs import floor_divide, remainder
+from ..ir.proofs import floor_divide
 from ..ir.symbolic import Dim, product
 from ..ir.types import DType
 from .create import number_of, zeros
@@ -26,7 +26,7 @@ from .extremes import clamp_min
 from .pointwise import convert, widen
 from .reduce import linalg_vector_norm, total_over
 from .reduce import sum as total
-from .shapes import dimension, equal
+from .shapes import dimension, divides, equal
 from .view import detach, expand, reshape
 
 # What all normalisations share
@@ -282,7 +282,7 @@ def native_group_norm(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """group_norm, with the mean and 1 / sqrt(variance + eps) of each group."""
-    if group < 1 or remainder(C, group) != 0:
+    if group < 1 or not divides(C, group):
         raise ArgumentError(f"{C} channels do not divide into {group} groups")
     value = _grouped(widen(input), N, C, HxW, group)
     standard, middle, deviation = _standardized(value, (2, 3), eps)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import ceil_divide, differs, floor_divide, maximum, minimum, non_negative, remainder
-from ..ir.symbolic import Compound, Dim, Expr, SizeNeeded, product
+from ..ir.symbolic import Compound, Dim, Expr, SizeNeeded, coefficients_of, product, split
 
 Shape = tuple[Dim, ...]
 
@@ -43,6 +44,29 @@ def at_least(size: Dim, least: Dim) -> bool:
     if non_negative(-1 - gap):
         return False
     raise UndecidedSize(size, least - 1, f"the size {size} is at least {least}", is_wanted=True)
+
+
+def divides(size: Dim, parts: Dim) -> bool:
+    """Whether a size is a multiple of another; raises UndecidedSize where only the run-time sizes could tell."""
+    rest = remainder(*_without_common_factors(size, parts))
+    if isinstance(rest, int):
+        return rest == 0
+    if differs(rest, 0):
+        return False
+    raise UndecidedSize(rest, 0, f"the size {size} is a multiple of {parts}")
+
+
+def _without_common_factors(size: Dim, parts: Dim) -> tuple[Dim, Dim]:
+    """N * M and 2 * M as N and 2: whether one divides the other is a smaller question then."""
+    coefficients = [number for item in (size, parts) for number in coefficients_of(item)]
+    factors: list[Dim] = [gcd(*coefficients)]
+    if isinstance(parts, Expr):
+        factors += [atom.expr() for atom in parts.terms[0][0]]
+    for factor in factors:
+        (whole, rest), (others, left) = split(size, factor), split(parts, factor)
+        if rest == 0 and left == 0:
+            size, parts = whole, others
+    return size, parts
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -117,7 +141,7 @@ def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
         raise ShapeError(f"sizes of {list(wanted)} must not be negative")
     if unknown:
         known = product(size for size in wanted if not (isinstance(size, int) and size == -1))
-        if known == 0 or remainder(total, known) != 0:
+        if known == 0 or not divides(total, known):
             raise ShapeError(f"cannot reshape {list(old)} to {list(wanted)}: {total} elements do not divide by {known}")
         filled = floor_divide(total, known)
         return tuple(filled if position == unknown[0] else size for position, size in enumerate(wanted))

@@ -14,7 +14,7 @@ from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
 from ..ir.symbolic import Dim, Expr, SizeNeeded, contiguous_strides, product
 from .define import Dims, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, Index, View
-from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, equal, resolve_reshape
+from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, divides, equal, resolve_reshape
 
 
 def replaced(shape: Sequence[Dim], dim: int, *sizes: Dim) -> Shape:
@@ -554,7 +554,7 @@ def _pieces(size: Dim, piece: Dim) -> list[Dim]:
             raise ArgumentError(f"the size of a part is {piece}, expected at least 1")
         return [builtins.min(piece, size - start) for start in range(0, size, piece)] or [0]
     count = floor_divide(size, piece)
-    if not isinstance(count, int) or remainder(size, piece) != 0:
+    if not isinstance(count, int) or not divides(size, piece):
         raise ShapeError(f"how many parts of {piece} a dimension of size {size} has is not known while tracing")
     return [piece] * count
 
@@ -577,8 +577,13 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     size = self.shape[dim]
     if isinstance(size, int) and size == 0:
         return split_with_sizes(self, (0,) * chunks, dim)
-    piece = ceil_divide(size, chunks) if isinstance(size, int) else floor_divide(size, chunks)
-    return split(self, piece, dim)
+    piece = ceil_divide(size, chunks)
+    if isinstance(size, int):
+        return split(self, piece, dim)
+    last = size - piece * (chunks - 1)
+    if not at_least(last, 1):
+        raise ShapeError(f"how many parts of {piece} a dimension of size {size} has is not known while tracing")
+    return split_with_sizes(self, (*(piece,) * (chunks - 1), last), dim)
 
 
 @composite
@@ -590,11 +595,9 @@ def tensor_split(self: Tensor, indices_or_sections: int | Sequence[Dim], dim: in
         count = indices_or_sections
         if count < 1:
             raise ArgumentError(f"sections is {count}, expected at least 1")
-        if isinstance(size, Expr):
-            if remainder(size, count) != 0:
-                raise ShapeError(f"how to split a dimension of size {size} in {count} is not known while tracing")
-            return split_with_sizes(self, (floor_divide(size, count),) * count, dim)
-        small, larger = divmod(size, count)
+        small, larger = floor_divide(size, count), remainder(size, count)
+        if isinstance(larger, Expr):
+            raise SizeNeeded(larger)
         return split_with_sizes(self, [small + (position < larger) for position in range(count)], dim)
     ends: list[Dim | None] = [*indices_or_sections, None]
     starts: list[Dim] = [0, *indices_or_sections]

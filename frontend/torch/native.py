@@ -313,8 +313,9 @@ class NativeStep:
                 if size == symbols[name].expr():
                     continue
                 pinned[symbols[name]] = size
-                if isinstance(size, Expr) and size.symbol is not None and size.symbol.name == name:
-                    lower[name] = size.symbol.lower or 0
+                symbol = size.measured if isinstance(size, Expr) else None
+                if symbol is not None and symbol.name == name:
+                    lower[name] = symbol.lower or 0
             found["pinned"], found["lower"] = pinned, lower
             return self._import(params, pinned)
 

@@ -10,7 +10,7 @@ from torch.fx import Node
 from ..ir.types import DTYPES
 from ..ops import create, extremes, indexing, pointwise, reduce, scan
 from ..ops.define import REGISTRY
-from ..ops.view import as_strided, expand, unsqueeze
+from ..ops.view import as_strided, expand, split_with_sizes, unsqueeze
 from ..ops.view import reshape as reshape_to
 from .types import DTYPE
 
@@ -59,6 +59,15 @@ def strided(node: Node, a: dict[str, Any]) -> Any:
     if not base.is_contiguous() or base.storage_offset() != 0:
         return NotImplemented  # strides are of the memory that eager has
     return as_strided(a["self"], a["size"], a["stride"], a.get("storage_offset"))
+
+
+@rule("split", "split_copy", "unsafe_split")
+def parted(node: Node, a: dict[str, Any]) -> Any:
+    # PyTorch has counted the parts, and guards their number: sizes need not be known for it.
+    size, dim, count = a["split_size"], a.get("dim", 0), len(node.meta["val"])
+    if not isinstance(size, tuple):
+        size = (*(size,) * (count - 1), a["self"].shape[dim] - size * (count - 1))
+    return split_with_sizes(a["self"], size, dim)
 
 
 @rule("empty", "new_empty", "empty_like", "new_empty_strided", "empty_strided", "empty_permuted")
