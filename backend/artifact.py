@@ -72,7 +72,7 @@ class Artifact:
         self.sources = sources  # of each result: "own", a "copy" of a stored array, or of a "parameter"
         self.scratch = scratch  # of each region, for each thread
         self.arena = arena
-        self.products = products  # element types of matrix products
+        self.products = products  # libraries of routines for matrix products
         self.is_long = is_long  # worth waking threads for
         self.vector_bits = vector_bits
         self.overwrites = overwrites  # which of the stored arrays may be which parameters

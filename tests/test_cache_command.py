@@ -20,7 +20,7 @@ from smelt import ops
 def layer(x, w):
     return ops.relu(x @ w)
 
-layer.example_args = ["f32[6, 8]", "f32[8, 4]"]
+layer.example_args = ["f32[24, 8]", "f32[8, 4]"]
 
 @smelt.jit(static_argnames="axis", options=smelt.CompileOptions(max_cost=9))
 def norm(x, scale, axis):
@@ -49,13 +49,13 @@ def command(project: Path, *words: str, code: int = 0, place: str | None = None)
 
 def test_bake_and_look(project: Path) -> None:
     shown = command(project, "bake", "model.py:layer", "--verify")
-    assert "layer(x: f32[6, 8], w: f32[8, 4])" in shown and "hit:" in shown
+    assert "layer(x: f32[24, 8], w: f32[8, 4])" in shown and "hit:" in shown
     assert "found in" in command(project, "bake", "model.py:layer")
     assert "hit:" in command(project, "cache", "why", "model.py:layer")
     listed = json.loads(command(project, "cache", "list", "--json"))
     assert {item["usable"] for item in listed} == {"yes"} and len(listed) == 3
     text = command(project, "cache")
-    for part in ("layer(x: f32[6, 8]", "the run time", "matrix products of f32", "3 entries"):
+    for part in ("layer(x: f32[24, 8]", "the run time", "matrix products of f32", "3 entries"):
         assert part in text
     assert command(project, "cache", "dir").strip() == str(project / "cache")
     assert "3 entries, all intact" in command(project, "cache", "verify")
@@ -70,17 +70,17 @@ def test_why_not(project: Path) -> None:
     assert "program" in command(project, "cache", "why", "model.py:layer", code=1)
     command(project, "bake", "model.py:layer")
     said = command(project, "cache", "why", "model.py:layer", "--args", "f32[7, 8]", "f32[8, 4]", code=1)
-    assert "there is layer(x: f32[6, 8], w: f32[8, 4])" in said
+    assert "there is layer(x: f32[24, 8], w: f32[8, 4])" in said
     assert "the cache is off" in command(project, "cache", code=1, place="off")
     assert "the cache is off" in command(project, "bake", "model.py:layer", code=1, place="off")
 
 
 def test_what_is_baked_is_what_a_program_runs(project: Path) -> None:
     """With the options and static arguments that jit was given."""
-    command(project, "bake", "model.py:norm", "--args", "f32[6, 8]", "2.5", "-1", "--dir", "baked", "--verify")
+    command(project, "bake", "model.py:norm", "--args", "f32[24, 8]", "2.5", "-1", "--dir", "baked", "--verify")
     program = """
 import numpy as np, model
-model.norm(np.ones((6, 8), np.float32), 2.5, axis=-1)
+model.norm(np.ones((24, 8), np.float32), 2.5, axis=-1)
 print(model.norm.report().cache.state)
 """
     environment = {**os.environ, cache.VARIABLE: f"off{os.pathsep}{project / 'baked'}", "PYTHONPATH": str(project)}

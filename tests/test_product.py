@@ -298,6 +298,20 @@ def test_tiles_of_many_rows_are_wide(bits: int) -> None:
         assert width >= 4 * LEAST_COLUMNS - unit.width
 
 
+@pytest.mark.parametrize("bits", BITS)
+def test_smaller_tiles_are_compiled_for_rows_that_are_left_over(bits: int) -> None:
+    """Those that fill whole register tiles do without, in whatever blocks they are multiplied."""
+    unit = RegisterTile("f32", bits).rows
+    for rows, columns, needed in ((40 * unit, 400, ["f32"]), (unit, 40, ["f32"]), (unit + 1, 40, ["f32", "f32 rest"])):
+        x, y = floats(rows, 50), floats(50, columns, seed=1)
+        executable = compile_graph(trace(lambda x, y: x @ y, [x, y]), CompileOptions(vector_bits=bits))
+        assert executable.artifact.products == needed
+        np.testing.assert_allclose(executable([x, y])[0], x.astype(np.float64) @ y, rtol=1e-4, atol=1e-4)
+    text = "graph @f(%x: f32[N, 5], %y: f32[5, 4]) where N >= 2 {\n  %0 = matmul(%x, %y) : f32[N, 4]\n  return %0\n}"
+    executable = compile_graph(parse_graph(text), CompileOptions(vector_bits=bits))
+    assert executable.artifact.products == ["f32", "f32 rest"]
+
+
 def test_every_type_with_a_product_of_its_own_has_a_table() -> None:
     from smelt.backend.cpu.context import PRODUCT_TYPES
     from smelt.kernels.gemm import BYTES

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.graph import Graph, Value
+from ...ir.proofs import is_multiple
 from ...ir.symbolic import Dim
+from ...kernels.gemm import RegisterTile
 from ...kernels.loop_ir import Gemm, Kernel, walk
 from ...kernels.loop_verify import verify_kernel
 from ...passes.fuse import Fused, fuse
@@ -53,9 +55,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     hook("llvm", readable_text(module.text))
     if options.want_asm:
         hook("asm", "".join(map(readable_assembly, engine().assembly(module.parts(1)))))
-    products = sorted(
-        {item.output.buffer.dtype.name for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)}
-    )
+    products = libraries(kernels, bits)
     with stages.timed("llvm"):
         (code,) = object_code([module], products, bits)
     names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
@@ -73,6 +73,18 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         report=make_report(simple, fused, kernels, plan.size).lasting(),
         code=code,
     )
+
+
+def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
+    """The libraries of routines that matrix products call: one for each element type, and one for rows that are left
+    over when most of them are in whole register tiles."""
+    found: set[str] = set()
+    for item in (item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)):
+        dtype = item.output.buffer.dtype.name
+        found.add(dtype)
+        if not is_multiple(item.rows, RegisterTile(dtype, bits).rows):
+            found.add(f"{dtype} rest")
+    return sorted(found)
 
 
 def schedule(kernel: Kernel, bits: int, verify: bool) -> Kernel:

@@ -8,7 +8,7 @@ from ...ir.proofs import floor_divide
 from ...ir.types import u8
 from ...kernels.gemm import RegisterTile
 from ...kernels.loop_ir import Buffer, Gemm, Matrix, Pack, Transpose
-from .context import PRODUCT_TYPES, PRODUCTS
+from .context import PRODUCT_TYPES, PRODUCTS, ROUTINES
 from .transpose import called
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ class Calls:
         panel = right.column_stride if right.panel else 0
         numbers = (right.row_stride, right.column_stride, panel, statement.rows, statement.columns, statement.depth)
         self.region.write(
-            f"call void {self._routine(dtype.name, 0)}(ptr {self._address(output)}, "
+            f"call void {self._routine(dtype.name, 'gemm')}(ptr {self._address(output)}, "
             f"i64 {self.region.uniform(output.row_stride)}, ptr {self._address(left)}, "
             f"{', '.join(f'i64 {self.region.uniform(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
-            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in numbers)}, ptr {scratch})"
+            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in numbers)}, ptr {scratch}, "
+            f"ptr {self._table(dtype.name)})"
         )
 
     def transpose(self, statement: Transpose) -> None:
@@ -57,22 +58,29 @@ class Calls:
         output, source = statement.output, statement.source
         numbers = (source.column_stride, source.row_stride, statement.columns, statement.rows)
         self.region.write(
-            f"call void {self._routine(output.buffer.dtype.name, 1)}(ptr {self._address(output)}, "
+            f"call void {self._routine(output.buffer.dtype.name, 'pack')}(ptr {self._address(output)}, "
             f"i64 {output.panel}, i64 {self.region.uniform(output.column_stride)}, ptr {self._address(source)}, "
             f"{', '.join(f'i64 {self.region.uniform(item)}' for item in numbers)})"
         )
 
-    def _routine(self, dtype: str, number: int) -> str:
+    def _routine(self, dtype: str, name: str) -> str:
         """The address of a routine, from the tables in ctx."""
-        name = f"%{dtype}.{number}"
-        if name not in self.region.pointers:
-            write = self.region.emitter.instruction
-            with self.region.at(0):
-                table = write("load ptr, ptr %args, align 8")
-                for place in (PRODUCTS, PRODUCT_TYPES.index(dtype), number):
-                    table = write(f"load ptr, ptr {write(f'getelementptr i64, ptr {table}, i64 {place}')}, align 8")
-            self.region.pointers[name] = table
-        return self.region.pointers[name]
+        return self._loaded(f"%{name}.{dtype}", self._table(dtype), ROUTINES.index(name))
+
+    def _table(self, dtype: str) -> str:
+        """The address of the table of an element type's routines."""
+        context = self._loaded("%context", "%args", 0)
+        tables = self._loaded("%products", context, PRODUCTS)
+        return self._loaded(f"%products.{dtype}", tables, PRODUCT_TYPES.index(dtype))
+
+    def _loaded(self, name: str, table: str, place: int) -> str:
+        """An address from a table, which a region reads once."""
+        region, write = self.region, self.region.emitter.instruction
+        if name not in region.pointers:
+            with region.at(0):
+                at = write(f"getelementptr i64, ptr {table}, i64 {place}")
+                region.pointers[name] = write(f"load ptr, ptr {at}, align 8")
+        return region.pointers[name]
 
     def _address(self, matrix: Matrix) -> str:
         """Where a matrix begins."""

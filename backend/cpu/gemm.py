@@ -7,6 +7,9 @@ packed here, or where they lie if they are used too little to pack them. A regis
 
 Packing reads any strides. Panels that are not full repeat the last row or column: what is computed with it is not
 stored. The order of additions depends on sizes and strides alone.
+
+Rows that fill no register tile are left to smaller ones, which are a library of their own: most programs multiply whole
+tiles only, and do not wait for those to be compiled.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...kernels.gemm import DEPTH, FLAT, ROWS, RegisterTile
+from .context import ROUTINES
 from .parts import Module
 from .writer import Function
 
@@ -38,10 +42,6 @@ class Routines:
         self.block = min(shape.lanes, 32 // shape.bytes, 8 if shape.rows >= 8 else 4)
         self.vector = f"<{shape.lanes} x {self.element}>"
         self.suffix = f"v{shape.lanes}{shape.dtype}"
-
-    def work(self) -> list[str]:
-        """What `gemm` calls."""
-        return [self.pack(), *map(self.tile, (self.shape.rows, *REST))]
 
     def declarations(self) -> list[str]:
         vector, mask = self.vector, f"<{self.shape.lanes} x i1>"
@@ -272,6 +272,7 @@ class Routines:
 
         With a `left_panel` the left matrix is packed in panels of so many rows: its row stride is the depth of a panel,
         which is how far it is from row to row on the average, and its column stride the width of a panel.
+        `table` is that of all routines: of the smaller tiles it has those that this number of rows needs.
         """
         shape, element = self.shape, self.element
         f = Function(
@@ -280,7 +281,7 @@ class Routines:
                 ("ptr", "output"), ("i64", "output_row"),
                 ("ptr", "left"), ("i64", "left_row"), ("i64", "left_column"), ("i64", "left_panel"),
                 ("ptr", "right"), ("i64", "right_row"), ("i64", "right_column"), ("i64", "panel"),
-                ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"),
+                ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"), ("ptr", "table"),
             ],
             "nounwind",
         )  # fmt: skip
@@ -301,7 +302,7 @@ class Routines:
         each = self.even(f, "%depth", most)
         # A packed left matrix is read from end to end: any cache will do.
         all_rows = f.op("call i64 @llvm.smax.i64(i64 %rows, i64 1)")
-        block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {ROWS}")
+        block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {ROWS // shape.rows * shape.rows}")
 
         def row_block(row: str, _: list[str]) -> list[str]:
             many = f.minimum(f.subtract("%rows", row), block)
@@ -340,11 +341,15 @@ class Routines:
                     target = f.at(output, column, element)
 
                     def multiply(height: int, panel: str, row: str) -> None:
+                        function = f"@tile{height}.{self.dtype}"
+                        if height in REST:
+                            slot = f.at("%table", ROUTINES.index(f"tile{height}"), "ptr")
+                            function = f.op(f"load ptr, ptr {slot}, align 8")
                         at = f.add(f.multiply(panel, panel_step), f.multiply(row, row_step))
                         number = f.minimum(f.op(f"udiv i64 {panel}, {shape.rows}"), sharing)
                         ahead = f.at(following, f.multiply(number, share))
                         f.write(
-                            f"call void @tile{height}.{self.dtype}(ptr {f.at(lanes, at)}, i64 {row_step}, "
+                            f"call void {function}(ptr {f.at(lanes, at)}, i64 {row_step}, "
                             f"i64 {left_step}, ptr {place}, i64 {step}, "
                             f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
                             f"i64 {depth}, i64 {count}, i1 {first}, "
@@ -469,19 +474,18 @@ def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
     return rows
 
 
-def library(dtype: str, bits: int) -> Module:
-    """The routines for an element type and vectors of so many bits, and a table of them."""
+def library(name: str, bits: int) -> Module:
+    """The routines for an element type and vectors of so many bits, or the smaller tiles alone ("f32 rest")."""
+    dtype, _, rest = name.partition(" ")
     routines = Routines(RegisterTile(dtype, bits))
-    table = f"@routines = constant [2 x ptr] [ptr @gemm.{dtype}, ptr @pack.{dtype}]"
-    return Module(
-        hot=routines.work(),
-        # What only calls the others is not worth optimizing: that would take longer than all of them.
-        plain=["\n".join([routines.gemm(), table])],
-        shared=[
-            *routines.declarations(),
-            "declare i64 @llvm.smin.i64(i64, i64)",
-            "declare i64 @llvm.smax.i64(i64, i64)",
-            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
-            f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
-        ],
-    )
+    shared = [
+        *routines.declarations(),
+        "declare i64 @llvm.smin.i64(i64, i64)",
+        "declare i64 @llvm.smax.i64(i64, i64)",
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+    ]
+    if rest:
+        return Module(hot=[routines.tile(height) for height in REST], shared=shared)
+    # What only calls the others is not worth optimizing: that would take longer than all of them.
+    return Module(hot=[routines.pack(), routines.tile(routines.shape.rows)], plain=[routines.gemm()], shared=shared)
