@@ -108,6 +108,9 @@ def measure(workload: Workload, request: dict[str, Any], channel: TextIO) -> dic
         if name not in request["contenders"] or not takes(name, workload):
             continue
         report(channel, event="contender", workload=workload.name, contender=name)
+        # Neither the garbage of the one before, whose search takes longer than compiling, nor its threads.
+        gc.collect()
+        settle()
         try:
             begin = time.perf_counter()
             ready = prepare(name, workload, inputs, request["threads"])
