@@ -27,7 +27,7 @@ FEW_THREADS = (2, 4)  # whose shares of the tiles should be equal
 TILE_BYTES = 1 << 18  # of a tile of whole rows or columns: it stays in the second-level cache
 LARGE = 4096  # what symbolic columns count for there
 FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of the right matrix
-PACK_DEPTH, PACK_COLUMNS = 512, 128  # of a part of a matrix that one thread packs: long runs of few rows or columns
+PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
 
 
 @dataclass(frozen=True)

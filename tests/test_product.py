@@ -326,6 +326,34 @@ def panels(array: np.ndarray, width: int) -> np.ndarray:
     return np.ascontiguousarray(whole.reshape(depth, -1, width).transpose(1, 0, 2))
 
 
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_packing_fills_panels_and_nothing_else(dtype: str, bits: int) -> None:
+    import ctypes
+
+    from smelt.backend.cpu.products import tables
+
+    unit = RegisterTile(dtype, bits)
+    table = tables(frozenset([dtype]), bits)[("f32", "f64").index(dtype)]
+    address = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))[1]
+    pack = ctypes.CFUNCTYPE(
+        None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 4
+    )(address)
+    number = np.dtype({"f32": np.float32, "f64": np.float64}[dtype])
+    for width in (unit.rows, unit.width):
+        for lanes, depth in ((1, 1), (width, 16), (width + 1, 17), (9 * width, 33), (20 * width - 1, 50)):
+            matrix = np.arange(lanes * depth, dtype=number).reshape(lanes, depth)
+            count, apart = -(-lanes // width), depth * width + 3
+            wanted = np.full((count, apart), -1, number)
+            repeated = np.pad(matrix, ((0, -lanes % width), (0, 0)), mode="edge")
+            wanted[:, : depth * width] = repeated.reshape(count, width, depth).transpose(0, 2, 1).reshape(count, -1)
+            for source in (matrix, matrix.T.copy().T, np.repeat(np.repeat(matrix, 2, 0), 3, 1)[::2, ::3]):
+                got = np.full((count, apart), -1, number)
+                lane, step = (stride // number.itemsize for stride in source.strides)
+                pack(got.ctypes.data, width, apart, source.ctypes.data, lane, step, lanes, depth)
+                np.testing.assert_array_equal(got, wanted)
+
+
 def unpacked(array: Any, columns: int) -> Any:
     """The matrix again."""
     count, depth, width = array.shape

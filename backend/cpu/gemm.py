@@ -25,7 +25,8 @@ ELEMENT = {"f32": "float", "f64": "double"}
 FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
 NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
 DIRECT_BYTES = 32 << 10  # a right matrix up to this stays in the first-level cache as it lies
-FEW_PANELS = 4  # that are packed at a time
+FEW_PANELS = 8  # that are packed at a time
+FETCH_STEPS = 16  # that packing fetches from memory before it copies them
 LINE = 64  # bytes of a line of the caches
 REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
 
@@ -181,10 +182,11 @@ class Routines:
         adjacent = f.compare("eq", "%lane", 1)
         whole = f.subtract("%lanes", f.op("urem i64 %lanes, %width"))
         copied = f.op(f"select i1 {adjacent}, i64 {whole}, i64 0")
+        fetched = f.multiply("%step", FETCH_STEPS)
 
         def few(first: str, _: list[str]) -> list[str]:
-            """Step by step through memory, so that it is fetched in advance, and a few panels at a time: they often lie
-            a multiple of a page apart, where the first-level cache has room for no more than these."""
+            """Step by step through memory, and some panels at a time: what is read of a step is a long run, and what
+            is written of a panel stays in the first-level cache until a line of it is full."""
             last = f.minimum(f.add(first, together), copied)
             panels = f.at("%panels", f.multiply(f.op(f"udiv i64 {first}, %width"), "%apart"), self.element)
             lines = f.at("%source", first, self.element)
@@ -194,6 +196,9 @@ class Routines:
 
                 def panel(_: str, carried: list[str]) -> list[str]:
                     source, target = carried
+                    ahead = f.at(source, fetched, self.element)
+                    for line in range(0, lanes * self.bytes, LINE):
+                        self.fetch(f, f.at(ahead, line))
                     value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
                     f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
                     return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
@@ -227,6 +232,10 @@ class Routines:
         f.loop(copied, "%lanes", "%width", panel, [("ptr", target)])
         return f.finish()
 
+    def fetch(self, f: Function, place: str) -> None:
+        """Into the second-level cache: lines of columns that are a power of two apart would soon leave the first."""
+        f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+
     def group(self, f: Function, panel: str, first: str, offset: str) -> None:
         """Some lanes of a panel, over the whole depth."""
         block = self.block
@@ -240,19 +249,27 @@ class Routines:
             sources.append(f.op(f'call ptr asm "", "=r,0"(ptr {source})'))
         panel = f.at(panel, offset, self.element)
         line = f.multiply("%width", self.bytes)
+        following = f.multiply("%lane", block)
+        turn = LINE // self.bytes
 
         def transpose(at: str, _: list[str]) -> list[str]:
+            """A line of each lane in full: lines that are a power of two apart soon leave the cache. Meanwhile those of
+            the next group are fetched."""
             places = [f.at(source, at, self.element) for source in sources]
-            rows = [f.op(f"load {vector}, ptr {place}, align {self.bytes}") for place in places]
+            for lane in places:
+                self.fetch(f, f.at(lane, following, self.element))
             place = f.at(panel, f.multiply(at, line))
-            for row in transposed(f, rows, vector):
-                f.write(f"store {vector} {row}, ptr {place}, align {self.bytes}")
-                place = f.at(place, line)
+            for part in range(0, turn, block):
+                lanes = [f.at(lane, part, self.element) for lane in places]
+                rows = [f.op(f"load {vector}, ptr {lane}, align {self.bytes}") for lane in lanes]
+                for row in transposed(f, rows, vector):
+                    f.write(f"store {vector} {row}, ptr {place}, align {self.bytes}")
+                    place = f.at(place, line)
             return []
 
-        blocks = f.op(f"and i64 %depth, {-block}")
+        blocks = f.op(f"and i64 %depth, {-turn}")
         done = f.op(f"select i1 {f.compare('eq', '%step', 1)}, i64 {blocks}, i64 0")
-        f.loop(0, done, block, transpose)
+        f.loop(0, done, turn, transpose)
 
         def single(at: str, _: list[str]) -> list[str]:
             place = f.multiply(at, "%step")
