@@ -154,6 +154,9 @@ class Program:
         if self.calls == 1:
             self.straight = straight_line(self)
         self.calls += 1
+        return self.run_steps(args)
+
+    def run_steps(self, args: list[Any]) -> list[Any]:
         slots = self.template.copy()
         slots[: len(args)] = args
         args.clear()
