@@ -17,7 +17,7 @@ import numpy as np
 from .ir.errors import ArgumentError, TraceError, suggest
 from .ir.graph import Value, current_location
 from .numpy_calls import call_function, call_ufunc
-from .ops.define import REGISTRY
+from .ops.define import REGISTRY, OpDef
 
 BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -32,20 +32,30 @@ CASTS = {
 UNARY = {"neg": "neg", "pos": "positive", "invert": "bitwise_not", "abs": "abs"}
 
 
+# What operators stand for is bound without asking how it was written: they are most of a program.
+
+
 def _binary(name: str) -> Callable[[Value, Any], Any]:
-    op = REGISTRY[name]
+    op, left, right, rest = _operands(name)
 
     def operator(self: Value, other: Any) -> Any:
         if other is None or isinstance(other, str):
             return NotImplemented
-        return op.apply(op.bind((self, other), {}))
+        return op.apply({left: self, right: other, **rest})
 
     return operator
 
 
 def _reflected(name: str) -> Callable[[Value, Any], Any]:
+    op, left, right, rest = _operands(name)
+    return lambda self, other: op.apply({left: other, right: self, **rest})
+
+
+def _operands(name: str) -> tuple[OpDef, str, str, dict[str, Any]]:
+    """An op, the names of its two operands, and its other arguments, which have their defaults."""
     op = REGISTRY[name]
-    return lambda self, other: op.apply(op.bind((other, self), {}))
+    left, right, *others = op.parameters
+    return op, left.name, right.name, {parameter.name: parameter.default for parameter in others}
 
 
 def _unary(name: str) -> Callable[[Value], Any]:

@@ -418,7 +418,7 @@ def move_views(graph: Graph) -> Graph:
 
     def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
         if arguments is not op.arguments:
-            for old, new in zip(op.operands, operands_of(arguments), strict=True):
+            for old, new in zip(op.operands, operands_of(op.defn, arguments), strict=True):
                 if old in single:
                     single.add(new)
         if op.defn.name not in MOVABLE:
@@ -458,7 +458,7 @@ def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
 
 def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
     """elementwise(reshape(a), b) as reshape(elementwise(a, reshape(b))), if a can only be had in its own shape."""
-    operands = [item for item in operands_of(arguments) if item.shape]
+    operands = [item for item in operands_of(op.defn, arguments) if item.shape]
     shape = op.results[0].shape
     if any(item.shape != shape for item in operands):
         return None

@@ -67,7 +67,7 @@ def slices(graph: Graph) -> Graph:
             if op.name == "slice" and region == whole(result):
                 moved = made.get((op.operands[0], parts[0]))
                 return moved if moved is not None and moved.shape == result.shape else None
-            pairs = zip(op.operands, operands_of(arguments), strict=True)
+            pairs = zip(op.operands, operands_of(op.defn, arguments), strict=True)
             try:
                 operands = [read(old, new, part) for (old, new), part in zip(pairs, parts, strict=True)]
                 made[result, region] = taken(op, operands, region)

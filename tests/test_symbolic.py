@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -246,6 +247,13 @@ def test_sizes_of_slices_of_slices_stay_short(first: int | None, last: int | Non
         for item in sizes:
             assert evaluate(item, {"rows": rows}) == len(left)
             left = left[first:last]
+
+
+def test_slices_of_known_sizes_are_pythons() -> None:
+    places = [None, *range(-6, 7), 2**62, -(2**62)]
+    for size, start, end in itertools.product(range(5), places, places):
+        low, high = clamp_slice(size, start, end)
+        assert list(range(low, high)) == list(range(size))[start:end] and 0 <= low <= high <= size
 
 
 @pytest.mark.parametrize("gradient", [False, True])

@@ -197,10 +197,11 @@ class Value:
         def __getitem__(self, index: Any) -> Any: ...
 
 
-def operands_of(arguments: dict[str, Any]) -> tuple[Value, ...]:
+def operands_of(defn: OpDef, arguments: dict[str, Any]) -> tuple[Value, ...]:
     """The values among the arguments of an op, in order."""
     found: list[Value] = []
-    for argument in arguments.values():
+    for name in defn.tensor_names:
+        argument: Any = arguments.get(name)  # verify.py says which one is missing
         kind = argument.__class__
         if kind is Value:
             found.append(argument)
@@ -219,7 +220,7 @@ class Op:
         self.arguments = arguments
         self.loc = loc
         self.serial = next(_serial)
-        self.operands = operands_of(arguments)
+        self.operands = operands_of(defn, arguments)
         if len(types) == 1:
             self.results: tuple[Value, ...] = (Value(types[0], self),)
         else:

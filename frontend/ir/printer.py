@@ -184,7 +184,8 @@ class Printer:
         braces = f" {{{', '.join(attributes)}}}" if attributes else ""
         results = op.results
         if len(results) == 1:
-            names, types = self.value(results[0]), self.type(results[0])
+            value = results[0]
+            names, types = self.names.get(value, UNDEFINED), self.types.get(id(value.type)) or self.type(value)
         else:
             names, types = ", ".join(map(self.value, results)), ", ".join(map(self.type, results))
         return f"{INDENT}{names} = {op.defn.name}({', '.join(operands[:needed])}){braces} : {types}"

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +42,7 @@ from ..ir.symbolic import Dim, Expr
 from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
 from .kinds import Kind
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
+from .shapes import are_ints
 from .streams import Streams
 
 Tensor = Value
@@ -128,39 +128,37 @@ class OpDef:
         self.__doc__ = function.__doc__
 
     # What only ops that are called need is worked out when they first are: a program has few of the hundreds.
+    by_name: dict[str, Parameter]
+    tensors: tuple[Parameter, ...]
+    tensor_names: tuple[str, ...]
+    # The fewest and the most arguments that stand for the first parameters, one for one (1 and -1 if none do); which of
+    # these take sequences; all defaults.
+    _plain: tuple[int, int, list[int], tuple[Any, ...]]
+    _normal: dict[str, frozenset[type]]  # of each argument: the classes of those that are in normal form as they are
+    _is_internal: bool
+    _is_declared: bool  # whether the body is a docstring and no more
 
-    @cached_property
-    def by_name(self) -> dict[str, Parameter]:
-        return {parameter.name: parameter for parameter in self.parameters}
-
-    @cached_property
-    def tensors(self) -> tuple[Parameter, ...]:
-        return tuple(parameter for parameter in self.parameters if parameter.is_tensor)
-
-    @cached_property
-    def tensor_names(self) -> tuple[str, ...]:
-        return tuple(parameter.name for parameter in self.tensors)
-
-    @cached_property
-    def _plain(self) -> tuple[int, int, list[int], tuple[Any, ...]]:
-        """The fewest and the most arguments that stand for the first parameters; which of these take sequences; all
-        defaults."""
-        sequences = [at for at, item in enumerate(self.parameters) if item.is_size or item.is_list]
-        return *_plain_counts(self.parameters), sequences, tuple(parameter.default for parameter in self.parameters)
-
-    @cached_property
-    def _normal(self) -> dict[str, frozenset[type]]:
+    def __getattr__(self, name: str) -> Any:
+        if name not in OpDef.__annotations__:
+            raise AttributeError(f"an op has no {name!r}")
         numbers = self.kind is not None and self.kind.promotes
-        return {parameter.name: _normal_classes(parameter, numbers) for parameter in self.parameters}
-
-    @cached_property
-    def _is_internal(self) -> bool:
-        return is_internal(self.function.__code__.co_filename)
-
-    @cached_property
-    def _is_declared(self) -> bool:
-        """Whether the body is a docstring and no more."""
-        return bool(self.function.__code__.co_code == _empty.__code__.co_code)
+        fewest = most = 0
+        for position, parameter in enumerate(self.parameters):
+            most += parameter.positional
+            if parameter.required:
+                fewest = position + 1
+        if self.takes_stream and any(isinstance(item.default, Streams) for item in self.parameters):
+            fewest, most = 1, -1
+        sequences = [position for position, item in enumerate(self.parameters) if item.is_size or item.is_list]
+        code = self.function.__code__
+        self.tensors = tuple([item for item in self.parameters if item.is_tensor])
+        self.tensor_names = tuple([item.name for item in self.tensors])
+        self._plain = fewest, most, sequences, tuple([item.default for item in self.parameters])
+        self._normal = {item.name: _normal_classes(item, numbers) for item in self.parameters}
+        self._is_internal = is_internal(code.co_filename)
+        self._is_declared = code.co_code == _NOTHING
+        self.by_name = dict(zip(self.names, self.parameters))
+        return self.__dict__[name]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -256,10 +254,13 @@ class OpDef:
                     update = self.function(**arguments)
                     if update:
                         arguments.update(update)
-                arguments = kind.prepare(self, arguments)
-                if self.dtypes is not ANY:
-                    self._check_dtypes(arguments)
-                types = kind.infer(self, arguments)
+                inferred = kind.infer_alike(self, arguments)
+                if inferred is None:
+                    arguments = kind.prepare(self, arguments)
+                    if self.dtypes is not ANY:
+                        self._check_dtypes(arguments)
+                    inferred = kind.infer(self, arguments)
+                types = inferred
             op = Op(self, arguments, types, current_location(2))
             if kind is not None and kind.promotes and not types[0].shape:
                 op.results[0].exact = self._exact(given)
@@ -295,7 +296,7 @@ class OpDef:
             with located(current_location(2) if self._is_internal else None):
                 results = self.expand(arguments)
             if self.takes_stream:
-                known = {value.op.serial for value in operands_of(arguments) if value.op is not None}
+                known = {value.op.serial for value in operands_of(self, arguments) if value.op is not None}
                 if any(op.defn.draws(op.arguments) for op in ops_behind(results, known)):
                     OpDef._drawing.add(key)
             types = OpDef._types[key] = tuple([value.type for value in results])
@@ -395,28 +396,21 @@ def _concrete(arguments: dict[str, Any]) -> bool:
 
 
 def _type_key(value: Any) -> Any:
-    if isinstance(value, Value):
+    if value.__class__ is Value:
         return value.type
     if value is None or value.__class__ is str:
         return value
     if isinstance(value, tuple):
-        return value if _are_ints(value) else tuple(map(_type_key, value))
+        return value if are_ints(value) else tuple(map(_type_key, value))
     if isinstance(value, (bool, int, float)):
         # True == 1 == 1.0 for a dict, but not for an op; -0.0 == 0.0 likewise.
         return (type(value), repr(value))
     return value
 
 
-_INT = frozenset((int,))
-
-
-def _are_ints(items: tuple) -> bool:
-    return _INT.issuperset(map(type, items))
-
-
 def attribute(value: Any, what: str) -> Any:
     """An attribute in normal form: plain Python, hashable, printable."""
-    if value.__class__ is tuple and _are_ints(value):
+    if value.__class__ is tuple and are_ints(value):
         return value
     if isinstance(value, (list, tuple)):
         return tuple(attribute(item, what) for item in value)
@@ -493,14 +487,6 @@ def _normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
     return _DTYPE if parameter.is_dtype else _ATTRIBUTE
 
 
-def _plain_counts(parameters: Sequence[Parameter]) -> tuple[int, int]:
-    """The fewest and the most arguments that stand for the first parameters, one for one; (1, -1) if none do."""
-    if any(isinstance(item.default, Streams) for item in parameters):
-        return 1, -1
-    required = [position for position, item in enumerate(parameters) if item.required]
-    return (required[-1] + 1 if required else 0), sum(item.positional for item in parameters)
-
-
 def _register(defn: OpDef) -> OpDef:
     if defn.name in REGISTRY:
         raise ValueError(f"op {defn.name} is defined twice: {REGISTRY[defn.name].module} and {defn.module}")
@@ -534,6 +520,9 @@ def _zero() -> None:
 
 def _empty() -> None:
     """The body of a primitive that takes its arguments as they are."""
+
+
+_NOTHING = _empty.__code__.co_code
 
 
 def lookup(name: str) -> OpDef:

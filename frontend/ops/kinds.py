@@ -78,6 +78,11 @@ class Kind:
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         raise NotImplementedError
 
+    def infer_alike(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...] | None:
+        """`prepare`, the check of element types and `infer` in one where arguments leave nothing to decide, as those of
+        most calls do. None for all others, which are then as they were."""
+        return None
+
 
 # What stands for a Python number of a kind where types are promoted.
 _NUMBERS = {"b": True, "i": 1, "f": 1.0, "c": 1j}
@@ -108,8 +113,6 @@ class Elementwise(Kind):
         names = defn.tensor_names
         if self.promote == "where":
             names = names[1:]
-        elif self._are_alike(names, arguments):
-            return arguments
         types: list[Any] = []
         for name in names:
             item = arguments[name]
@@ -137,28 +140,40 @@ class Elementwise(Kind):
                 raise DTypeError(f"{condition} is {arguments[condition].dtype}, accepted is bool")
         return arguments
 
-    def _are_alike(self, names: Sequence[str], arguments: Arguments) -> bool:
-        """Whether the operands are of the type that is calculated with, but for numbers, which become so."""
+    def infer_alike(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...] | None:
+        """For operands of one float type, and numbers, which become that."""
+        if self.promote == "where":
+            return None
         wanted: DType | None = None
-        for name in names:
+        common: TensorType | None = None  # of the operands that have dimensions
+        is_one, numbers = True, False
+        for name in defn.tensor_names:
             item = arguments[name]
             if item.__class__ is Value:
-                if item.exact is not None or item.type.dtype is not (wanted or item.type.dtype):
-                    return False
-                wanted = item.type.dtype
-            elif item.__class__ is not float and item.__class__ is not int:
-                return False
-        if wanted is None or wanted.kind != "f":
-            return False
-        for name in names:
-            if arguments[name].__class__ is not Value:
-                arguments[name] = constant(arguments[name], wanted)
-        return True
+                if item.exact is not None:
+                    return None
+                type = item.type
+                if type.dtype is not wanted:
+                    if wanted is not None:
+                        return None
+                    wanted = type.dtype
+                if type.shape and type is not common:
+                    is_one, common = common is None, type
+            elif item.__class__ is float or item.__class__ is int:
+                numbers = True
+            else:
+                return None
+        if wanted is None or wanted.kind != "f" or wanted not in defn.dtypes:
+            return None
+        if numbers:
+            for name in defn.tensor_names:
+                item = arguments[name]
+                if item.__class__ is not Value:
+                    arguments[name] = constant(item, wanted)
+        return (common,) if is_one and common is not None and self.result == "same" else self.infer(defn, arguments)
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         types: list[TensorType] = [arguments[name].type for name in defn.tensor_names]
-        if self.result == "same" and (common := _common(types)) is not None:
-            return (common,)
         shape = broadcast([type.shape for type in types])
         element: DType = types[-1].dtype
         if self.result == "bool":
@@ -174,18 +189,6 @@ class Elementwise(Kind):
             if type.shape is shape and type.dtype is element:
                 return (type,)
         return (TensorType(element, shape),)
-
-
-def _common(types: Sequence[TensorType]) -> TensorType | None:
-    """The type of all operands but for those without dimensions, if that is one object: what most ops get."""
-    found: TensorType | None = None
-    for type in types:
-        if type.shape:
-            if found is None:
-                found = type
-            elif type is not found:
-                return None
-    return found if found is not None and found.dtype is types[-1].dtype else None
 
 
 class View(Kind):

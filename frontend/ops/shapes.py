@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import gcd
 
@@ -130,10 +131,20 @@ def reduced(shape: Shape, dims: Sequence[int], keepdim: bool) -> Shape:
     return tuple(size for position, size in enumerate(shape) if position not in dims)
 
 
+def are_ints(items: tuple) -> bool:
+    """Whether all items are plain ints: no symbolic size is among them, nor a bool."""
+    return _INT.issuperset(map(type, items))
+
+
+_INT = frozenset((int,))
+
+
 def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
     """The new shape with -1 worked out, checked against the number of elements."""
-    total = product(old)
     wanted = tuple(new)
+    if are_ints(wanted) and are_ints(old) and min(wanted, default=0) >= 0 and math.prod(wanted) == math.prod(old):
+        return wanted
+    total = product(old)
     unknown = [position for position, size in enumerate(wanted) if isinstance(size, int) and size == -1]
     if len(unknown) > 1:
         raise ShapeError(f"only one size of {list(wanted)} may be -1")
@@ -152,6 +163,9 @@ def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
 
 def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim]:
     """start and end of a slice, wrapped from the back and clamped into 0..size."""
+    if are_ints((size, 0 if start is None else start, 0 if end is None else end)):
+        first, last, _ = slice(start, end).indices(size)  # type: ignore[arg-type]
+        return first, max(first, last)
 
     def wrap(value: Dim, largest: Dim | None) -> Dim:
         if (isinstance(value, int) and value < 0) or (not isinstance(value, int) and not at_least(value, 0)):
@@ -161,10 +175,10 @@ def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim
             return size
         return value if largest is None else minimum(value, largest)
 
-    first, low = (wrap(0 if start is None else start, largest) for largest in (None, size))
+    begin, low = (wrap(0 if start is None else start, largest) for largest in (None, size))
     high = size if end is None else wrap(end, size)
     # high - low, or nothing. Without the clamp of the start it is spelled the shorter, and so are slices of slices.
-    return low, low + maximum(high - first, 0)
+    return low, low + maximum(high - begin, 0)
 
 
 def slice_of_slice(size: Dim, outer: tuple[Dim, Dim, int], inner: tuple[Dim, Dim, int]) -> tuple[Dim, Dim, int]:
