@@ -65,12 +65,12 @@ def dependent_ops(results: Sequence[Value], inputs: Sequence[Value], since: int)
         if op is None or op.serial <= since or op.serial in found:
             continue
         found[op.serial] = op
-        pending.extend(operand for operand in op.operands if operand not in barrier)
+        pending.extend([operand for operand in op.operands if operand not in barrier])
     active = {value for value in inputs if value.dtype.is_inexact}
     ops: list[Op] = []
     for serial in sorted(found):
         op = found[serial]
-        if any(operand in active for operand in op.operands):
+        if not active.isdisjoint(op.operands):
             carried = [value for value in op.results if value.dtype.is_inexact]
             if carried:
                 ops.append(op)
@@ -211,6 +211,8 @@ def zeros(type: TensorType) -> Value:
 
 def fit(gradient: Any, type: TensorType) -> Value:
     """A gradient as that of an operand of `type`: un-broadcast, real for a real operand, of its dtype."""
+    if gradient.__class__ is Value and gradient.type == type:
+        return gradient  # type: ignore[no-any-return]
     if not isinstance(gradient, Value):
         gradient = constant(gradient, type.dtype)
     if gradient.dtype.is_complex and not type.dtype.is_complex:
