@@ -38,7 +38,7 @@ def inverse(order: Order) -> Order:
 
 def store_in_order(graph: Graph) -> tuple[Graph, list[Order | None]]:
     """The graph with its results in the order in which they are stored, and what brings their dims back."""
-    if not any(op.defn.name == "permute" or op.defn.name in TURNING for op in graph.ops):
+    if not any(op.defn.name == "permute" or op.defn.name in TURNING for op in graph.ops) or _are_row_major(graph):
         return graph, [None] * len(graph.results)
     orders = _Orders()
     for op in graph.ops:
@@ -53,6 +53,20 @@ def store_in_order(graph: Graph) -> tuple[Graph, list[Order | None]]:
             stored.append(value if order is None else permute(value, order))
         back.append(None if order is None else inverse(order))
     return Graph.build(graph.name, graph.params, stored), back
+
+
+def _are_row_major(graph: Graph) -> bool:
+    """Whether all results are, whatever the orders of other values: elementwise ops store in another order only what
+    lies in that order in all that they read, and parameters do not. Updates of parameters are found here."""
+    found = set(graph.params)
+    for op in graph.ops:
+        if op.defn.kind.__class__ is Elementwise:
+            shape = op.results[0].type.shape
+            for value in op.operands:
+                if value in found and value.type.shape == shape:
+                    found.add(op.results[0])
+                    break
+    return all(len(value.type.shape) < 2 or value in found for value in graph.results)
 
 
 class _Orders:

@@ -67,6 +67,22 @@ def test_operands_of_different_orders_give_rows():
     np.testing.assert_allclose(found, x.T + x)
 
 
+def test_updates_of_parameters_are_rows_whatever_their_gradients_are():
+    """A gradient comes transposed, what is subtracted from the parameter does not; the gradient itself stays so."""
+    weight, x = numbers(6, 7), numbers(5, 6)
+
+    def step(weight, x):
+        gradient = smelt.grad(lambda weight: (weight.T @ x.T).sum())(weight)
+        return weight - gradient * 0.5, ops.transpose(x, 0, 1) * 2.0
+
+    updated, turned = smelt.jit(step)(weight, x)
+    np.testing.assert_allclose(updated, weight - 0.5 * x.sum(0)[:, None], rtol=1e-5, atol=1e-5)
+    assert updated.flags.c_contiguous and turned.flags.f_contiguous
+    alone = smelt.jit(lambda weight, x: step(weight, x)[0])
+    np.testing.assert_array_equal(alone(weight, x), updated)
+    assert alone(weight, x).flags.c_contiguous
+
+
 def test_no_transposition_is_left():
     graph = smelt.jit(lambda x: ops.permute(x, (0, 2, 1)) * 2.0).stored_graph(smelt.spec("f32[4, 64, 96]"))
     from smelt.passes.manager import Pipeline
