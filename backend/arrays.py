@@ -15,7 +15,10 @@ from ..ir.types import TensorType, dtype
 
 def is_plain(array: Any) -> bool:
     """An array that native code can take as it is."""
-    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative
+    if type(array) is not np.ndarray:
+        return False
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned and array.dtype.isnative
 
 
 def as_plain(array: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optree
 
+from .backend.arrays import is_plain
 from .backend.options import CompileOptions
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Graph, Value, current_location
@@ -182,6 +183,19 @@ def _names_by_position(function: Callable[..., Any]) -> tuple[str, ...]:
     return function.__code__.co_varnames[: function.__code__.co_argcount]
 
 
+def _labels(function: Callable[..., Any]) -> Sequence[str]:
+    """What arguments by position are called: as the parameters, the first of *args as these."""
+    if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
+        code = function.__code__  # inspect.signature takes as long as to trace a dozen ops
+        named = code.co_argcount + code.co_kwonlyargcount
+        rest = code.co_varnames[named : named + 1] if code.co_flags & inspect.CO_VARARGS else ()
+        return (*code.co_varnames[: code.co_argcount], *rest)
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return ()
+
+
 class Jitted:
     """A function that compiles itself for the types it is called with."""
 
@@ -260,13 +274,13 @@ class Jitted:
             # Inside another trace: the function is just part of it.
             return self.function(*args, **kwargs)
         arrays, orders = self._arrays(leaves)
-        dtypes, ranks = tuple(array.dtype for array in arrays), tuple(array.ndim for array in arrays)
+        dtypes, ranks = tuple([array.dtype for array in arrays]), tuple([array.ndim for array in arrays])
         key = (structure, static, dtypes, ranks, tuple(orders))
-        shapes = tuple(array.shape for array in arrays)
+        shapes = tuple([array.shape for array in arrays])
         bound = self.exact.get((key, shapes))
         if bound is None:
             with self.lock:
-                bound = self._find(key, shapes, arrays, orders, args, kwargs).bind(shapes)
+                bound = self._find(key, shapes, orders, args, kwargs).bind(shapes)
                 _keep(self.exact, (key, shapes), bound)
         else:
             named = [*self.by_position[len(call[0]) : len(args)], *sorted(kwargs)]  # the leaves are in this order
@@ -327,7 +341,12 @@ class Jitted:
         """Leaves as arrays in the order of memory, and that order; for a GPU, what is in its memory stays there."""
         arrays: list[Any] = []
         orders: list[Order | None] = []
+        is_native = self.options.target != "cuda"
         for leaf in leaves:
+            if is_native and is_plain(leaf):
+                arrays.append(leaf)
+                orders.append(None)
+                continue
             array, order = self._on_gpu(leaf) or in_memory(self._array(leaf))
             arrays.append(array)
             orders.append(NUMBER if isinstance(leaf, (float, complex)) and not isinstance(leaf, np.generic) else order)
@@ -370,9 +389,9 @@ class Jitted:
                 current_location(),
             ) from None
 
-    def _dtype(self, array: np.ndarray) -> DType:
+    def _dtype(self, given: Any) -> DType:
         try:
-            return dtype(array.dtype)
+            return dtype(given)
         except DTypeError as error:
             raise DTypeError(f"{self.name}: {error.message}", current_location()) from None
 
@@ -380,7 +399,6 @@ class Jitted:
         self,
         key: Any,
         shapes: tuple[tuple[int, ...], ...],
-        arrays: list[np.ndarray],
         orders: list[Order | None],
         args: Any,
         kwargs: Any,
@@ -394,17 +412,19 @@ class Jitted:
         hints: dict[str, int] = {}
         if self.dynamic and seen:
             patterns, hints = _symbolic(seen, shapes)
-        dtypes = [self._dtype(array) for array in arrays]
+        nesting, _, given, _, _ = key
+        known = {item: self._dtype(item) for item in dict.fromkeys(given)}
+        dtypes = [known[item] for item in given]
         try:
             types = _types(dtypes, patterns)
-            traced, structure, fixed, used = self._trace(types, orders, args, kwargs, hints)
+            traced, structure, fixed, used = self._trace(types, orders, nesting, args, kwargs, hints)
         except Exception:
             if not hints:
                 raise
             # What holds for the sizes at hand need not hold for all, and what takes a number need not take a symbol: no
             # symbols then. A mistake shows again.
             types = _types(dtypes, shapes)
-            traced, structure, fixed, used = self._trace(types, orders, args, kwargs, {})
+            traced, structure, fixed, used = self._trace(types, orders, nesting, args, kwargs, {})
         traced.graph, back = store_in_order(traced.graph)
         executable = _compile(traced.graph, self.options)
         version = Compiled(tuple(item.shape for item in used), traced, back, executable, structure, fixed)
@@ -417,11 +437,11 @@ class Jitted:
         self,
         types: Sequence[TensorType],
         orders: Sequence[Order | None],
+        structure: Any,
         args: Any,
         kwargs: Any,
         hints: dict[str, int],
     ) -> tuple[Traced, Any, dict[int, Any], list[TensorType]]:
-        _, structure, _ = self._flatten(args, kwargs)
         kept: dict[str, Any] = {}
 
         def run(params: list[Value]) -> list[Value]:
@@ -441,10 +461,7 @@ class Jitted:
 
     def _names(self, args: Any, kwargs: Any, count: int) -> list[str]:
         """Parameter names for the leaves: x, or params_weight_0 for the leaf params["weight"][0]."""
-        try:
-            names = list(inspect.signature(self.function).parameters)
-        except (TypeError, ValueError):
-            names = []
+        names = _labels(self.function)
         labels: list[str] = []
         pieces = [
             (names[at] if at < len(names) else f"arg{at}", item, at in self.static_argnums)
@@ -476,7 +493,7 @@ class Jitted:
 
     def _graph(self, args: Any, kwargs: Any) -> Graph:
         args, kwargs = self._by_position(args, kwargs)
-        leaves, _, _ = self._flatten(args, kwargs)
+        leaves, structure, _ = self._flatten(args, kwargs)
         types: list[TensorType] = []
         orders: list[Order | None] = []
         for leaf in leaves:
@@ -488,9 +505,9 @@ class Jitted:
                 shape = array.shape
                 if order is not None and order != NUMBER:
                     shape, order = tuple(shape[dim] for dim in inverse(order)), None
-                types.append(TensorType(self._dtype(array), shape))
+                types.append(TensorType(self._dtype(array.dtype), shape))
                 orders.append(order)
-        return self._trace(types, orders, args, kwargs, {})[0].graph
+        return self._trace(types, orders, structure, args, kwargs, {})[0].graph
 
     def report(self) -> Report:
         """What the compiler did for the latest call."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import smelt
 from smelt.backend.cpu import allocator as module
-from smelt.backend.cpu.allocator import LARGE, Allocator, allocator, empty
+from smelt.backend.cpu.allocator import LARGE, Allocator, allocator, empty, empty_arrays
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the allocator needs Linux")
 
@@ -86,6 +86,16 @@ def test_a_block_serves_again(own: Allocator) -> None:
     assert start(empty((600_000,), F32)) == place
     kept = empty((400_000,), F32)
     assert start(kept) != place
+
+
+def test_several_arrays_at_once(own: Allocator) -> None:
+    """Small and large ones, in the order that was asked for; NumPy's own allocator is in place again behind it."""
+    layouts = [((3,), F32), ((1 << 20,), F32), ((), F32), ((40, 50), np.dtype(np.float64)), ((0, 7), F32)]
+    arrays = empty_arrays(layouts)
+    assert [(array.shape, array.dtype) for array in arrays] == layouts
+    assert all(start(array) % module.ALIGNMENT == 0 for array in arrays if array.nbytes >= module.MIDDLE)
+    assert own.used == 1 << 22
+    assert np.empty(1 << 20, np.float32).nbytes == own.used, "not one of this allocator's"
 
 
 def test_temporaries_go_back_after_each_call(own: Allocator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 from collections import namedtuple
 from collections.abc import Callable
@@ -249,6 +250,45 @@ def test_jit_inside_of_jit_is_one_program() -> None:
     np.testing.assert_allclose(outer(X), np.exp(X) * 2 + np.exp(X + 1) * 3, rtol=1e-5)
     assert inner.compiles == 0 and outer.compiles == 1
     assert len(outer.report().kernels) == 1
+
+
+@pytest.mark.parametrize("state", ["on", "off", "frozen"])
+def test_tracing_leaves_the_garbage_collector_as_it_was(state: str) -> None:
+    def fails(x: Any) -> Any:
+        assert not gc.isenabled()
+        return x @ ops.ones((2, 3))
+
+    before = gc.isenabled()
+    try:
+        (gc.disable if state == "off" else gc.enable)()
+        if state == "frozen":
+            gc.freeze()
+        frozen = gc.get_freeze_count()
+        assert smelt.jit(lambda x: x + 1)(np.float32(1)) == 2
+        with pytest.raises(smelt.SmeltError):
+            smelt.jit(fails)(np.ones((4, 4), np.float32))
+        assert gc.isenabled() == (state != "off")
+        # The same objects are frozen as before, but for those that died since.
+        assert 0.9 * frozen <= gc.get_freeze_count() <= frozen and (frozen > 0) == (state == "frozen")
+    finally:
+        gc.unfreeze()
+        (gc.enable if before else gc.disable)()
+
+
+def test_parameters_are_named_as_the_function_names_them() -> None:
+    def several(first: Any, *rest: Any, last: Any) -> Any:
+        return first + rest[0][0] + rest[1] + last
+
+    array = np.ones(3, np.float32)
+    graph = smelt.jit(several).trace(array, [array], array, last=array)
+    assert [param.name for param in graph.params] == ["first", "rest_0", "arg2", "last"]
+
+    @functools.wraps(several)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        return several(*arguments, **named)
+
+    graph = smelt.jit(wrapped).trace(array, [array], array, last=array)
+    assert [param.name for param in graph.params][:2] == ["first", "rest_0"]
 
 
 def test_jit_keeps_name_and_documentation() -> None:

@@ -18,7 +18,8 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ PART = 8  # of the machine's memory that may wait: one in so many
 
 # Slots of the allocator's state. Behind them the blocks that wait, the oldest first: address and size.
 LOCK, COUNT, WAITING, USED, PEAK, EARLIER, SINCE, MOST, BLOCKS = range(9)
+
+Layout = tuple[tuple[int, ...], np.dtype]  # of an array: its shape and its element type
 
 _SET_HANDLER = 304  # its place in the table of NumPy's functions
 
@@ -88,10 +91,10 @@ class Allocator:
             self.state[COUNT] = self.state[WAITING] = 0
             self.state[LOCK] = 0
 
-    def empty(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    def empty(self, layouts: Iterable[Layout]) -> list[np.ndarray]:
         before = self._set(self.handler)
         try:
-            return np.empty(shape, dtype)
+            return [np.empty(shape, dtype) for shape, dtype in layouts]
         finally:
             self._set(before)
 
@@ -116,14 +119,23 @@ def _make() -> Allocator | None:
 allocator = Once(_make)  # None where there is none
 
 
-def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An array of any numbers; from MIDDLE bytes up, it starts at a multiple of ALIGNMENT."""
+    return empty_arrays([(shape, dtype)])[0]
+
+
+def empty_arrays(layouts: Sequence[Layout]) -> list[np.ndarray]:
+    """An `empty` of each shape and element type. Whose memory it is takes longer to say than to make one."""
+    large = [math.prod(shape) * dtype.itemsize >= MIDDLE for shape, dtype in layouts]
+    own = allocator() if True in large else None
+    made = iter(own.empty(compress(layouts, large)) if own is not None else map(_aligned, compress(layouts, large)))
+    return [next(made) if is_large else np.empty(*layout) for layout, is_large in zip(layouts, large)]
+
+
+def _aligned(layout: Layout) -> np.ndarray:
+    """Where there is no allocator."""
+    shape, dtype = layout
     nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes < MIDDLE:
-        return np.empty(shape, dtype)
-    own = allocator()
-    if own is not None:
-        return own.empty(shape, dtype)
     room = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -room.__array_interface__["data"][0] % ALIGNMENT
     return room[start : start + nbytes].view(dtype).reshape(shape)
@@ -139,7 +151,7 @@ def empty_cache() -> None:
 def memory_size() -> int:
     """Bytes of memory that this process may use: the machine's, or its control group's."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for words in limits("memory", "memory.max", "memory.limit_in_bytes"):
+    for _, words in limits("memory", "memory.max", "memory.limit_in_bytes"):
         if words[0].isdigit():
             sizes.append(int(words[0]))
     return min(sizes)

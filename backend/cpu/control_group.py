@@ -9,8 +9,8 @@ ROOT = "/sys/fs/cgroup"
 OWN = "/proc/self/cgroup"
 
 
-def limits(controller: str, *names: str) -> Iterator[list[str]]:
-    """The words of the files of these names, in the groups that this process is in and in all groups around them.
+def limits(controller: str, *names: str) -> Iterator[tuple[str, list[str]]]:
+    """The files of these names, and their words, in the groups that this process is in and in all groups around them.
 
     There is one tree of groups (version 2), or one for each controller (version 1). In a container the root may be the
     process's own group, while /proc names it as the machine sees it: what is not there is passed over.
@@ -31,7 +31,7 @@ def limits(controller: str, *names: str) -> Iterator[list[str]]:
                 except OSError:
                     continue
                 if words:
-                    yield words
+                    yield name, words
             if not path:
                 break
             path = os.path.dirname(path)

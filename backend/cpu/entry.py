@@ -357,7 +357,7 @@ def _handler_known() -> bool:
     if own is None:
         return True
     assert DATA_OFFSET is not None
-    probe = own.empty((MIDDLE,), np.dtype(np.uint8))
+    probe = own.empty([((MIDDLE,), np.dtype(np.uint8))])[0]
     return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + word.HANDLER_AT).value == id(own.handler)
 
 

@@ -16,7 +16,7 @@ from ..arrays import as_plain, bind_sizes
 from ..artifact import Artifact
 from ..cache import Lookup
 from ..stages import Stages
-from .allocator import empty
+from .allocator import empty, empty_arrays
 from .context import (
     ALIGN,
     ARENA,
@@ -74,6 +74,8 @@ class Executable:
     def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
         """What the symbolic sizes are for parameters of these shapes."""
         sizes: dict[str, int] = {}
+        if not self.sizes:
+            return sizes
         for param, shape in zip(self.graph.params, shapes, strict=True):
             for dim, size in zip(param.shape, shape, strict=True):
                 if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
@@ -163,7 +165,7 @@ class Launcher:
         self.run = executable.run
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        results = [empty(shape, dtype) for shape, dtype in self.results]
+        results = empty_arrays(self.results)
         self.launch(*map(address_of, arrays), *map(address_of, results))
         return results if self.plain else self._collect(arrays, results)
 
@@ -205,5 +207,5 @@ def _data_address(array: np.ndarray) -> int:
 address_of: Callable[[np.ndarray], int] = id if DATA_OFFSET is not None else _data_address
 
 
-def _shape(shape: Sequence[Dim], sizes: dict[str, int]) -> tuple[int, ...]:
-    return tuple(evaluate(dim, sizes) for dim in shape)
+def _shape(shape: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
+    return tuple([evaluate(dim, sizes) for dim in shape]) if sizes else shape  # type: ignore[return-value]

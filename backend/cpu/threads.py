@@ -56,9 +56,16 @@ def available_cpus() -> int:
 
 def _cgroup_quota() -> int | None:
     """The smallest number of CPUs that a control group around this process may use; None if they set no bound."""
-    found = [(words[0], words[1]) for words in limits("cpu", "cpu.max") if len(words) == 2]
-    quotas, periods = limits("cpu", "cpu.cfs_quota_us"), limits("cpu", "cpu.cfs_period_us")
-    found += [(quota[0], period[0]) for quota, period in zip(quotas, periods, strict=False)]
+    found: list[tuple[str, str]] = []
+    quota = ""
+    for name, words in limits("cpu", "cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"):
+        if name == "cpu.max" and len(words) == 2:
+            found.append((words[0], words[1]))
+        elif name == "cpu.cfs_quota_us":
+            quota = words[0]
+        elif name == "cpu.cfs_period_us":
+            found.append((quota, words[0]))
+            quota = ""
     counts = [int(quota) // max(int(period), 1) for quota, period in found if quota.isdigit() and period.isdigit()]
     return max(1, min(counts)) if counts else None
 
