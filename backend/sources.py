@@ -12,11 +12,11 @@ from then on belongs to no key.
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
-from importlib import import_module
 
 from .remembered import remember, remembered
 
@@ -35,7 +35,7 @@ def fingerprint(folder: str | None) -> str | None:
     folder: where to remember it.
     """
     try:
-        files = sorted(_files(), key=lambda item: item[0])
+        files = _files()
         if not files or not is_unchanged(files):
             return None
         facts = _facts(files) if folder is not None else None
@@ -76,27 +76,29 @@ def _facts(files: Sequence[SourceFile]) -> str | None:
     return sha256("\n".join(lines).encode()).hexdigest()
 
 
-def is_unchanged(files: Iterable[SourceFile] | None = None) -> bool:
+def is_unchanged(files: Sequence[SourceFile] | None = None) -> bool:
     """Whether no file was written since smelt was imported."""
     try:
         found = _files() if files is None else files
-        return all(facts.st_mtime <= LOADED and facts.st_ctime <= LOADED for _, _, facts in found)
-    except OSError:
+        return max(max(facts.st_mtime, facts.st_ctime) for _, _, facts in found) <= LOADED
+    except (OSError, ValueError):
         return False
 
 
-def _files() -> Iterator[SourceFile]:
+def _files() -> list[SourceFile]:
     """Name, path and facts of each file. In a checkout the parts lie beside the package, installed inside of it."""
-    root = __package__.partition(".")[0]
-    for part in ("", *PARTS):
-        package = import_module(f"{root}.{part}".rstrip("."))
-        pending = [(part, next(iter(package.__path__)))]
-        while pending:
-            name, folder = pending.pop()
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    inner = f"{name}/{entry.name}"
-                    if entry.name.endswith(".py"):
-                        yield inner, entry.path, entry.stat()
-                    elif entry.is_dir() and entry.name not in NOT_COMPILING and inner.strip("/") not in PARTS:
-                        pending.append((inner, entry.path))
+    package = sys.modules[__package__.partition(".")[0]]
+    parts = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    pending = [("", next(iter(package.__path__))), *((part, os.path.join(parts, part)) for part in PARTS)]
+    found: list[SourceFile] = []
+    while pending:
+        name, folder = pending.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                file = entry.name
+                if file.endswith(".py"):
+                    found.append((f"{name}/{file}", entry.path, entry.stat()))
+                elif entry.is_dir() and file not in NOT_COMPILING and (name or file not in PARTS):
+                    pending.append((f"{name}/{file}", entry.path))
+    found.sort()
+    return found

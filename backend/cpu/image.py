@@ -56,10 +56,9 @@ class Image:
 
 def _address(name: str) -> int:
     for library in _libraries():
-        try:
-            return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-        except AttributeError:
-            continue
+        found = _find(library, name)
+        if found:
+            return found
     raise CompileError(f"compiled code calls {name}, which this process does not have")
 
 
@@ -71,6 +70,9 @@ if os.name == "nt":
         system = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined, unused-ignore]
         system.VirtualAlloc.restype = ctypes.c_void_p
         return system, ctypes.CDLL("ucrtbase"), ctypes.pythonapi
+
+    def _find(library: Any, name: str) -> int:
+        return ctypes.cast(getattr(library, name, 0), ctypes.c_void_p).value or 0
 
     def _reserve(size: int) -> int:
         start = _libraries()[0].VirtualAlloc(None, ctypes.c_size_t(size), _RESERVE_AND_COMMIT, _READ_WRITE)
@@ -95,8 +97,12 @@ else:
     @lru_cache
     def _libraries() -> tuple[Any, ...]:
         process = ctypes.CDLL(None, use_errno=True)
-        process.mmap.restype = ctypes.c_void_p
+        process.mmap.restype = process.dlsym.restype = ctypes.c_void_p
         return (process,)
+
+    def _find(library: Any, name: str) -> int:
+        # An attribute of the library would be a function object first.
+        return library.dlsym(ctypes.c_void_p(library._handle), name.encode()) or 0
 
     def _reserve(size: int) -> int:
         kind = _PRIVATE | _ANONYMOUS
