@@ -150,19 +150,28 @@ def _backwards(self: Value, dim: int, item: slice) -> Any:
 def _get_item(self: Value, index: Any) -> Any:
     """NumPy's indexing: integers, slices, None, ..., and index tensors."""
     items = index if isinstance(index, tuple) else (index,)
-    consumed = builtins.sum(1 for item in items if item is not None and item is not Ellipsis)
+    consumed = ellipses = 0
+    for item in items:
+        if item is Ellipsis:
+            ellipses += 1
+        elif item is not None:
+            consumed += 1
     if consumed > self.ndim:
         raise ArgumentError(f"{consumed} indices for a tensor of {self.ndim} dimensions", current_location())
-    ellipses = builtins.sum(1 for item in items if item is Ellipsis)
     if ellipses > 1:
         raise ArgumentError("an index can have a single ellipsis", current_location())
-    if not ellipses:
-        items = (*items, Ellipsis)
     result = self
     dim = 0
     tensors: dict[int, Any] = {}
     for item in items:
-        if item is Ellipsis:
+        if item.__class__ is slice:
+            step = 1 if item.step is None else item.step
+            if step < 0:
+                result = _backwards(result, dim, item)
+            elif item != slice(None):
+                result = REGISTRY["slice"](result, dim, item.start, item.stop, step)
+            dim += 1
+        elif item is Ellipsis:
             rest = items[[position for position, entry in enumerate(items) if entry is Ellipsis][0] + 1 :]
             dim = result.ndim - builtins.sum(1 for entry in rest if entry is not None)
         elif item is None:
@@ -174,13 +183,6 @@ def _get_item(self: Value, index: Any) -> Any:
             )
         elif isinstance(item, (int, np.integer)):
             result = REGISTRY["select"](result, dim, int(item))
-        elif isinstance(item, slice):
-            step = 1 if item.step is None else item.step
-            if step < 0:
-                result = _backwards(result, dim, item)
-            elif item != slice(None):
-                result = REGISTRY["slice"](result, dim, item.start, item.stop, step)
-            dim += 1
         else:
             tensors[dim] = item
             dim += 1
