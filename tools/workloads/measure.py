@@ -41,6 +41,7 @@ from .suite import all_workloads
 SAMPLE_SECONDS = 3e-3  # the least that a sample takes: a state that lasts, not the first call after a pause
 WARM_SECONDS = 5e-3  # shorter calls are called once before their sample
 FEWEST_ROUNDS = 3
+MEMORY_CALLS = 5  # whose memory is measured
 TOLERANCES = {"float32": 1e-3, "float64": 1e-9}
 
 
@@ -276,19 +277,28 @@ def spread(times: Sequence[float]) -> float:
 
 
 def memory_of(ready: Prepared) -> int | None:
-    """Bytes that become resident during a call, results included; None where the system does not tell."""
+    """Bytes that become resident during a call, results included: the median of some calls; None where the system does
+    not tell."""
     try:
-        ready.release()
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # the peak starts anew from what is resident now
-        before = resident("VmRSS")
-        ready.call()
-        return max(resident("VmHWM") - before, 0)
+        return statistics.median_low(memory_of_call(ready) for _ in range(MEMORY_CALLS))
     except (OSError, StopIteration):
         return None
+
+
+def memory_of_call(ready: Prepared) -> int:
+    ready.release()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak starts anew from what is resident now
+    before = resident("VmRSS")
+    result = ready.call()
+    # The results still live: what is resident now is counted page by page, the peak before only by and by, when memory
+    # is given back, and without the last pages of each processor.
+    peak = resident("VmHWM")
+    del result
+    return max(peak - before, 0)
 
 
 def resident(what: str) -> int:
