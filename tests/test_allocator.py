@@ -98,6 +98,42 @@ def test_several_arrays_at_once(own: Allocator) -> None:
     assert np.empty(1 << 20, np.float32).nbytes == own.used, "not one of this allocator's"
 
 
+def test_blocks_take_their_own_pages_and_no_more(own: Allocator) -> None:
+    def resident() -> int:
+        with open("/proc/self/smaps_rollup") as file:  # counted page by page
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Rss:"))
+
+    size, number = LARGE, 256
+    order = np.random.default_rng(0).permutation(number)
+    [empty((size,), np.dtype(np.uint8)) for _ in range(number)].clear()  # what the sizes of blocks need
+    smelt.empty_cache()
+    before = resident()
+    arrays = []
+    for _ in range(number):
+        arrays.append(empty((size,), np.dtype(np.uint8)))
+        arrays[-1].fill(1)
+    assert size * number <= resident() - before < (size + 2048) * number
+    # A block begins in each of these addresses, and all of them are found again, in any order.
+    for place in order:
+        assert arrays[place][-1] == 1
+        arrays[place] = None
+    assert own.used == 0
+    smelt.empty_cache()
+    assert resident() - before < 2048 * number
+
+
+def test_blocks_of_the_c_library_that_start_on_pages(own: Allocator) -> None:
+    # Those that start on a page look like mapped ones, and must be given back to the C library nevertheless.
+    mapped = [empty((LARGE,), np.dtype(np.uint8)) for _ in range(8)]
+    arrays = [empty((count,), np.dtype(np.uint8)) for count in range(4032 - 16, LARGE, 4096 - 64) for _ in range(20)]
+    assert any(start(array) % 4096 == 0 for array in arrays)
+    used = own.used
+    for array in arrays:
+        array.fill(7)
+    arrays.clear()
+    assert own.used == used and own.waiting == 0 and len(mapped) == 8
+
+
 def test_temporaries_go_back_after_each_call(own: Allocator) -> None:
     # The transposed product is a temporary of 4 MB, the result is a number.
     function = smelt.jit(lambda x: (x @ x.T).sum())

@@ -35,7 +35,7 @@ MOST_BLOCKS = 1024  # that wait
 PART = 8  # of the machine's memory that may wait: one in so many
 
 # Slots of the allocator's state. Behind them the blocks that wait, the oldest first: address and size.
-LOCK, COUNT, WAITING, USED, PEAK, EARLIER, SINCE, MOST, BLOCKS = range(9)
+LOCK, COUNT, WAITING, USED, PEAK, EARLIER, SINCE, MOST, SIZES, BLOCKS = range(10)
 
 Layout = tuple[tuple[int, ...], np.dtype]  # of an array: its shape and its element type
 

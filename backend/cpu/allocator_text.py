@@ -12,6 +12,7 @@ from .allocator import (
     MOST_BLOCKS,
     PEAK,
     SINCE,
+    SIZES,
     USED,
     WAITING,
 )
@@ -20,8 +21,16 @@ from .runtime import PAGE
 HUGE = 1 << 21
 PERIOD = 1_000_000_000  # ns; the largest use of this period and of the one before counts
 
-# A block's size stands in a page before it, so that data starts on a page: then data of all arrays is aligned in the
-# same way, and no store looks like the load of a neighbour to the processor, which compares 12 bits of the address.
+# Mapped data starts on a page: then data of all arrays is aligned in the same way, and no store looks like the load of
+# a neighbour to the processor, which compares 12 bits of the address.
+#
+# A block's size stands in a table, not before the block, where it would take a page. At most one block starts in any
+# LARGE bytes of addresses, so these are the table's index, in two steps as the processor's own tables: a table of
+# tables, which are mapped when they are needed. A word has the size and, in the bits that are zero in sizes, which page
+# of the LARGE bytes the block starts at.
+STEP = LARGE.bit_length() - 1
+INDEX = 15  # bits of each of the two indices: 48 of addresses, which is what Linux gives to those who ask for no more
+TABLE = 8 << INDEX
 TEXT = f"""
 @table = constant [5 x ptr] [ptr @allocate, ptr @allocate_zeros, ptr @reallocate, ptr @release, ptr @empty]
 
@@ -79,18 +88,132 @@ look:
   br i1 %go, label %drop, label %done
 drop:
   %block = call ptr @take(ptr %state, i64 0)
-  call void @unmap(ptr %block)
+  call void @unmap(ptr %state, ptr %block)
   br label %look
 done:
   ret void
 }}
 
-define internal void @unmap(ptr %block) #0 {{
-  %size.at = getelementptr i8, ptr %block, i64 -16
-  %size = load i64, ptr %size.at
-  %start = getelementptr i8, ptr %block, i64 -{PAGE}
-  %length = add i64 %size, {PAGE}
-  %ignored = call i32 @munmap(ptr %start, i64 %length)
+; A table, from where its address stands; a new one if there is none. Held.
+define internal ptr @table_at(ptr %at) #0 {{
+entry:
+  %known = load atomic ptr, ptr %at monotonic, align 8
+  %missing = icmp eq ptr %known, null
+  br i1 %missing, label %new, label %found
+found:
+  ret ptr %known
+new:
+  %made = call ptr @mmap(ptr null, i64 {TABLE}, i32 3, i32 34, i32 -1, i64 0)
+  %number = ptrtoint ptr %made to i64
+  %failed = icmp eq i64 %number, -1
+  br i1 %failed, label %nothing, label %keep
+keep:
+  store atomic ptr %made, ptr %at release, align 8
+  ret ptr %made
+nothing:
+  ret ptr null
+}}
+
+define internal ptr @word_in(ptr %table, i64 %address) #0 {{
+  %all = lshr i64 %address, {STEP}
+  %index = and i64 %all, {(1 << INDEX) - 1}
+  %at = getelementptr i64, ptr %table, i64 %index
+  ret ptr %at
+}}
+
+define internal i64 @page_bits(i64 %address) #0 {{
+  %page = lshr i64 %address, 12
+  %bits = and i64 %page, {(LARGE >> 12) - 1}
+  ret i64 %bits
+}}
+
+; Remember the size of a mapped block; false if there is no memory for that.
+define internal i1 @note(ptr %state, ptr %block, i64 %size) #0 {{
+entry:
+  %address = ptrtoint ptr %block to i64
+  %first = lshr i64 %address, {STEP + INDEX}
+  %beyond = icmp uge i64 %first, {1 << INDEX}
+  br i1 %beyond, label %refuse, label %look
+refuse:
+  ret i1 false
+look:
+  call void @hold(ptr %state)
+  %tables.at = getelementptr i64, ptr %state, i64 {SIZES}
+  %tables = call ptr @table_at(ptr %tables.at)
+  %no.tables = icmp eq ptr %tables, null
+  br i1 %no.tables, label %short, label %second
+second:
+  %table.at = getelementptr ptr, ptr %tables, i64 %first
+  %table = call ptr @table_at(ptr %table.at)
+  %no.table = icmp eq ptr %table, null
+  br i1 %no.table, label %short, label %store
+short:
+  call void @unhold(ptr %state)
+  ret i1 false
+store:
+  call void @unhold(ptr %state)
+  %at = call ptr @word_in(ptr %table, i64 %address)
+  %bits = call i64 @page_bits(i64 %address)
+  %word = or i64 %size, %bits
+  store atomic i64 %word, ptr %at monotonic, align 8
+  ret i1 true
+}}
+
+; Where the size of a block stands, if it is a mapped one; else null. What others map meanwhile starts elsewhere.
+define internal ptr @noted(ptr %state, ptr %block) #0 {{
+entry:
+  %address = ptrtoint ptr %block to i64
+  %low = and i64 %address, {(1 << 12) - 1}
+  %between = icmp ne i64 %low, 0
+  %first = lshr i64 %address, {STEP + INDEX}
+  %beyond = icmp uge i64 %first, {1 << INDEX}
+  %refused = or i1 %between, %beyond
+  br i1 %refused, label %no, label %look
+look:
+  %tables.at = getelementptr i64, ptr %state, i64 {SIZES}
+  %tables = load atomic ptr, ptr %tables.at acquire, align 8
+  %no.tables = icmp eq ptr %tables, null
+  br i1 %no.tables, label %no, label %second
+second:
+  %table.at = getelementptr ptr, ptr %tables, i64 %first
+  %table = load atomic ptr, ptr %table.at acquire, align 8
+  %no.table = icmp eq ptr %table, null
+  br i1 %no.table, label %no, label %compare
+compare:
+  %at = call ptr @word_in(ptr %table, i64 %address)
+  %word = load atomic i64, ptr %at monotonic, align 8
+  %there = icmp ne i64 %word, 0
+  %word.bits = and i64 %word, {(1 << 12) - 1}
+  %bits = call i64 @page_bits(i64 %address)
+  %starts.here = icmp eq i64 %word.bits, %bits
+  %mapped = and i1 %there, %starts.here
+  br i1 %mapped, label %yes, label %no
+yes:
+  ret ptr %at
+no:
+  ret ptr null
+}}
+
+; The size of a mapped block; 0 of one from the C library.
+define internal i64 @mapped_size(ptr %state, ptr %block) #0 {{
+entry:
+  %at = call ptr @noted(ptr %state, ptr %block)
+  %other = icmp eq ptr %at, null
+  br i1 %other, label %none, label %some
+none:
+  ret i64 0
+some:
+  %word = load atomic i64, ptr %at monotonic, align 8
+  %size = and i64 %word, -{1 << 12}
+  ret i64 %size
+}}
+
+define internal void @unmap(ptr %state, ptr %block) #0 {{
+  %at = call ptr @noted(ptr %state, ptr %block)
+  %word = load atomic i64, ptr %at monotonic, align 8
+  %size = and i64 %word, -{1 << 12}
+  store atomic i64 0, ptr %at monotonic, align 8
+  %ignored = call i32 @munmap(ptr %block, i64 %size)
   ret void
 }}
 
@@ -187,28 +310,23 @@ nothing:
   ret ptr null
 }}
 
-define internal ptr @map(i64 %size) #0 {{
+define internal ptr @map(ptr %state, i64 %size) #0 {{
 entry:
   %long = icmp sge i64 %size, {HUGE}
   %slack = select i1 %long, i64 {HUGE}, i64 0
-  %with.page = add i64 %size, {PAGE}
-  %length = add i64 %with.page, %slack
+  %length = add i64 %size, %slack
   %start = call ptr @mmap(ptr null, i64 %length, i32 3, i32 34, i32 -1, i64 0)
   %number = ptrtoint ptr %start to i64
   %failed = icmp eq i64 %number, -1
   br i1 %failed, label %nothing, label %mapped
-nothing:
-  ret ptr null
 mapped:
-  %first = getelementptr i8, ptr %start, i64 {PAGE}
   br i1 %long, label %huge, label %done
 huge:
   ; Huge pages start at multiples of their size; what lies around goes back.
-  %first.number = ptrtoint ptr %first to i64
-  %up = add i64 %first.number, {HUGE - 1}
+  %up = add i64 %number, {HUGE - 1}
   %aligned = and i64 %up, -{HUGE}
-  %skipped = sub i64 %aligned, %first.number
-  %block.huge = getelementptr i8, ptr %first, i64 %skipped
+  %skipped = sub i64 %aligned, %number
+  %block.huge = getelementptr i8, ptr %start, i64 %skipped
   %has.front = icmp sgt i64 %skipped, 0
   br i1 %has.front, label %front, label %back
 front:
@@ -216,20 +334,21 @@ front:
   br label %back
 back:
   %behind = sub i64 {HUGE}, %skipped
-  %has.back = icmp sgt i64 %behind, 0
-  br i1 %has.back, label %cut, label %advise
-cut:
   %end = getelementptr i8, ptr %block.huge, i64 %size
   %ignored.back = call i32 @munmap(ptr %end, i64 %behind)
-  br label %advise
-advise:
   %ignored.advice = call i32 @madvise(ptr %block.huge, i64 %size, i32 14)
   br label %done
 done:
-  %block = phi ptr [ %first, %mapped ], [ %block.huge, %advise ]
-  %size.at = getelementptr i8, ptr %block, i64 -16
-  store i64 %size, ptr %size.at
+  %block = phi ptr [ %start, %mapped ], [ %block.huge, %back ]
+  %remembered = call i1 @note(ptr %state, ptr %block, i64 %size)
+  br i1 %remembered, label %made, label %undo
+made:
   ret ptr %block
+undo:
+  %ignored.undo = call i32 @munmap(ptr %block, i64 %size)
+  br label %nothing
+nothing:
+  ret ptr null
 }}
 
 define internal ptr @allocate(ptr %state, i64 %wanted) #0 {{
@@ -237,7 +356,7 @@ entry:
   %large = icmp uge i64 %wanted, {LARGE}
   br i1 %large, label %mapped, label %short.block
 short.block:
-  ; From the C library, with room to align it; where it starts stands behind its size. Mapped blocks have 0 there.
+  ; From the C library, with room to align it; before it stand its size and where it starts.
   %with.room = add i64 %wanted, {ALIGNMENT + 16}
   %room.start = call ptr @malloc(i64 %with.room)
   %no.room = icmp eq ptr %room.start, null
@@ -263,8 +382,7 @@ mapped:
   %none = icmp eq ptr %kept, null
   br i1 %none, label %fresh, label %again
 again:
-  %kept.at = getelementptr i8, ptr %kept, i64 -16
-  %kept.size = load i64, ptr %kept.at
+  %kept.size = call i64 @mapped_size(ptr %state, ptr %kept)
   %used.again = load i64, ptr %used.at
   %more.again = add i64 %used.again, %kept.size
   store i64 %more.again, ptr %used.at
@@ -278,14 +396,14 @@ fresh:
   %room = call i64 @allowed(ptr %state)
   call void @shrink(ptr %state, i64 %room)
   call void @unhold(ptr %state)
-  %new = call ptr @map(i64 %size)
+  %new = call ptr @map(ptr %state, i64 %size)
   %failed = icmp eq ptr %new, null
   br i1 %failed, label %short, label %made
 made:
   ret ptr %new
 short:
   call void @empty(ptr %state)
-  %last = call ptr @map(i64 %size)
+  %last = call ptr @map(ptr %state, i64 %size)
   %hopeless = icmp eq ptr %last, null
   br i1 %hopeless, label %nothing, label %rescued
 rescued:
@@ -324,8 +442,15 @@ entry:
   %done.now = or i1 %failed, %fresh
   br i1 %done.now, label %done, label %move
 move:
+  %mapped.size = call i64 @mapped_size(ptr %state, ptr %old)
+  %mapped = icmp ne i64 %mapped.size, 0
+  br i1 %mapped, label %copy, label %short.block
+short.block:
   %size.at = getelementptr i8, ptr %old, i64 -16
-  %size = load i64, ptr %size.at
+  %short.size = load i64, ptr %size.at
+  br label %copy
+copy:
+  %size = phi i64 [ %mapped.size, %move ], [ %short.size, %short.block ]
   %common = call i64 @llvm.umin.i64(i64 %size, i64 %bytes)
   call void @llvm.memcpy.p0.p0.i64(ptr %block, ptr %old, i64 %common, i1 false)
   call void @release(ptr %state, ptr %old, i64 %size)
@@ -339,13 +464,12 @@ entry:
   %nothing = icmp eq ptr %block, null
   br i1 %nothing, label %done, label %some
 some:
-  %size.at = getelementptr i8, ptr %block, i64 -16
-  %size = load i64, ptr %size.at
-  %start.at = getelementptr i8, ptr %block, i64 -8
-  %start = load ptr, ptr %start.at
-  %mapped = icmp eq ptr %start, null
+  %size = call i64 @mapped_size(ptr %state, ptr %block)
+  %mapped = icmp ne i64 %size, 0
   br i1 %mapped, label %map.block, label %short.block
 short.block:
+  %start.at = getelementptr i8, ptr %block, i64 -8
+  %start = load ptr, ptr %start.at
   call void @free(ptr %start)
   ret void
 map.block:
@@ -361,7 +485,7 @@ map.block:
   br i1 %full, label %displace, label %keep
 displace:
   %oldest = call ptr @take(ptr %state, i64 0)
-  call void @unmap(ptr %oldest)
+  call void @unmap(ptr %state, ptr %oldest)
   br label %keep
 keep:
   %position = load i64, ptr %count.at
