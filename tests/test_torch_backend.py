@@ -157,6 +157,22 @@ def test_numbers_that_have_to_be_known_are():
             same(got, expected)
 
 
+def longer(node: Any, arguments: dict[str, Any]) -> Any:
+    """A rule that is wrong: one element too many."""
+    x = arguments["self"]
+    return smelt.ops.cat([smelt.ops.relu(x), x[:1]], 0)
+
+
+def test_no_result_is_written_beyond_its_memory(monkeypatch: pytest.MonkeyPatch):
+    """A size that is not PyTorch's is seen while tracing, or, if it is open then, before any code runs."""
+    monkeypatch.setitem(smelt.torch.importer.RULES, "relu", longer)
+    x = torch.randn(6, 3)
+    same(compiled(lambda x: torch.relu(x) * 2, dynamic=False)(x), torch.relu(x) * 2)
+    assert smelt.torch.stats()["fallback_names"] == {"aten.relu": 1}
+    with pytest.raises(smelt.SmeltError, match=r"aten.relu: smelt computes 21 elements, PyTorch expects .*\[6, 3\]"):
+        compiled(torch.relu, dynamic=True)(x)
+
+
 def test_a_view_that_starts_at_an_open_place():
     def f(x, at):
         return x.narrow(0, at, 1), x.sum()

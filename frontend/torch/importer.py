@@ -170,6 +170,10 @@ def _expected(value: Any, tensor: Any) -> Any:
         return value
     if value.ndim != tensor.ndim:
         raise Unsupported(f"it has {value.ndim} dimensions here, {tensor.ndim} there")
+    # Of open sizes there are many ways to say the same: those are compared when they are numbers (native.py).
+    sizes = zip(value.shape, tensor.shape)
+    if any(isinstance(own, int) and isinstance(other, int) and own != other for own, other in sizes):
+        raise Unsupported(f"its shape is {list(value.shape)} here, {list(tensor.shape)} there")
     wanted = DTYPE[tensor.dtype]
     if value.dtype is wanted:
         return value

@@ -10,6 +10,7 @@ alone; others are compiled when they come.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from torch.fx import Node
 
 from ..backend.compile import compile_graph
 from ..backend.options import CompileOptions
-from ..ir.errors import SmeltError
+from ..ir.errors import CompileError, SmeltError
 from ..ir.graph import Value
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
@@ -30,7 +31,7 @@ from ..ops.view import as_strided, expand, permute
 from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
 from . import gpu
-from .importer import Importer, Unsupported, extents_of
+from .importer import Importer, Unsupported, extents_of, location_of, op_name
 from .sizes import symbol_name
 from .types import DTYPE, is_supported, layout_of
 
@@ -170,6 +171,7 @@ class Call:
             shape = tuple(map(number, item.layout.held))
             strides = tuple(map(number, item.layout.strides))
             self.made.append((shape, _row_major(shape) if item.is_spread else strides, item.dtype))
+        self._check_sizes(step, version, known)
         # What is more than memory that was just written: repeated dims, and gaps between elements.
         self.spread = [
             (at, tuple(map(number, item.layout.shape)), tuple(map(number, item.layout.strides)), item.is_spread)
@@ -187,6 +189,18 @@ class Call:
             )
             for item in step.shown
         ]
+
+    def _check_sizes(self, step: NativeStep, version: Version, sizes: dict[str, int]) -> None:
+        """PyTorch's memory has room for what native code writes: sizes were open when both were traced."""
+        for at, (_, shape) in zip(self.stored, version.executable.artifact.stored):
+            own = math.prod(evaluate(dim, sizes) for dim in shape)
+            if own != math.prod(self.made[at][0]):
+                node, wanted = step.outputs[at].node, list(self.made[at][0])
+                raise CompileError(
+                    f"{op_name(node)}: smelt computes {own} elements, PyTorch expects the shape {wanted}. This is an "
+                    "error of smelt; fewer open sizes (dynamic=False) get around it",
+                    location_of(node),
+                )
 
     def _over(self, step: NativeStep, version: Version) -> dict[int, int]:
         """The outputs that are computed in an input's memory, and its slot."""
