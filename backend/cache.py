@@ -130,9 +130,11 @@ def read_header(path: str) -> dict[str, Any] | None:
     try:
         with open(path, "rb") as file:
             found = json.loads(file.readline(200) and file.readline())
-        return found if isinstance(found, dict) and {"title", "program", "fields"} <= set(found) else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
+    kinds = {"title": str, "program": str, "fields": dict}
+    whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in kinds.items())
+    return found if whole else None
 
 
 def remove(path: str) -> bool:

@@ -64,6 +64,19 @@ def test_damaged_entries_are_ignored_noted_and_replaced(folder: Path, damage: An
     assert state_of(call()) == "hit"
 
 
+@pytest.mark.parametrize(
+    "header", ['{"title": 1, "program": 2, "fields": [3]}', '{"title": "", "program": "", "fields": 4}', "[" * 200_000]
+)
+def test_what_cannot_be_understood_does_not_explain_a_miss(folder: Path, header: str) -> None:
+    """Nor does it stop a program: the other entries of one that is missing are read to say what differs."""
+    call()
+    path = entry_of(folder, "wave")
+    path.rename(path.with_name(f"{path.name[:40]}.smelt"))
+    path.with_name(f"{path.name[:40]}.smelt").write_text(f"smelt-cache 0\n{header}\n")
+    fresh(folder)
+    assert call().report().cache.detail == "program: it was not compiled before"
+
+
 def test_a_directory_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     smelt.set_cache_dir(tmp_path / "file" / "cache")
