@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.errors import ArgumentError
+from ..ir.graph import current_location
+
+VECTOR_BITS = (128, 256, 512)
+
 
 @dataclass(frozen=True)
 class CompileOptions:
@@ -11,7 +16,7 @@ class CompileOptions:
 
     target: "cpu" or "cuda"
     architecture: that of the GPU, such as "sm_80"; None for the one at hand
-    vector_bits: how wide vectors are; None for the machine's own width
+    vector_bits: how wide vectors are, 128, 256 or 512; None for the machine's own width
     max_cost: how long the code of one kernel may get, in additions
     addresses: native code gets the addresses of data, not of NumPy's objects
     verify: check the program after every pass
@@ -27,3 +32,12 @@ class CompileOptions:
     verify: bool = False
     annotate: bool = False
     want_asm: bool = False
+
+    def __post_init__(self) -> None:
+        wrong = ""
+        if self.vector_bits is not None and self.vector_bits not in VECTOR_BITS:
+            wrong = f"vector_bits must be 128, 256, 512 or None, got {self.vector_bits!r}"
+        elif type(self.max_cost) is not int or self.max_cost < 1:
+            wrong = f"max_cost must be a positive int, got {self.max_cost!r}"
+        if wrong:
+            raise ArgumentError(f"CompileOptions: {wrong}", current_location(3))  # behind the dataclass's own __init__

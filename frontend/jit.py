@@ -16,6 +16,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -590,15 +591,21 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     dynamic: bool = True,
     options: CompileOptions | None = None,
-    target: str = "cpu",
+    target: str | None = None,
 ) -> Any:
     """Compile a function of arrays (or pytrees of them) on its first call.
 
     static_argnums, static_argnames: arguments that are plain Python; each value compiles anew.
     dynamic: a dimension seen with a second size becomes symbolic instead of compiling for every size.
-    target: "cpu", or "cuda" for NVIDIA GPUs.
+    options: how to compile.
+    target: that of the options, which is "cpu" unless they say so, or another: "cuda" for NVIDIA GPUs.
     """
-    chosen = options or CompileOptions(target=target)
+    chosen = CompileOptions() if options is None else options
+    if not isinstance(chosen, CompileOptions):
+        problem = f"jit: options must be smelt.CompileOptions(...), got {type(options).__name__}"
+        raise ArgumentError(problem, current_location())
+    if target is not None:
+        chosen = replace(chosen, target=target)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
 

@@ -1,25 +1,31 @@
-"""The state behind random ops: a key that the user sets, and an offset that every call advances."""
+"""The state behind random ops: a key that the user sets, and an offset that every call advances.
+
+There is no lock, which a fork might leave taken in the child: to read the state and to count are one step each to
+Python's threads.
+"""
 
 from __future__ import annotations
 
-import threading
+from itertools import count
 
 import numpy as np
 
-_state = np.array([0, 0], np.int64)
-_lock = threading.Lock()
+from .ir.errors import ArgumentError
+from .ir.graph import current_location
+
+_state = 0, count()
 
 
 def manual_seed(seed: int) -> None:
     """Start the random numbers anew from a seed."""
-    with _lock:
-        _state[0] = np.int64(np.uint64(seed & 0xFFFFFFFFFFFFFFFF))
-        _state[1] = 0
+    global _state
+    if not isinstance(seed, (int, np.integer)):
+        raise ArgumentError(f"manual_seed: the seed must be an int, got {seed!r}", current_location())
+    bits = int(seed) & 0xFFFFFFFFFFFFFFFF
+    _state = bits - (bits >> 63 << 64), count()
 
 
 def next_seed() -> np.ndarray:
     """The key and the offset of the next call that draws random numbers."""
-    with _lock:
-        current = _state.copy()
-        _state[1] += 1
-    return current
+    key, offsets = _state
+    return np.array((key, next(offsets)), np.int64)

@@ -54,6 +54,68 @@ def test_a_forked_child_computes_with_threads_of_its_own() -> None:
     assert run(FORKED).splitlines() == ["0", "0", "0", "parent"]
 
 
+DRAWN = """
+import os, signal, sys, threading
+import numpy as np
+import smelt
+from smelt import ops
+
+sys.setswitchinterval(1e-5)
+function = smelt.jit(lambda: ops.rand((3,)))
+function()
+done = threading.Event()
+
+def draw():
+    while not done.is_set():
+        function()
+
+thread = threading.Thread(target=draw)
+thread.start()
+found = set()
+for _ in range(100):
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        function()
+        os._exit(0)
+    found.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+done.set()
+thread.join()
+print(*found)
+"""
+
+LINKED = """
+import os, signal, threading, time
+import numpy as np
+import smelt
+from smelt.backend.cpu import products
+
+inside = threading.Event()
+
+def link():
+    with products._guard:
+        inside.set()
+        time.sleep(0.2)
+
+thread = threading.Thread(target=link)
+thread.start()
+inside.wait()
+child = os.fork()
+if not child:
+    signal.alarm(10)
+    x = np.ones((3, 3), np.float32)
+    os._exit(0 if (smelt.jit(lambda x: x @ x)(x) == 3).all() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("code", [DRAWN, LINKED], ids=["draws", "links routines of products"])
+def test_a_child_does_not_wait_for_what_another_thread_does_at_the_fork(code: str) -> None:
+    assert run(code) == "0"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_what_is_loaded_in_the_midst_of_a_fork_releases_only_what_it_held() -> None:
     code = """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .cached import Kept
 from .context import PRODUCT_TYPES, ROUTINES
 from .image import Image
+from .once import around_forks
 from .threads import get_num_threads
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _loaded: dict[tuple[str, int], Image] = {}  # by the names of libraries and the bits of vectors
 _guard = threading.Lock()
+around_forks(_guard.acquire, _guard.release)
 
 
 def object_code(modules: Sequence[Module], names: Iterable[str], bits: int) -> list[bytes]:
