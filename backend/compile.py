@@ -9,6 +9,7 @@ from ..ir.graph import Graph
 from ..ir.printer import Printer
 from .artifact import Artifact
 from .cache import Key, Lookup, current
+from .forks import no_forks
 from .options import CompileOptions
 from .stages import Stages
 
@@ -26,6 +27,11 @@ def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage:
         from .cuda.compile import compile_for_cuda
 
         return compile_for_cuda(graph, options, on_stage)
+    with no_forks:
+        return _compile_for_cpu(graph, options, on_stage)
+
+
+def _compile_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Any:
     from .cpu.executable import Executable
 
     stages = Stages()

@@ -24,6 +24,7 @@ import numpy as np
 import optree
 
 from .backend.arrays import is_plain
+from .backend.forks import no_forks
 from .backend.options import CompileOptions
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Graph, Value, current_location
@@ -49,7 +50,8 @@ LEAF = optree.tree_structure(0)  # type: ignore[arg-type]
 
 def _compile(graph: Graph, options: CompileOptions) -> Any:
     # The compiler is loaded when there is something to compile.
-    from .backend.compile import compile_graph
+    with no_forks:
+        from .backend.compile import compile_graph
 
     return compile_graph(graph, options)
 

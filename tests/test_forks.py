@@ -84,65 +84,66 @@ thread.join()
 print(*found)
 """
 
-LINKED = """
-import os, signal, threading, time
+IN_THE_MIDST = """
+import os, signal, sys, threading, time
 import numpy as np
 import smelt
-from smelt.backend.cpu import products
 
 inside = threading.Event()
+x = np.ones((3, 3), np.float32)
 
-def link():
-    with products._guard:
+def pause(*arguments):
+    if not inside.is_set():
         inside.set()
-        time.sleep(0.2)
+        time.sleep(0.3)
 
-thread = threading.Thread(target=link)
-thread.start()
+{slow}
+
+def multiply():
+    assert (smelt.jit(lambda x: x @ x)(x) == 3).all()
+
+threads = [threading.Thread(target=multiply) for _ in range(2)]
+for thread in threads:
+    thread.start()
 inside.wait()
 child = os.fork()
 if not child:
-    signal.alarm(10)
-    x = np.ones((3, 3), np.float32)
-    os._exit(0 if (smelt.jit(lambda x: x @ x)(x) == 3).all() else 1)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-thread.join()
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize("code", [DRAWN, LINKED], ids=["draws", "links routines of products"])
-def test_a_child_does_not_wait_for_what_another_thread_does_at_the_fork(code: str) -> None:
-    assert run(code) == "0"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_what_is_loaded_in_the_midst_of_a_fork_releases_only_what_it_held() -> None:
-    code = """
-import os
-from smelt.backend.cpu.once import Once
-
-made = []
-
-def load():
-    # As if another thread imported a module now, and began to make its object.
-    if not made:
-        made.append(Once(list))
-        made[0].lock.acquire()
-
-os.register_at_fork(before=load)
-if not os.fork():
+    signal.alarm(20)
+    multiply()
     os._exit(0)
-os.wait()
-print(made[0].lock.locked())
-made[0].lock.release()
-for _ in range(2):
-    if not os.fork():
-        os._exit(0 if made[0]() == [] else 1)
-    print(os.wait()[1])
-print(made[0]())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for thread in threads:
+    thread.join()
 """
-    assert run(code).split() == ["True", "0", "0", "[]"]
+SLOW = {
+    "loads the compiler": """
+class Finder:
+    def find_spec(name, *rest):
+        if name == "smelt.backend.cpu.build":
+            pause()
+
+sys.meta_path.insert(0, Finder)
+""",
+    "compiles": """
+from smelt.backend.cpu.engine import Compiler
+
+usual = Compiler.emit
+Compiler.emit = lambda *arguments: (pause(), usual(*arguments))[1]
+""",
+    "links routines of products": """
+from smelt.backend.cpu import products
+
+usual = products.Image
+products.Image = lambda code: (pause(), usual(code))[1]
+""",
+}
+CASES = {"draws": DRAWN} | {name: IN_THE_MIDST.replace("{slow}", code) for name, code in SLOW.items()}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("name", CASES)
+def test_a_child_does_not_wait_for_what_another_thread_does_at_the_fork(name: str) -> None:
+    assert run(CASES[name]) == "0"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import llvmlite.binding as llvm
 
 from ...ir.errors import CompileError
+from ..forks import no_forks
 from .link import link
-from .once import around_forks
 from .target import LEVEL, Target, host
 
 if TYPE_CHECKING:
@@ -91,14 +91,6 @@ class Engine:
         self.lock = threading.RLock()
         self.compilers: list[Compiler] = []  # for each thread
 
-    def hold(self) -> None:
-        self.lock.acquire()
-        llvm.ffi.lib._lock.__enter__()
-
-    def release(self) -> None:
-        llvm.ffi.lib._lock.__exit__()
-        self.lock.release()
-
     def _machine(self, level: int = LEVEL) -> Any:
         """For code whose constants lie near it, which link.py sees to: they are operands, no registers hold them."""
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
@@ -134,7 +126,7 @@ class Engine:
             except BaseException as error:
                 errors.append(error)
 
-        with self.lock:
+        with no_forks, self.lock:
             # Not there while they are in use: an interrupt may leave a thread behind that still has one.
             compilers, self.compilers = self.compilers, []
             while len(compilers) < threads:
@@ -153,29 +145,14 @@ class Engine:
 
 _engines: dict[Target, Engine] = {}
 _guard = threading.Lock()
-
-
-def _hold() -> None:
-    """Before a fork: no other thread is inside of LLVM, and none leaves the child a lock that stays taken."""
-    _guard.acquire()
-    for item in _engines.values():
-        item.hold()
-
-
-def _release() -> None:
-    for item in _engines.values():
-        item.release()
-    _guard.release()
-
-
-# Here, not in an engine: those who make things with an engine are held first, since they wait for it.
-around_forks(_hold, _release)
+# Others in the process may use llvmlite, too.
+no_forks.hold_too(llvm.ffi.lib._lock.__enter__, llvm.ffi.lib._lock.__exit__)
 
 
 def engine(target: Target | None = None) -> Engine:
     wanted = target or host()
     if wanted not in _engines:
-        with _guard:
+        with no_forks, _guard:
             if wanted not in _engines:
                 _engines[wanted] = Engine(wanted)
     return _engines[wanted]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ..forks import no_forks
 from .cached import Kept
 from .context import PRODUCT_TYPES, ROUTINES
 from .image import Image
-from .once import around_forks
 from .threads import get_num_threads
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _loaded: dict[tuple[str, int], Image] = {}  # by the names of libraries and the bits of vectors
 _guard = threading.Lock()
-around_forks(_guard.acquire, _guard.release)
 
 
 def object_code(modules: Sequence[Module], names: Iterable[str], bits: int) -> list[bytes]:
@@ -53,7 +52,7 @@ def _load(name: str, bits: int) -> Kept | None:
 
 
 def _link(name: str, bits: int, code: bytes) -> None:
-    with _guard:
+    with no_forks, _guard:
         if (name, bits) not in _loaded:
             _loaded[name, bits] = Image(code)
 
