@@ -250,14 +250,14 @@ class Jitted:
             return
         for number in self.static_argnums:
             if not -len(names) <= number < len(names):
-                raise ArgumentError(f"static_argnums has {number}, but {self.name} takes {len(names)} arguments")
+                problem = f"static_argnums has {number}, but {self.name} takes {len(names)} arguments"
+                raise ArgumentError(problem, current_location())
         for name in self.static_argnames:
             if name not in names and not any(
                 item.kind is inspect.Parameter.VAR_KEYWORD for item in inspect.signature(function).parameters.values()
             ):
-                raise ArgumentError(
-                    f"static_argnames has {name!r}, but the parameters of {self.name} are {', '.join(names)}"
-                )
+                problem = f"static_argnames has {name!r}, but the parameters of {self.name} are {', '.join(names)}"
+                raise ArgumentError(problem, current_location())
         # A static argument is static however it is passed.
         self.static_argnames |= {names[number] for number in self.static_argnums}
         self.static_argnums |= {names.index(name) for name in self.static_argnames if name in names}

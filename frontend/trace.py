@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .ir.errors import ArgumentError, TraceError
-from .ir.graph import Graph, Op, Value
+from .ir.graph import Graph, Op, Value, current_location
 from .ir.proofs import differs, is_multiple, non_negative, substitute
 from .ir.symbolic import Compound, Dim, Expr, SizeNeeded, Symbol, atoms_of, evaluate, symbols_of
 from .ir.types import DType, TensorType, dtype, i64
@@ -51,9 +51,9 @@ class ArraySpec:
 
 def spec(text: str) -> ArraySpec:
     """An argument's type from its text; names stand for symbolic sizes."""
-    match = re.fullmatch(r"\s*(\w+)\s*\[([^\]]*)\]\s*", text)
+    match = re.fullmatch(r"\s*(\w+)\s*\[([^\]]*)\]\s*", text) if isinstance(text, str) else None
     if match is None:
-        raise ArgumentError(f"expected a type such as f32[64, 784], got {text!r}")
+        raise ArgumentError(f"expected a type such as 'f32[64, 784]', got {text!r}", current_location())
     sizes: list[Dim] = []
     for part in match.group(2).split(",") if match.group(2).strip() else []:
         word = part.strip()
@@ -268,4 +268,5 @@ def as_value(leaf: Any) -> Value:
         return leaf
     if isinstance(leaf, np.ndarray) or hasattr(leaf, "__array__"):
         return captured(as_array(leaf, "the result"))
-    raise TraceError(f"a traced function returned a {type(leaf).__name__}: expected tensors, numbers or None")
+    problem = f"a traced function returned a value of type {type(leaf).__name__}: expected tensors, numbers or None"
+    raise TraceError(problem, current_location())

@@ -274,12 +274,34 @@ def test_leaked_tensor() -> None:
     failure(TraceError, lambda: bool(leaked[0].sum() > 0))
 
 
+def test_options() -> None:
+    """What LLVM would end the process for, among others."""
+    for options, message in (
+        ({"vector_bits": 100}, "vector_bits must be 128, 256, 512 or None, got 100"),
+        ({"vector_bits": "512"}, "vector_bits must be 128, 256, 512 or None, got '512'"),
+        ({"max_cost": 0}, "max_cost must be a positive int, got 0"),
+        ({"max_cost": 1.5}, "max_cost must be a positive int, got 1.5"),
+    ):
+        wrong = lambda options=options: smelt.CompileOptions(**options)  # noqa: E731
+        check(failure(ArgumentError, wrong), wrong, message)
+    wrong = lambda: smelt.jit(lambda x: x, options={"max_cost": 9})  # noqa: E731
+    check(failure(ArgumentError, wrong), wrong, r"options must be smelt.CompileOptions\(...\), got dict")
+    both = smelt.jit(lambda x: x, options=smelt.CompileOptions(max_cost=9), target="cuda")
+    assert (both.options.max_cost, both.options.target) == (9, "cuda")
+
+
+def test_seeds() -> None:
+    wrong = lambda: smelt.manual_seed("a")  # noqa: E731
+    check(failure(ArgumentError, wrong), wrong, "the seed must be an int, got 'a'")
+
+
 def test_arguments_of_jit() -> None:
     assert "jit takes a function, got int" in str(failure(ArgumentError, lambda: smelt.jit(3)))
     error = failure(ArgumentError, lambda: smelt.jit(lambda x: x, static_argnums=3))
-    assert "static_argnums has 3, but lambda takes 1 arguments" in str(error)
+    assert re.match(r"test_errors.py:\d+: static_argnums has 3, but lambda takes 1 arguments", str(error))
     error = failure(ArgumentError, lambda: smelt.jit(lambda x, mode: x, static_argnames="mod"))
-    assert "static_argnames has 'mod', but the parameters of lambda are x, mode" in str(error)
+    message = r"test_errors.py:\d+: static_argnames has 'mod', but the parameters of lambda are x, mode"
+    assert re.match(message, str(error))
     error = failure(ArgumentError, lambda: smelt.jit(lambda x, k: x, static_argnums=1)(X, [1]))
     assert "the static argument k must be hashable" in str(error)
     assert "unknown target 'gpu'" in str(failure(CompileError, lambda: smelt.jit(lambda x: x, target="gpu")(X)))
@@ -310,13 +332,17 @@ def test_a_call_that_python_itself_would_refuse() -> None:
 
 def test_results_that_are_no_tensors() -> None:
     error = failure(TraceError, lambda: smelt.jit(lambda x: object())(X))
-    assert "a traced function returned a object: expected tensors, numbers or None" in str(error)
+    message = (
+        r"test_errors.py:\d+: a traced function returned a value of type object: expected tensors, numbers or None"
+    )
+    assert re.match(message, str(error))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("f32[2", "expected a type such as f32"),
+        ("f32[2", "expected a type such as 'f32"),
+        (3, "expected a type such as 'f32.*got 3"),
         ("f32[2*N]", "'2\\*N' is no size"),
         ("f33[2]", "unknown dtype 'f33'"),
         ("f32[-1]", "'-1' is no size"),
