@@ -23,6 +23,7 @@ class NoForks:
         self.changed = threading.Condition()
         self.forking = False
         self.others: list[tuple[Callable[[], object], Callable[[], object]]] = []
+        self.held: list[Callable[[], object]] = []  # how to release those that the fork holds
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._in_child)
 
@@ -53,21 +54,21 @@ class NoForks:
         end, me = monotonic() + LONGEST, threading.get_ident()
         while any(thread != me for thread in self.inside) and monotonic() < end:
             self.changed.wait(end - monotonic())
-        for acquire, _ in self.others:
+        for acquire, release in self.others:
             acquire()
+            self.held.append(release)
 
     def _after(self) -> None:
+        while self.held:
+            self.held.pop()()
         if self.forking:  # else this module was loaded between the two halves of a fork
-            for _, release in reversed(self.others):
-                release()
             self.forking = False
             self.changed.notify_all()
             self.changed.release()
 
     def _in_child(self) -> None:
-        if self.forking:
-            for _, release in reversed(self.others):
-                release()
+        while self.held:
+            self.held.pop()()
         # Nobody else is here to leave, or to be told.
         me = threading.get_ident()
         self.inside = {me: self.inside[me]} if me in self.inside else {}
