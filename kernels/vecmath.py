@@ -364,12 +364,16 @@ def logarithm(x: Term, base: Base) -> Term:
 
 def log_unusual(x: Term, base: Base) -> Term:
     """The logarithm also of denormal numbers, of zero, infinity and negative numbers."""
+    return log_limits(x, joined_log(*split_lifted(x), base))
+
+
+def split_lifted(x: Term) -> tuple[Term, Term]:
+    """n and f of x = 2 ** n * (1 + f), also of denormal numbers."""
     fmt = format_of(x)
     tiny = x < 2.0 ** (1 - fmt.bias)
     lift = fmt.digits + 2
     parts = split_exponent(select(tiny, x * 2.0**lift, x))
-    n = parts.n - select(tiny, x.constant(float(lift)), 0.0)
-    return log_limits(x, joined_log(n, parts.f, base))
+    return parts.n - select(tiny, x.constant(float(lift)), 0.0), parts.f
 
 
 def log(x: Term) -> Term:
@@ -418,8 +422,7 @@ LN2_SHORT = (0.6931471805598903, 5.497923018708371e-14)  # 42 bits: its product 
 
 def log_pair(x: Term) -> tuple[Term, Term]:
     """log(x) for positive finite x in f64 as a sum of two, good to about 2 ** -66."""
-    parts = split_exponent(x)
-    n, f = parts.n, parts.f
+    n, f = split_lifted(x)
     divisor = 2 + f
     divisor_low = f - (divisor - 2)
     s = f / divisor

@@ -234,8 +234,9 @@ def test_large_arguments_of_trigonometric_functions(run: Run) -> None:
 @pytest.mark.parametrize("run", WAYS.values(), ids=WAYS)
 def test_power_of_doubles(run: Run) -> None:
     random = np.random.default_rng(7)
-    x = np.concatenate([np.exp(random.uniform(-300, 300, 300)), 1 + random.normal(0, 1e-4, 200)])
-    y = np.concatenate([random.normal(0, 1, 300), random.normal(0, 1e5, 200)])
+    denormal = random.integers(1, 2**52, 100) * 5e-324
+    x = np.concatenate([np.exp(random.uniform(-300, 300, 300)), 1 + random.normal(0, 1e-4, 200), denormal])
+    y = np.concatenate([random.normal(0, 1, 300), random.normal(0, 1e5, 200), random.uniform(-0.9, 0.9, 100)])
     with mpmath.workprec(200):
         for base, exponent, result in zip(x, y, run("pow", x, y), strict=True):
             exact = mpmath.mpf(float(base)) ** mpmath.mpf(float(exponent))
