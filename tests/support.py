@@ -117,6 +117,9 @@ class Guarded:
         self.guards += [memory[:start], memory[start + count :]]
         return memory[start : start + count].view(dtype).reshape(shape)
 
+    def empty_arrays(self, layouts: Any) -> list[np.ndarray]:
+        return [self.empty(*layout) for layout in layouts]
+
     def intact(self) -> bool:
         return all((guard == PATTERN).all() for guard in self.guards)
 

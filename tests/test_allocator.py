@@ -14,11 +14,15 @@ import numpy as np
 import pytest
 import smelt
 from smelt.backend.cpu import allocator as module
-from smelt.backend.cpu.allocator import LARGE, Allocator, allocator, empty, empty_arrays
+from smelt.backend.cpu.allocator import LARGE, Allocator, allocator, empty_arrays
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the allocator needs Linux")
 
 F32 = np.dtype(np.float32)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return empty_arrays([(shape, dtype)])[0]
 
 
 def start(array: np.ndarray) -> int:
@@ -228,14 +232,14 @@ def test_forks_while_others_allocate() -> None:
     code = """
 import os, threading
 import numpy as np
-from smelt.backend.cpu.allocator import empty
+from smelt.backend.cpu.allocator import empty_arrays
 
 f32 = np.dtype(np.float32)
 done = threading.Event()
 
 def work():
     while not done.is_set():
-        empty((100_000,), f32).fill(1)
+        empty_arrays([((100_000,), f32)])[0].fill(1)
 
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads:
@@ -244,7 +248,7 @@ for _ in range(20):
     child = os.fork()
     if not child:
         for _ in range(50):
-            empty((100_000,), f32).fill(1)
+            empty_arrays([((100_000,), f32)])[0].fill(1)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 done.set()

@@ -19,6 +19,7 @@ import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu import executable as native
+from smelt.backend.cpu.allocator import ALIGNMENT, MIDDLE
 from smelt.backend.cpu.pool_text import runtime_text
 from smelt.ir.errors import ArgumentError, ShapeError, TraceError
 from support import evaluate, flatten
@@ -40,17 +41,29 @@ class Guarded:
         self.kept: list[Any] = []
         self.copies = 0
 
-    def empty(self, shape: Any, dtype: Any) -> np.ndarray:
+    def empty(self, shape: Any, dtype: Any, alignment: int = 1) -> np.ndarray:
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         nbytes = math.prod(sizes) * np.dtype(dtype).itemsize
+        if nbytes < MIDDLE:
+            alignment = 1
         inside = max(1, -(-nbytes // PAGE)) * PAGE
         area = mmap.mmap(-1, inside + 2 * PAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(area))
-        self.kept.append((area, start, inside))
+        at = PAGE if self.side == "begin" else PAGE + (inside - nbytes) // alignment * alignment
+        self.kept.append((area, start, inside, at + nbytes))
         for page in (start, start + PAGE + inside):
             assert self.libc.mprotect(page, PAGE, 0) == 0
-        at = PAGE if self.side == "begin" else PAGE + inside - nbytes
         return np.frombuffer(area, np.uint8, nbytes, at).view(dtype).reshape(sizes)
+
+    def empty_arrays(self, layouts: Any) -> list[np.ndarray]:
+        return [self.empty(*layout, ALIGNMENT) for layout in layouts]
+
+    def release(self) -> None:
+        """What lies between an array and the page behind it was not written either."""
+        for area, start, inside, end in self.kept:
+            for page in (start, start + PAGE + inside):
+                assert self.libc.mprotect(page, PAGE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+            assert not any(area[end : PAGE + inside]), "something was written behind an array"
 
     def copy(self, array: np.ndarray) -> np.ndarray:
         result = self.empty(array.shape, array.dtype)
@@ -65,12 +78,10 @@ def guarded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if not sys.platform.startswith("linux"):
         pytest.skip("needs mprotect")
     memory = Guarded(request.param)
-    monkeypatch.setattr(native, "empty", memory.empty)
+    monkeypatch.setattr(native, "empty_arrays", memory.empty_arrays)
     yield memory
-    assert len(memory.kept) > memory.copies, "results are no longer made by `empty` in executable.py: adapt this test"
-    for _, start, inside in memory.kept:
-        for page in (start, start + PAGE + inside):
-            memory.libc.mprotect(page, PAGE, mmap.PROT_READ | mmap.PROT_WRITE)
+    assert len(memory.kept) > memory.copies, "results are not made by executable.empty_arrays: adapt this test"
+    memory.release()
 
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {

@@ -41,12 +41,12 @@ def guarded(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def guarded_results() -> Iterator[None]:
-    memory, before = Guarded(), executable.empty
-    executable.empty = memory.empty  # type: ignore[assignment]
+    memory, before = Guarded(), executable.empty_arrays
+    executable.empty_arrays = memory.empty_arrays  # type: ignore[assignment]
     try:
         yield
     finally:
-        executable.empty = before
+        executable.empty_arrays = before
     assert memory.intact(), "something was written outside of a result"
 
 

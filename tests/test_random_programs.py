@@ -47,7 +47,7 @@ def test_compiled_and_interpreted_agree(part: int, request: pytest.FixtureReques
 def test_nothing_is_written_beyond_the_results(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last vector of a row is cut to what is left of it, in every element type and for casts into it."""
     guarded = Guarded()
-    monkeypatch.setattr("smelt.backend.cpu.executable.empty", guarded.empty)
+    monkeypatch.setattr("smelt.backend.cpu.executable.empty_arrays", guarded.empty_arrays)
     wide = np.ones((5, 2, columns), np.float32)
     narrow = wide.astype(DTYPES[name].numpy)
 
@@ -55,5 +55,5 @@ def test_nothing_is_written_beyond_the_results(name: str, columns: int, monkeypa
         return x[:, 0] * x[:, 1], (y[:, 0] + 1).cast(name)
 
     evaluate(function, [narrow, wide], "cpu")
-    assert len(guarded.guards) >= 4, "results are no longer made by `empty` in executable.py: adapt this test"
+    assert len(guarded.guards) >= 4, "results are no longer made by `empty_arrays` in executable.py: adapt this test"
     assert guarded.intact()

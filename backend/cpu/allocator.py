@@ -119,13 +119,9 @@ def _make() -> Allocator | None:
 allocator = Once(_make)  # None where there is none
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array of any numbers; from MIDDLE bytes up, it starts at a multiple of ALIGNMENT."""
-    return empty_arrays([(shape, dtype)])[0]
-
-
 def empty_arrays(layouts: Sequence[Layout]) -> list[np.ndarray]:
-    """An `empty` of each shape and element type. Whose memory it is takes longer to say than to make one."""
+    """Arrays of any numbers; from MIDDLE bytes up, they start at a multiple of ALIGNMENT. All at once: it takes longer
+    to tell NumPy whose memory it is than to make one."""
     large = [math.prod(shape) * dtype.itemsize >= MIDDLE for shape, dtype in layouts]
     own = allocator() if True in large else None
     made = iter(own.empty(compress(layouts, large)) if own is not None else map(_aligned, compress(layouts, large)))

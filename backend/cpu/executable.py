@@ -16,7 +16,7 @@ from ..arrays import as_plain, bind_sizes
 from ..artifact import Artifact
 from ..cache import Lookup
 from ..stages import Stages
-from .allocator import empty, empty_arrays
+from .allocator import empty_arrays
 from .context import (
     ALIGN,
     ARENA,
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KEPT = 1 << 17  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
-_NO_MEMORY = np.empty(0, np.uint8)
+_BYTE = np.dtype(np.uint8)
+_NO_MEMORY = np.empty(0, _BYTE)
 
 
 class Executable:
@@ -117,7 +118,8 @@ class Frame:
         """Prepare for a launcher's sizes and as many threads as there are now."""
         self.prepare(launcher, threads)
         needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
-        self.give_memory(launcher, self.memory if len(self.memory) >= needed else empty((needed,), np.dtype(np.uint8)))
+        kept = self.memory
+        self.give_memory(launcher, kept if len(kept) >= needed else empty_arrays([((needed,), _BYTE)])[0])
 
     def prepare(self, launcher: Launcher, threads: Threads) -> None:
         """All but the memory."""

@@ -192,7 +192,7 @@ class Call:
 
     def _check_sizes(self, step: NativeStep, version: Version, sizes: dict[str, int]) -> None:
         """PyTorch's memory has room for what native code writes: sizes were open when both were traced."""
-        for at, (_, shape) in zip(self.stored, version.executable.artifact.stored):
+        for at, (*_, shape) in zip(self.stored, version.executable.artifact.stored):
             own = math.prod(evaluate(dim, sizes) for dim in shape)
             if own != math.prod(self.made[at][0]):
                 node, wanted = step.outputs[at].node, list(self.made[at][0])
