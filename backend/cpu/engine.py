@@ -112,10 +112,12 @@ class Engine:
         return [link([next(codes) for _ in module]) for module in modules]
 
     def _compile(self, parts: Sequence[Part], threads: int, as_object: bool = True) -> list[bytes]:
-        """The parts in turn, by several threads."""
+        """The parts in turn, by several threads: the longest come first, so that none is still at one when others are
+        done."""
         threads = min(threads, len(parts))
         codes = [b""] * len(parts)
-        waiting = iter(range(len(parts)))  # the next one of it is one step to Python's threads
+        order = sorted(range(len(parts)), key=lambda number: (parts[number].plain, -len(parts[number].text)))
+        waiting = iter(order)  # the next one of it is one step to Python's threads
         errors: list[BaseException] = []
 
         def work(compiler: Compiler) -> None:

@@ -252,24 +252,27 @@ class Routines:
         following = f.multiply("%lane", block)
         turn = LINE // self.bytes
 
+        def line_of_each(at: str, _: list[str]) -> list[str]:
+            """Lines that are a power of two apart soon leave the cache: each is read in full. Meanwhile those of the
+            next group are fetched."""
+            ahead = f.add(at, following)
+            for source in sources:
+                self.fetch(f, f.at(source, ahead, self.element))
+            f.loop(at, f.add(at, turn), block, transpose)
+            return []
+
         def transpose(at: str, _: list[str]) -> list[str]:
-            """A line of each lane in full: lines that are a power of two apart soon leave the cache. Meanwhile those of
-            the next group are fetched."""
             places = [f.at(source, at, self.element) for source in sources]
-            for lane in places:
-                self.fetch(f, f.at(lane, following, self.element))
+            rows = [f.op(f"load {vector}, ptr {place}, align {self.bytes}") for place in places]
             place = f.at(panel, f.multiply(at, line))
-            for part in range(0, turn, block):
-                lanes = [f.at(lane, part, self.element) for lane in places]
-                rows = [f.op(f"load {vector}, ptr {lane}, align {self.bytes}") for lane in lanes]
-                for row in transposed(f, rows, vector):
-                    f.write(f"store {vector} {row}, ptr {place}, align {self.bytes}")
-                    place = f.at(place, line)
+            for row in transposed(f, rows, vector):
+                f.write(f"store {vector} {row}, ptr {place}, align {self.bytes}")
+                place = f.at(place, line)
             return []
 
         blocks = f.op(f"and i64 %depth, {-turn}")
         done = f.op(f"select i1 {f.compare('eq', '%step', 1)}, i64 {blocks}, i64 0")
-        f.loop(0, done, turn, transpose)
+        f.loop(0, done, turn, line_of_each)
 
         def single(at: str, _: list[str]) -> list[str]:
             place = f.multiply(at, "%step")
