@@ -7,7 +7,6 @@ the same function always gives the same graph.
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Callable, Sequence
 from math import lcm
@@ -75,27 +74,6 @@ class Traced:
         self.seeded = seeded
 
 
-class uncollected:
-    """No garbage is collected inside: what a trace makes lives on as its graph, or dies as soon as nobody needs it.
-
-    Behind it the collector takes what was made for old, as it would after three looks at each of some thousand objects;
-    unless others keep objects from it by the same means.
-    """
-
-    __slots__ = ("was_on",)
-
-    def __enter__(self) -> None:
-        self.was_on = gc.isenabled()
-        gc.disable()
-
-    def __exit__(self, *raised: object) -> None:
-        if self.was_on:
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
-
-
 def trace(
     function: Callable[[list[Value]], Sequence[Value]],
     types: Sequence[TensorType],
@@ -110,23 +88,22 @@ def trace(
     number where Python asked for it. The types that were used in the end are returned too.
     """
     types = list(types)
-    with uncollected():
-        while True:
-            token = object()
-            params = [Value(type, name=label, trace=token) for type, label in zip(types, names, strict=True)]
-            try:
-                with counted_anew():
-                    results = function(params)
-                break
-            except UndecidedSize as question:
-                types = _pinned(types, _settle(question, hints or {}), question)
-            except SizeNeeded as question:
-                known = hints or {}
-                if not all(symbol.name in known for symbol in symbols_of(question.size)):
-                    raise
-                numbers: dict[Symbol, Dim] = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
-                types = _pinned(types, _divided(question.size, known) or numbers, question)
-        return _lift(Graph.build(name, params, list(results)), len(params)), types
+    while True:
+        token = object()
+        params = [Value(type, name=label, trace=token) for type, label in zip(types, names, strict=True)]
+        try:
+            with counted_anew():
+                results = function(params)
+            break
+        except UndecidedSize as question:
+            types = _pinned(types, _settle(question, hints or {}), question)
+        except SizeNeeded as question:
+            known = hints or {}
+            if not all(symbol.name in known for symbol in symbols_of(question.size)):
+                raise
+            numbers: dict[Symbol, Dim] = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
+            types = _pinned(types, _divided(question.size, known) or numbers, question)
+    return _lift(Graph.build(name, params, list(results)), len(params)), types
 
 
 def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exception) -> list[TensorType]:

@@ -109,6 +109,18 @@ def test_remainders_are_settled_from_the_sizes_at_hand(name: str, sizes: Sequenc
     assert function.compiles == compiles
 
 
+def test_negative_divisors_of_sizes() -> None:
+    def program(x: Any) -> Any:
+        size = x.shape[0]
+        return x[(-size) % (-3) + 4 :], x[3 - 2 * ((-2 * size) // (-3)) :], x[size // -2 :]
+
+    function = smelt.jit(program)
+    for size in (6, 7, 8, 12):
+        x = floats(size)
+        for result, expected in zip(function(x), program(x), strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+
 def test_sizes_that_do_not_divide_are_named_in_the_error() -> None:
     function = smelt.jit(lambda x: x.reshape(2, -1))
     for rows in (4, 6, 8):

@@ -64,7 +64,7 @@ OPERATIONS: dict[str, tuple[Callable[[Dim, Dim], Dim], Callable[[int, int], int]
     "min": (minimum, min),
     "max": (maximum, max),
 }
-# Divisors are positive: sizes and strides.
+# Divisors are positive, sizes and strides, but for those of Python's own division.
 DIVISIONS: dict[str, tuple[Callable[[Dim, Dim], Dim], Callable[[int, int], int]]] = {
     "floor": (floor_divide, lambda a, b: a // b),
     "rest": (remainder, lambda a, b: a % b),
@@ -98,6 +98,7 @@ formulas = st.recursive(
     lambda inner: st.one_of(
         st.builds(combine, inner, inner, st.sampled_from(sorted(OPERATIONS))),
         st.builds(divide, inner, divisors, st.sampled_from(sorted(DIVISIONS))),
+        st.builds(divide, inner, st.integers(-9, -1).map(literal), st.sampled_from(["floor", "rest"])),
     ),
     max_leaves=6,
 )

@@ -47,9 +47,12 @@ def _atom_limit(atom: Atom, upper: bool, keep: frozenset[Symbol]) -> Dim | None:
             return atom.lower
         return None if atom.upper is None else limit(atom.upper, True, keep)
     if atom.operator == "%":
+        if not _is_bounded(atom.right):
+            return None
         return limit(atom.right - 1, True, keep) if upper else 0
     left = limit(atom.left, upper, keep)
     if atom.operator == "//":
+        # Of a number that divides, the sign is known: floor_divide makes it positive.
         return None if left is None or not isinstance(atom.right, int) else floor_divide(left, atom.right)
     right = limit(atom.right, upper, keep)
     if (atom.operator == "min") == upper:
@@ -168,6 +171,8 @@ def floor_divide(left: Dim, right: Dim) -> Dim:
         return 0  # only loops over nothing ask
     if isinstance(left, int) and isinstance(right, int):
         return left // right
+    if isinstance(right, int) and right < 0:
+        return floor_divide(-left, -right)
     if right == 1:
         return left
     if left == 0:
@@ -194,6 +199,8 @@ def remainder(left: Dim, right: Dim) -> Dim:
         return 0
     if isinstance(left, int) and isinstance(right, int):
         return left % right
+    if isinstance(right, int) and right < 0:
+        return -remainder(-left, -right)
     if right == 1 or left == 0 or left == right:
         return 0
     _whole, rest = split(left, right)
