@@ -20,7 +20,7 @@ from smelt.ir.errors import CompileError
 
 
 def image_of(*texts: str) -> Image:
-    (code,) = engine().object_code([Part(text, plain=True) for text in texts])
+    code = engine().object_code([Part(text, plain=True) for text in texts])
     return Image(code)
 
 
@@ -140,7 +140,7 @@ def arm_objects(texts: Sequence[str]) -> list[bytes]:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     arm = Engine(Target("aarch64-unknown-linux-gnu", "generic", "+neon", ""))
-    return arm._compile([Part(text, plain=False) for text in texts], 1)
+    return [arm.emit(Part(text, plain=False)) for text in texts]
 
 
 def page(word: int, place: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 
 import numpy as np
@@ -37,16 +38,16 @@ def test_functions_of_all_parts_find_each_other(threads: int) -> None:
     assert len(parts) == (2 if threads == 1 else min(3 * threads, 8) + 1)
     for number in range(9):
         assert sum(f"define i64 @f{number}(" in part.text for part in parts) == 1
-    (code,) = engine().object_code(parts, threads=threads)
+    code = engine().object_code(parts, threads)
     image = Image(code)
     assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(image["f0"])(100) == 100 + sum(range(9))
 
 
 def test_several_modules_are_told_apart() -> None:
     texts = [f"define i64 @answer() {{\n  ret i64 {number}\n}}" for number in range(4)]
-    codes = engine().object_code(*([Part(text, plain=number % 2 == 0)] for number, text in enumerate(texts)), threads=3)
-    for number, code in enumerate(codes):
-        image = Image(code)
+    started = [engine().start([Part(text, plain=number % 2 == 0)], 3) for number, text in enumerate(texts)]
+    for number, module in reversed(list(enumerate(started))):
+        image = Image(module.image())
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(image["answer"])() == number
 
 
@@ -55,8 +56,34 @@ def test_what_llvm_refuses_is_an_error_and_nothing_worse() -> None:
     for _ in range(2):
         with pytest.raises(CompileError, match="LLVM does not understand"):
             engine().object_code(parts, threads=2)
-    (code,) = engine().object_code(parts[:1], threads=2)
+    code = engine().object_code(parts[:1], threads=2)
     assert Image(code)["f"]
+
+
+def test_a_module_that_was_started_is_compiled_meanwhile() -> None:
+    started = engine().start(chain(5).parts(2), 2)
+    for item in started.parts:
+        assert item.done.wait(60)  # nobody has asked for it
+    image = Image(started.image())
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(image["f0"])(100) == 100 + sum(range(5))
+    assert started.image() == engine().object_code(chain(5).parts(2), 1)
+
+
+def test_who_waits_helps() -> None:
+    started = engine().start(chain(5).parts(2), 1)  # no thread beside the caller's
+    assert not any(item.done.is_set() for item in started.parts)
+    assert Image(started.image())["f0"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_compiles_what_its_parent_had_started() -> None:
+    started = engine().start(chain(9).parts(2), 2)
+    child = os.fork()
+    if not child:
+        again = engine().object_code(chain(9).parts(2), 2)
+        os._exit(0 if started.image() == again else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert Image(started.image())["f0"]
 
 
 def test_a_declaration_has_types_and_no_names() -> None:

@@ -43,7 +43,7 @@ def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     declarations: set[str] = set()
     text = transpose_text(size, fetch, bits, declarations)
     name = called(size, fetch)[1:-1]
-    (code,) = engine().object_code([Part("\n".join([text, *declarations]), plain=False)])
+    code = engine().object_code([Part("\n".join([text, *declarations]), plain=False)])
     image = Image(code)
     kinds = [*[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64]
     move = ctypes.CFUNCTYPE(None, *kinds)(image[name])

@@ -103,7 +103,7 @@ def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]
     results = [np.empty(shape, dtype) for shape, dtype in launcher.results]
     launcher.pack(frame.block, launcher.offset, *map(address_of, params), *map(address_of, results))
     text = "define void @nothing(ptr %ctx) { ret void }"
-    (code,) = engine().object_code([Part(text, plain=True)])
+    code = engine().object_code([Part(text, plain=True)])
     image = Image(code)
     empty = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(image["nothing"])
 

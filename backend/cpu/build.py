@@ -25,9 +25,10 @@ from .context import FIRST_FREE
 from .debug import readable_assembly, readable_text
 from .emit import Layout, ModuleEmitter
 from .engine import engine
-from .products import object_code
+from .libraries import start
 from .runtime import DATA_OFFSET
 from .target import host
+from .threads import get_num_threads
 
 
 def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook) -> Artifact:
@@ -41,7 +42,10 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     name_values(fused)
     hook("fuse", fused)
     with stages.timed("loops"):
-        kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lower(fused, bits))
+        lowered = lower(fused, bits)
+        products = libraries(lowered, bits)
+        start(products, bits)  # which goes on meanwhile
+        kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lowered)
     hook("loops", kernels)
     with stages.timed("memory"):
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
@@ -55,9 +59,9 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     hook("llvm", readable_text(module.text))
     if options.want_asm:
         hook("asm", "".join(map(readable_assembly, engine().assembly(module.parts(1)))))
-    products = libraries(kernels, bits)
     with stages.timed("llvm"):
-        (code,) = object_code([module], products, bits)
+        threads = get_num_threads()
+        code = engine().object_code(module.parts(threads), threads)
     names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
     times = find_overwrites(kernels, *names)
     return Artifact(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import heapq
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -77,8 +79,38 @@ def _unlocked(name: str) -> Any:
     return getattr(llvm.ffi.lib, name)._cfn
 
 
+class Pending:
+    """A part that is to be compiled, is being compiled, or is."""
+
+    def __init__(self, part: Part):
+        self.part = part
+        self.code = b""
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+
+
+class Started:
+    """A module that threads compile meanwhile."""
+
+    def __init__(self, engine: Engine, parts: list[Pending]):
+        self.engine = engine
+        self.parts = parts
+
+    def image(self) -> bytes:
+        """Its code. Who waits for it helps."""
+        with no_forks:
+            for item in self.parts:
+                while not item.done.is_set() and self.engine.take():
+                    pass
+                item.done.wait()
+        for item in self.parts:
+            if item.error is not None:
+                raise item.error
+        return link([item.code for item in self.parts])
+
+
 class Engine:
-    """The process's compiler for a target. One caller compiles at a time, with as many threads as it asks for."""
+    """The process's compiler for a target: callers leave parts to it, and threads that end when nothing is left."""
 
     def __init__(self, target: Target):
         if llvm.llvm_version_info[0] < OLDEST:
@@ -88,8 +120,12 @@ class Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.target = target
-        self.lock = threading.RLock()
-        self.compilers: list[Compiler] = []  # for each thread
+        self.compilers: list[Compiler] = []  # that nobody uses
+        # The longest come first, so that none is still at one when others are done. A step of a heap is one step to
+        # Python's threads.
+        self.waiting: list[tuple[bool, int, int, Pending]] = []
+        self.counter = itertools.count()
+        self.threads: list[threading.Thread] = []
 
     def _machine(self, level: int = LEVEL) -> Any:
         """For code whose constants lie near it, which link.py sees to: they are operands, no registers hold them."""
@@ -104,45 +140,52 @@ class Engine:
         return f'target triple = "{self.target.triple}"\ntarget datalayout = "{layout}"\n'
 
     def assembly(self, parts: Sequence[Part]) -> list[str]:
-        return [code.decode() for code in self._compile(parts, 1, as_object=False)]
+        with no_forks:
+            return [self.emit(part, as_object=False).decode() for part in parts]
 
-    def object_code(self, *modules: Sequence[Part], threads: int = 1) -> list[bytes]:
-        """An image of each module."""
-        codes = iter(self._compile([part for module in modules for part in module], threads))
-        return [link([next(codes) for _ in module]) for module in modules]
+    def object_code(self, parts: Sequence[Part], threads: int = 1) -> bytes:
+        """An image of a module, by so many threads."""
+        return self.start(parts, threads).image()
 
-    def _compile(self, parts: Sequence[Part], threads: int, as_object: bool = True) -> list[bytes]:
-        """The parts in turn, by several threads: the longest come first, so that none is still at one when others are
-        done."""
-        threads = min(threads, len(parts))
-        codes = [b""] * len(parts)
-        order = sorted(range(len(parts)), key=lambda number: (parts[number].plain, -len(parts[number].text)))
-        waiting = iter(order)  # the next one of it is one step to Python's threads
-        errors: list[BaseException] = []
+    def start(self, parts: Sequence[Part], threads: int) -> Started:
+        """Compile a module from now on, by all threads but the one that will ask for it."""
+        started = Started(self, [Pending(part) for part in parts])
+        for item in started.parts:
+            heapq.heappush(self.waiting, (item.part.plain, -len(item.part.text), next(self.counter), item))
+        self.threads = [thread for thread in self.threads if thread.is_alive()]
+        for _ in range(min(threads - 1 - len(self.threads), len(parts))):
+            thread = threading.Thread(target=self._work)
+            self.threads.append(thread)
+            thread.start()
+        return started
 
-        def work(compiler: Compiler) -> None:
-            try:
-                for number in waiting:
-                    part = parts[number]
-                    codes[number] = compiler.emit(self.head + part.text, part.plain, as_object)
-            except BaseException as error:
-                errors.append(error)
+    def _work(self) -> None:
+        with no_forks:
+            while self.take():
+                pass
 
-        with no_forks, self.lock:
-            # Not there while they are in use: an interrupt may leave a thread behind that still has one.
-            compilers, self.compilers = self.compilers, []
-            while len(compilers) < threads:
-                compilers.append(Compiler(self._machine))
-            others = [threading.Thread(target=work, args=(item,)) for item in compilers[1:threads]]
-            for thread in others:
-                thread.start()
-            work(compilers[0])
-            for thread in others:
-                thread.join()
-            self.compilers = compilers
-        if errors:
-            raise errors[0]
-        return codes
+    def take(self) -> bool:
+        """Compile the next part; False if there is none."""
+        try:
+            item = heapq.heappop(self.waiting)[-1]
+        except IndexError:
+            return False
+        try:
+            item.code = self.emit(item.part)
+        except BaseException as error:
+            item.error = error
+            if not isinstance(error, Exception):  # an interrupt, which is not only for who waits for this part
+                raise
+        finally:
+            item.done.set()
+        return True
+
+    def emit(self, part: Part, as_object: bool = True) -> bytes:
+        # Not there while it is in use: an interrupt may leave a thread behind that still has it.
+        compiler = self.compilers.pop() if self.compilers else Compiler(self._machine)
+        code = compiler.emit(self.head + part.text, part.plain, as_object)
+        self.compilers.append(compiler)
+        return code
 
 
 _engines: dict[Target, Engine] = {}

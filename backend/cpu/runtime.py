@@ -49,7 +49,7 @@ def _compile() -> bytes:
         from .entry_text import entry_text
 
         texts.append(entry_text(DATA_OFFSET))
-    (code,) = engine().object_code([Part(text, plain=True) for text in texts])
+    code = engine().object_code([Part(text, plain=True) for text in texts])
     return code
 
 
