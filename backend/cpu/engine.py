@@ -7,7 +7,7 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
@@ -51,32 +51,41 @@ class Compiler:
 
     def emit(self, text: str, plain: bool, as_object: bool = True) -> bytes:
         machine = self.plain_machine if plain else self.machine
-        context = _unlocked("LLVMPY_ContextCreate")()
+        context = _quick("LLVMPY_ContextCreate")()
         module = None
         error = ctypes.c_char_p()  # its text is not given back: whoever gets one stops here
         try:
-            module = _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), ctypes.byref(error))
+            module = _quick("LLVMPY_ParseAssembly")(context, text.encode(), ctypes.byref(error))
             if error:
                 raise CompileError(f"LLVM does not understand the text: {error.value!r}")
             if not plain:
                 passes, builder = self.pipeline
-                _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+                _quick("LLVMPY_RunNewModulePassManager")(passes, module, builder)
             emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
             buffer = emit(machine, module, int(as_object), ctypes.byref(error))
             if not buffer:
                 raise CompileError(f"LLVM makes no code of the text: {error.value!r}")
-            start, size = (_unlocked(f"LLVMPY_GetBuffer{what}")(buffer) for what in ("Start", "Size"))
+            start, size = (_quick(f"LLVMPY_GetBuffer{what}")(buffer) for what in ("Start", "Size"))
             code = ctypes.string_at(start, size)
-            _unlocked("LLVMPY_DisposeMemoryBuffer")(buffer)
+            _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
             return code
         finally:
             if module:
-                _unlocked("LLVMPY_DisposeModule")(module)
-            _unlocked("LLVMPY_ContextDispose")(context)
+                _quick("LLVMPY_DisposeModule")(module)
+            _quick("LLVMPY_ContextDispose")(context)
 
 
 def _unlocked(name: str) -> Any:
     return getattr(llvm.ffi.lib, name)._cfn
+
+
+@lru_cache
+def _quick(name: str) -> Any:
+    """A function that keeps Python's lock: who gives it up for a moment waits some milliseconds until he has it again,
+    while another thread runs Python code."""
+    function = _unlocked(name)
+    kind = ctypes.PYFUNCTYPE(function.restype, *(function.argtypes or ()))
+    return kind(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 class Pending:
