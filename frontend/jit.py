@@ -158,7 +158,8 @@ class Bound:
         """Native code for calls like this one, where it can make them."""
         if self.version.executable.target != "cpu":
             return None
-        from .backend.cpu.entry import Call, make_entry
+        with no_forks:
+            from .backend.cpu.entry import Call, make_entry
 
         call = Call(args, kwargs, static_numbers, static_names, leaves, arrays)
         draw_seed = next_seed if self.seeded else None
