@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import CompileError
@@ -14,29 +15,44 @@ from .options import CompileOptions
 from .stages import Stages
 
 if TYPE_CHECKING:
+    from .cpu.engine import Started
     from .plan import StageHook
 
 TARGETS = ("cpu", "cuda")
 
 
+# Programs that are being compiled, by the names of their keys: equal ones wait for the same code.
+_started: dict[str, tuple[Artifact, Started]] = {}
+
+
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:
     """Compile for options.target. `on_stage(name, thing)` sees the program at every stage; str(thing) is its text."""
+    return start_graph(graph, options, on_stage)()
+
+
+def start_graph(
+    graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None
+) -> Callable[[], Any]:
+    """Compile, and leave to threads what they can do while others of many graphs go through their passes. Call what is
+    returned for what can be called."""
     options = options or CompileOptions()
     check_target(options)
     if options.target == "cuda":
         from .cuda.compile import compile_for_cuda
 
-        return compile_for_cuda(graph, options, on_stage)
+        executable = compile_for_cuda(graph, options, on_stage)
+        return lambda: executable
     with no_forks:
-        return _compile_for_cpu(graph, options, on_stage)
+        return _start_for_cpu(graph, options, on_stage)
 
 
-def _compile_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Any:
+def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Callable[[], Any]:
     from .cpu.executable import Executable
 
     stages = Stages()
     key: Key | None = None
     artifact: Artifact | None = None
+    code: Started | None = None
     lookup = Lookup("off")
     if on_stage is not None or options.verify or options.annotate:
         # Who wants to see or to check the stages gets them.
@@ -47,15 +63,31 @@ def _compile_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook 
         lookup = Lookup("off", reason)
     if key is not None:
         with stages.timed("look up"):
-            artifact, lookup = current().find(key, Artifact.from_header)
+            if key.name in _started:
+                (artifact, code), lookup = _started[key.name], Lookup("hit", f"{key.name} that was being compiled")
+            else:
+                artifact, lookup = current().find(key, Artifact.from_header)
     if artifact is None:
         from .cpu.build import build
 
-        artifact = build(graph, options, stages, on_stage or _ignore)
+        artifact, code = build(graph, options, stages, on_stage or _ignore)
         if key is not None:
-            with stages.timed("store"):
-                current().store(key, artifact.header(), artifact.code)
-    return Executable(graph, artifact, lookup, stages)
+            _started[key.name] = artifact, code
+
+    def finish() -> Any:
+        if code is not None:
+            with no_forks:
+                try:
+                    with stages.timed("llvm"):
+                        artifact.code = code.image()
+                finally:
+                    is_first = key is not None and _started.pop(key.name, None) is not None
+                if key is not None and is_first:
+                    with stages.timed("store"):
+                        current().store(key, artifact.header(), artifact.code)
+        return Executable(graph, artifact, lookup, stages)
+
+    return finish
 
 
 def check_target(options: CompileOptions) -> None:

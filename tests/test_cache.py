@@ -14,7 +14,7 @@ from cached_programs import PROGRAM, X, call, entry_of, files, fresh, missed, ru
 from smelt import ops
 from smelt.backend import cache, sources
 from smelt.backend.artifact import decode, encode
-from smelt.backend.compile import compile_graph, graph_key
+from smelt.backend.compile import compile_graph, graph_key, start_graph
 from smelt.backend.cpu import cached, target
 from smelt.backend.cpu.target import Target, host
 from smelt.backend.options import CompileOptions
@@ -47,6 +47,18 @@ def test_a_new_process_compiles_nothing_and_loads_little(tmp_path: Path) -> None
     assert "smelt.backend.cpu.engine" in first["heavy"]
     assert second["heavy"] == [], "the run time, too, comes from the cache"
     assert second["bits"] == first["bits"]
+
+
+def test_graphs_that_are_compiled_at_the_same_time(folder: Path) -> None:
+    sizes = (3, 4, 3)
+    graphs = [smelt.jit(lambda x: ops.exp(x) @ x.mT).trace(smelt.spec(f"f32[{size}, 5]")) for size in sizes]
+    waiting = [start_graph(graph) for graph in graphs]
+    found = [finish() for finish in reversed(waiting)][::-1]
+    assert [program.cache.state for program in found] == ["missed", "missed", "hit"], "equal ones are compiled once"
+    for size, program in zip(sizes, found):
+        x = np.random.default_rng(size).standard_normal((size, 5)).astype(np.float32)
+        np.testing.assert_allclose(program([x])[0], np.exp(x) @ x.T, rtol=1e-5)
+    assert [compile_graph(graph).cache.state for graph in graphs] == ["hit"] * 3
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -24,15 +24,16 @@ from ..stages import Stages
 from .context import FIRST_FREE
 from .debug import readable_assembly, readable_text
 from .emit import Layout, ModuleEmitter
-from .engine import engine
+from .engine import Started, engine
 from .libraries import start
 from .runtime import DATA_OFFSET
 from .target import host
 from .threads import get_num_threads
 
 
-def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook) -> Artifact:
-    """Compile for this machine. The hook sees the program at every stage; str(thing) is its text."""
+def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook) -> tuple[Artifact, Started]:
+    """Compile for this machine. The hook sees the program at every stage; str(thing) is its text. The machine code is
+    still being made: the artifact has none yet."""
     hook("graph", graph)
     bits = options.vector_bits or host().vector_bits
     with stages.timed("graph passes"):
@@ -59,12 +60,11 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     hook("llvm", readable_text(module.text))
     if options.want_asm:
         hook("asm", "".join(map(readable_assembly, engine().assembly(module.parts(1)))))
-    with stages.timed("llvm"):
-        threads = get_num_threads()
-        code = engine().object_code(module.parts(threads), threads)
+    threads = get_num_threads()
+    code = engine().start(module.parts(threads), threads)
     names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
     times = find_overwrites(kernels, *names)
-    return Artifact(
+    artifact = Artifact(
         stored=[(value.dtype, value.shape) for value in stored],
         sources=sources,
         scratch=list(dict.fromkeys(emitter.scratch)),
@@ -75,8 +75,9 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         overwrites=Overwrites(times.reads, times.writes, times.same_place),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
         report=make_report(simple, fused, kernels, plan.size).lasting(),
-        code=code,
+        code=b"",
     )
+    return artifact, code
 
 
 def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:

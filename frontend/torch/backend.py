@@ -69,6 +69,8 @@ def compile_program(
     sizes = {symbol.name: size for symbol, size in found.sizes.items()}
     for step in program.natives:
         step.compile(sizes)
+    for step in program.natives:
+        step.finish()
     # Code for other sizes is compiled later.
     before = time.perf_counter() - started - sum(step.compile_seconds for step in program.natives)
     record(

@@ -59,7 +59,7 @@ def bert_graphs() -> list[Graph]:
     import transformers
 
     collected: list[Graph] = []
-    real = native.compile_graph
+    real = native.start_graph
 
     def collect(graph: Graph, *rest: Any) -> Any:
         collected.append(graph)
@@ -68,7 +68,7 @@ def bert_graphs() -> list[Graph]:
     config = transformers.BertConfig(num_hidden_layers=2)
     model = transformers.BertForMaskedLM(config)
     words = torch.randint(5, 1000, (4, 128))
-    with patch.object(native, "compile_graph", collect):
+    with patch.object(native, "start_graph", collect):
         torch.compile(model, backend="smelt")(input_ids=words, labels=words).loss.backward()
     return collected
 
