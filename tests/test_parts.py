@@ -75,6 +75,14 @@ def test_who_waits_helps() -> None:
     assert Image(started.image())["f0"]
 
 
+def test_no_threads_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert Image(engine().object_code(chain(5).parts(2), 2))["f0"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_compiles_what_its_parent_had_started() -> None:
     started = engine().start(chain(9).parts(2), 2)

@@ -164,8 +164,11 @@ class Engine:
         self.threads = [thread for thread in self.threads if thread.is_alive()]
         for _ in range(min(threads - 1 - len(self.threads), len(parts))):
             thread = threading.Thread(target=self._work)
+            try:
+                thread.start()
+            except RuntimeError:  # the system allows no more of them: who asks for the code does the work
+                break
             self.threads.append(thread)
-            thread.start()
         return started
 
     def _work(self) -> None:
