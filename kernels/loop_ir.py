@@ -13,6 +13,7 @@ The whole grammar:
     Fetch      a hint that an element will be read: it comes near, and nothing else happens
     Prefix     a combiner over the iterations of the loop it stands in, up to this one
     Check      a data-dependent index: in range or an error is reported; gives a guard
+    Lead       how many elements of a buffer lie before its first whole cache line: nothing that is computed depends on it
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
     Gemm       a matrix product on sub-matrices of buffers
     Transpose  a block of a buffer copied, read along its columns and written along its rows
@@ -51,6 +52,7 @@ import numpy as np
 from ..ir.graph import Location
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import DType
+from .memory import CACHE_LINE
 
 KINDS = ("serial", "parallel", "vector", "grid", "block", "warp", "thread")  # of loops
 OUTERMOST = ("parallel", "grid", "block", "warp")  # the kinds of loops that nothing is around
@@ -174,6 +176,18 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """`position` is a number that index expressions may name; an interpreter may give any in its range."""
+
+    position: Register
+    buffer: Buffer
+
+    @property
+    def symbol(self) -> Symbol:
+        return Symbol(self.position.name, 0, CACHE_LINE // self.buffer.dtype.bytes - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Prefix:
     """result = the combiner over `start` and the values of all iterations of the enclosing loop up to this one."""
 
@@ -254,13 +268,15 @@ class Gemm:
 class Transpose:
     """target = source, both `rows` x `columns`, where the target's columns are adjacent and the source's rows are.
 
-    The two are different buffers of one type: elements are moved as they lie in memory.
+    The two are different buffers of one type: elements are moved as they lie in memory. As many elements are fetched
+    that lie so far `ahead` of the source; where it does not say, a target knows best.
     """
 
     target: Matrix
     source: Matrix
     rows: Dim
     columns: Dim
+    ahead: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +290,9 @@ class Pack:
     origin: Location | None = field(default=None, compare=False)
 
 
-Statement = Let | Index | Load | Store | Fetch | Check | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose | Pack
+Statement = (
+    Let | Index | Load | Store | Fetch | Check | Lead | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose | Pack
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@
               | "%name" "=" "prefix" combiner "(" operand ")" "from" operand
               | "store" [ combiner ] place "," operand [ "if" operand ]
               | "stream" place "," operand
+              | "%name" "=" "lead" memory
               | "%name" "," "%name" "=" "check" operand "in" "0" ".." size [ "wrap" ] "site" NUMBER
               | "gemm" matrix "=" matrix "*" matrix "over" "(" size "," size "," size ")"
-              | "transpose" matrix "=" matrix "over" "(" size "," size ")"
+              | "transpose" matrix "=" matrix "over" "(" size "," size ")" [ "ahead" size ]
               | "pack" matrix "=" matrix "over" "(" size "," size ")"
     loop      = KIND [ "<" NUMBER ">" ] "%name" "in" size ".." size
                   [ "reduce" { typed "," } "=" combiner { "," { typed "," } "=" combiner } ]
@@ -22,7 +23,7 @@
     matrix    = memory "[" size ";" size "," size [ "by" NUMBER ] "]"
     memory    = "%name" [ "as" "[" { size "," } "]" ]
     operand   = "%name" | literal ":" DTYPE | "true" | "false"
-    size      = as in a graph; the names of loops' variables and of checked positions may occur in it
+    size      = as in a graph; the names of loops' variables, checked positions and leads may occur in it
 
 The range of a loop's variable follows from the loop's bounds, that of a checked position from its size. What
 needs more than the text at hand (types that agree, accesses in range) is loop_verify.py's to check.
@@ -53,6 +54,7 @@ from .loop_ir import (
     Gemm,
     Index,
     Kernel,
+    Lead,
     Let,
     Literal,
     Load,
@@ -161,7 +163,7 @@ class KernelReader(Reader):
         return DTYPES[token.text]
 
     def factor(self) -> Any:
-        """Index expressions may name the variables of loops and checked positions."""
+        """Index expressions may name the variables of loops, checked positions and leads."""
         if self.token.kind != "value":
             return super().factor()
         token = self.next()
@@ -323,9 +325,13 @@ class KernelReader(Reader):
             expression = self.size()
             self.expect(")")
             return Index(self.define(name, i64), expression)
+        if self.accept("lead"):
+            lead = Lead(self.define(name, i64), self.memory())
+            self.variables[name] = lead.symbol
+            return lead
         if self.accept("prefix"):
             return self.prefix(name)
-        token = self.expect_kind("name", "a scalar op, load, index or prefix")
+        token = self.expect_kind("name", "a scalar op, load, index, lead or prefix")
         if token.text not in SCALARS and token.text not in CONVERSIONS:
             self.fail_at(token.start, f"{token.text} is no scalar op{suggest(token.text, SCALARS)}")
         self.expect("(")
@@ -373,7 +379,7 @@ class KernelReader(Reader):
 
     def transpose(self) -> Transpose:
         target, source, rows, columns = self.copied("transpose")
-        return Transpose(target, source, rows, columns)
+        return Transpose(target, source, rows, columns, self.size() if self.accept("ahead") else None)
 
     def pack(self) -> Pack:
         output, source, rows, columns = self.copied("pack")

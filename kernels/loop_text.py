@@ -42,6 +42,7 @@ from .loop_ir import (
     Gemm,
     Index,
     Kernel,
+    Lead,
     Let,
     Literal,
     Load,
@@ -106,6 +107,8 @@ def statement_dims(statements: Sequence[Statement]) -> Iterator[Dim]:
             yield from (*statement.buffer.shape, *statement.index)
         elif isinstance(statement, Check):
             yield statement.size
+        elif isinstance(statement, Lead):
+            yield from statement.buffer.shape
         elif isinstance(statement, Alloc):
             yield from statement.buffer.shape
         elif isinstance(statement, Gemm):
@@ -115,6 +118,8 @@ def statement_dims(statements: Sequence[Statement]) -> Iterator[Dim]:
         elif isinstance(statement, Transpose):
             yield from (*matrix_dims(statement.target), *matrix_dims(statement.source))
             yield from (statement.rows, statement.columns)
+            if statement.ahead is not None:
+                yield statement.ahead
         elif isinstance(statement, Pack):
             yield from (*matrix_dims(statement.output), *matrix_dims(statement.source))
             yield from (statement.rows, statement.columns)
@@ -214,6 +219,8 @@ class KernelPrinter:
                 f"{statement.position}, {statement.guard} = check {operand_text(statement.value)} "
                 f"in 0..{bound_text(statement.size)}{wrap} site {statement.site}"
             )
+        if isinstance(statement, Lead):
+            return f"{statement.position} = lead {self.memory(statement.buffer)}"
         if isinstance(statement, Prefix):
             value, start = operand_text(statement.value), operand_text(statement.start)
             return f"{statement.result} = prefix {statement.combiner}({value}) from {start}"
@@ -222,7 +229,8 @@ class KernelPrinter:
             return f"alloc {buffer_text(statement.buffer)}"
         if isinstance(statement, Transpose):
             sizes = list_text((statement.rows, statement.columns))
-            return f"transpose {self.matrix(statement.target)} = {self.matrix(statement.source)} over ({sizes})"
+            ahead = "" if statement.ahead is None else f" ahead {statement.ahead}"
+            return f"transpose {self.matrix(statement.target)} = {self.matrix(statement.source)} over ({sizes}){ahead}"
         if isinstance(statement, Pack):
             output, source = self.matrix(statement.output), self.matrix(statement.source)
             return f"pack {output} = {source} over ({list_text((statement.rows, statement.columns))})"

@@ -37,6 +37,7 @@ from .loop_ir import (
     Gemm,
     Index,
     Kernel,
+    Lead,
     Let,
     Load,
     Loop,
@@ -133,7 +134,7 @@ class Verifier:
         return operand.dtype
 
     def sizes(self, values: Sequence[Dim]) -> None:
-        """Index expressions name loop variables and checked positions; all other names are sizes."""
+        """Index expressions name loop variables, checked positions and leads; all other names are sizes."""
         for value in values:
             for symbol in sorted(symbols_of(value), key=lambda item: item.name):
                 if symbol.name.startswith("%") and symbol.name not in self.symbols:
@@ -222,6 +223,10 @@ class Verifier:
             self.place(statement)
         elif isinstance(statement, Check):
             self.check(statement)
+        elif isinstance(statement, Lead):
+            self.memory(statement.buffer)
+            self.define(statement.position, i64)
+            self.symbols[statement.position.name] = statement.symbol
         elif isinstance(statement, Prefix):
             self.prefix(statement)
         elif isinstance(statement, Alloc):
@@ -348,7 +353,7 @@ class Verifier:
         if self.inside_vector():
             self.fail("a transpose inside of a vector loop")
         target, source = statement.target, statement.source
-        self.sizes([statement.rows, statement.columns])
+        self.sizes([statement.rows, statement.columns, statement.ahead or 0])
         for matrix in (target, source):
             self.memory(matrix.buffer)
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])

@@ -17,5 +17,6 @@ MODULES = (
     "loop.parallelize",
     "loop.stream",
     "loop.fetch",
+    "loop.strip",
     "loop.grid",
 )

@@ -71,7 +71,8 @@ class Accesses:
             self._write_vector(buffer, place * scale + number, how, text, active, statement.stream)
 
     def fetch(self, statement: Fetch) -> None:
-        """The lines of a vector. The last, incomplete one is left to be read when it is needed."""
+        """The lines of a vector, by their last elements: where an array begins within a line, a vector lies in one line
+        more, which the vector before it has fetched. The last, incomplete one is left to be read when it is needed."""
         place, how = self._how(statement.buffer, statement.index)
         if how == "anywhere" or self.region.mask is not None:
             return
@@ -80,8 +81,9 @@ class Accesses:
         first = write(f"getelementptr i8, ptr {self.region.pointer(buffer)}, i64 {at}")
         self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         cache = FIRST_CACHE if statement.near else SECOND_CACHE
-        for number in range(0, (self.region.lanes if how == "along" else 1) * buffer.dtype.bytes, CACHE_LINE):
-            line = write(f"getelementptr i8, ptr {first}, i64 {number}")
+        length = (self.region.lanes if how == "along" else 1) * buffer.dtype.bytes
+        for end in (*range(CACHE_LINE, length, CACHE_LINE), length):
+            line = write(f"getelementptr i8, ptr {first}, i64 {end - buffer.dtype.bytes}")
             self.region.write(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {cache}, i32 1)")
 
     def _how(self, buffer: Buffer, index: Sequence[Dim]) -> tuple[Dim, str]:

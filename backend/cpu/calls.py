@@ -9,7 +9,7 @@ from ...ir.types import u8
 from ...kernels.gemm import RegisterTile
 from ...kernels.loop_ir import Buffer, Gemm, Matrix, Pack, Transpose
 from .context import PRODUCT_TYPES, PRODUCTS, ROUTINES
-from .transpose import called
+from .transpose import AHEAD, called
 
 if TYPE_CHECKING:
     from .region import Region
@@ -50,7 +50,11 @@ class Calls:
             address = self.region.emitter.instruction(f"getelementptr inbounds i8, ptr {base}, i64 {place}")
             arguments.extend((f"ptr {address}", f"i64 {self.region.uniform(step)}"))
         arguments.extend(f"i64 {self.region.uniform(size)}" for size in (statement.rows, statement.columns))
-        function = called(target.buffer.dtype.bytes, source.buffer.role != "scratch")
+        fetch = source.buffer.role != "scratch"
+        if fetch:
+            ahead = source.column_stride * AHEAD if statement.ahead is None else statement.ahead
+            arguments.append(f"i64 {self.region.uniform(ahead)}")
+        function = called(target.buffer.dtype.bytes, fetch)
         self.region.write(f"call void {function}{', '.join(arguments)})")
 
     def pack(self, statement: Pack) -> None:

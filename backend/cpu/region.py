@@ -22,6 +22,7 @@ from ...kernels.loop_ir import (
     Fetch,
     Gemm,
     Index,
+    Lead,
     Let,
     Literal,
     Load,
@@ -36,6 +37,7 @@ from ...kernels.loop_ir import (
     prefixes,
 )
 from ...kernels.loop_text import list_text, loop_head, operands_text
+from ...kernels.memory import CACHE_LINE
 from ...kernels.scalar import COMBINERS
 from .accesses import Accesses
 from .calls import Calls
@@ -110,6 +112,8 @@ class Region(Frames):
                 self._index(statement)
             elif isinstance(statement, Check):
                 self._check(statement)
+            elif isinstance(statement, Lead):
+                self._lead(statement)
             elif isinstance(statement, Prefix):
                 self._prefix(statement)
             elif isinstance(statement, Loop):
@@ -240,6 +244,17 @@ class Region(Frames):
         safe = write(f"select {mask} {good}, {kind} {place}, {kind} {constant(0, i64, lanes)}")
         self.registers[statement.position.name] = Lanes(i64, lanes, (safe,))
         self.registers[statement.guard.name] = Lanes(bool_, lanes, (good,))
+
+    def _lead(self, statement: Lead) -> None:
+        """A matter of the buffer's address alone, so it is known where that is: before all loops."""
+        width = statement.buffer.dtype.bytes
+        with self.at(0):
+            write = self.emitter.instruction
+            address = write(f"ptrtoint ptr {self.pointer(statement.buffer)} to i64")
+            before = write(f"and i64 {write(f'sub i64 0, {address}')}, {CACHE_LINE - 1}")
+            lead = write(f"lshr i64 {before}, {width.bit_length() - 1}")
+        self.symbols[statement.position.name] = Lanes(i64, 1, (lead,))
+        self.depths[statement.position.name] = 0
 
     # Control.
 

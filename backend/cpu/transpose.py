@@ -61,7 +61,8 @@ class TransposeText:
         body = "\n".join(self.lines)
         return (
             f"define void {called(self.size, self.fetch)}ptr noalias %target, i64 %target.step, "
-            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns) noinline #0 {{\nentry:\n{body}\n}}"
+            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns{', i64 %ahead' if self.fetch else ''}) "
+            f"noinline #0 {{\nentry:\n{body}\n}}"
         )
 
     def value(self, text: str) -> str:
@@ -118,15 +119,14 @@ class TransposeText:
         first = self.value(f"add i64 {self.value(f'mul i64 {column}, %source.step')}, {row}")
         at = self.value(f"getelementptr inbounds {self.element}, ptr %source, i64 {first}")
         loaded: list[str] = []
-        ahead = self.value(f"mul i64 %source.step, {AHEAD}") if self.fetch and width > 1 else None
         for number in range(width):
             if number:
                 at = self.value(f"getelementptr inbounds {self.element}, ptr {at}, i64 %source.step")
             loaded.append(self.value(f"load {kind}, ptr {at}, align {align}"))
-            if ahead is not None:
+            if self.fetch and width > 1:
                 # Fetching does no harm where there is no memory. Into the second cache: the first one has few places
                 # for columns that are a power of two apart.
-                later = self.value(f"getelementptr {self.element}, ptr {at}, i64 {ahead}")
+                later = self.value(f"getelementptr {self.element}, ptr {at}, i64 %ahead")
                 self.lines.append(f"  call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
         first = self.value(f"add i64 {self.value(f'mul i64 {row}, %target.step')}, {column}")
         at = self.value(f"getelementptr inbounds {self.element}, ptr %target, i64 {first}")

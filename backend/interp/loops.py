@@ -23,6 +23,7 @@ from ...kernels.loop_ir import (
     Gemm,
     Index,
     Kernel,
+    Lead,
     Let,
     Literal,
     Load,
@@ -37,6 +38,7 @@ from ...kernels.loop_ir import (
     Transpose,
     prefixes,
 )
+from ...kernels.memory import CACHE_LINE
 from ...kernels.scalar import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
 from ...passes.fuse import Fused
@@ -143,6 +145,10 @@ class LoopInterpreter:
             pass
         elif isinstance(statement, Check):
             self._check(statement)
+        elif isinstance(statement, Lead):
+            # Neither nothing nor all but nothing, so that results show who depends on it.
+            lead = (CACHE_LINE // statement.buffer.dtype.bytes) // 2
+            self.registers[statement.position.name] = NumpyOperand(np.asarray(lead, np.int64), i64)
         elif isinstance(statement, Prefix):
             self._prefix(statement)
         elif isinstance(statement, Alloc):

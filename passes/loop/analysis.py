@@ -16,6 +16,7 @@ from ...kernels.loop_ir import (
     Fetch,
     Gemm,
     Index,
+    Lead,
     Let,
     Load,
     Loop,
@@ -93,7 +94,7 @@ def cost(statements: Sequence[Statement]) -> int:
         elif isinstance(statement, Pack):
             total += count(statement.rows) * count(statement.columns)
         else:
-            assert isinstance(statement, Alloc)
+            assert isinstance(statement, (Alloc, Lead))
     return total
 
 

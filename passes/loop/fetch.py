@@ -16,7 +16,7 @@ from .analysis import cost, offset, step
 ROW = 1 << 15, 1 << 18  # bytes: the processor sees shorter ones coming, the second cache hardly holds longer ones
 SHORT = 1 << 10  # bytes of a row that ends before the processor sees it coming,
 PAGE = 1 << 12  # and from where on it does not guess the next one
-SOON = 8  # such rows on their way at a time
+SOON = 16  # such rows on their way at a time
 BUSY = 8  # work for each element, in additions, of a pass that leaves the memory idle
 
 
@@ -75,7 +75,7 @@ def _fetches(rows: Loop, least: int, stored: set[str]) -> dict[int, list[Fetch]]
             if kind == "long":
                 readers.setdefault(_ahead(item, rows, 1), []).append(one)
             elif kind == "short" and any(one is inner for inner in rows.body):
-                found.setdefault(id(one), []).append(replace(_ahead(item, rows, SOON), near=True))
+                found.setdefault(id(one), []).append(_ahead(item, rows, SOON))
     for following, loops in readers.items():
         later = [one for one in loops if one is not loops[0] and _leaves_memory_idle(one)]
         if later:

@@ -60,7 +60,8 @@ def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> 
         return Concurrent(tuple(substitute_statement(item, places) for item in statement.branches))  # type: ignore[misc]
     if isinstance(statement, Transpose):
         target, source = matrix(statement.target), matrix(statement.source)
-        return Transpose(target, source, change(statement.rows), change(statement.columns))
+        ahead = None if statement.ahead is None else change(statement.ahead)
+        return Transpose(target, source, change(statement.rows), change(statement.columns), ahead)
     if isinstance(statement, Gemm):
         return Gemm(
             matrix(statement.output),

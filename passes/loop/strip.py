@@ -1,0 +1,109 @@
+"""Blocks that are transposed and used a few rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...ir.proofs import ceil_divide, maximum, minimum
+from ...ir.symbolic import Dim, Symbol
+from ...ir.types import i64
+from ...kernels.loop_ir import (
+    Alloc,
+    Buffer,
+    Concurrent,
+    Kernel,
+    Lead,
+    Load,
+    Loop,
+    Register,
+    Statement,
+    Transpose,
+    walk,
+    with_body,
+)
+from ...kernels.memory import CACHE_LINE
+from ..manager import loop_pass
+from .transpose_blocks import Names
+
+SOON = 2  # strips between what is fetched and what is moved
+
+
+@loop_pass("strip")
+def strip(kernel: Kernel) -> Kernel:
+    """Turn a block of a matrix, and use it, in strips of as many rows as a cache line has elements.
+
+        alloc %block0: f32[512, 64]                     alloc %block0: f32[16, 64]
+        transpose %block0[0; 64, 1] = %x[...]           %x.lead = lead %x
+            over (512, 64)                              serial %i.strip in 0..33 {
+        serial %i in 0..512 {                             transpose %block0[0; 64, 1] = %x[...] over (16, 64)
+          vector<32> %j in 0..64 {                ->      serial %i in (16 * %i.strip - 16 + %x.lead)..(... + 16) {
+            %0 = load %block0[%i, %j]                       vector<32> %j in 0..64 {
+            ...                                               %0 = load %block0[%i - (...), %j]
+          }                                                   ...
+
+    The processor computes on one strip, which stays in its first cache, while results of the one before are on their way
+    to memory. Strips begin where lines of the source do (the first and the last one of a block are shorter), and each
+    line is read once. The next strips are fetched meanwhile: those of this block, at its end those of the block beside it.
+    """
+    names = Names(kernel)
+
+    def visit(statement: Statement) -> Statement:
+        if isinstance(statement, Concurrent):
+            return Concurrent(tuple(map(change, statement.branches)))
+        return change(statement) if isinstance(statement, Loop) else statement
+
+    def change(loop: Loop) -> Loop:
+        if loop.kind == "vector":
+            return loop
+        body = list(map(visit, loop.body))
+        return with_body(loop, _strips(body, names) or body)
+
+    return replace(kernel, body=tuple(map(visit, kernel.body)))
+
+
+def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
+    """Blocks, what fills them and the loop over their rows, in strips; None if a body is something else."""
+    *before, rows = body
+    blocks = {item.buffer.name: item.buffer for item in before if isinstance(item, Alloc)}
+    copies = [item for item in before if isinstance(item, Transpose)]
+    if not isinstance(rows, Loop) or rows.kind != "serial" or not copies or len(before) != len(blocks) + len(copies):
+        return None
+    if {item.target.buffer.name for item in copies} != blocks.keys() or len(copies) != len(blocks):
+        return None
+    reads = [item for item in walk([rows]) if isinstance(item, Load) and item.buffer.name in blocks]
+    if any(item.rows != rows.extent or item.source.buffer.role == "scratch" for item in copies):
+        return None
+    line = CACHE_LINE // copies[0].source.buffer.dtype.bytes
+    if any(item.index[0] != rows.variable.expr() - rows.start for item in reads) or (
+        isinstance(rows.extent, int) and rows.extent <= line
+    ):
+        return None
+    first = copies[0].source
+    lead = Lead(Register(names.new(f"{first.buffer.name}.lead"), i64), first.buffer)
+    number = ceil_divide(rows.extent, line) + 1
+    strips = Symbol(names.new(f"{rows.variable.name}.strip"), 0, number - 1)
+    end = strips.expr() * line + (lead.symbol.expr() - first.offset) % line
+    start, stop = (minimum(maximum(rows.start + place, rows.start), rows.stop) for place in (end - line, end))
+    small = {name: replace(item, shape=(line, *item.shape[1:])) for name, item in blocks.items()}
+    moved = [_moved(item, small[item.target.buffer.name], rows, strips, start, stop, line) for item in copies]
+
+    def change(item: Statement) -> Statement:
+        if isinstance(item, Load) and item.buffer.name in small:
+            place = rows.variable.expr() - start
+            return replace(item, buffer=small[item.buffer.name], index=(place, *item.index[1:]))
+        return with_body(item, list(map(change, item.body))) if isinstance(item, Loop) else item
+
+    inner = with_body(replace(rows, start=start, stop=stop), list(map(change, rows.body)))
+    return [*map(Alloc, small.values()), lead, Loop("serial", strips, 0, number, (*moved, inner))]
+
+
+def _moved(copy: Transpose, block: Buffer, rows: Loop, strips: Symbol, start: Dim, stop: Dim, line: int) -> Transpose:
+    """What fills a strip."""
+    source = replace(copy.source, offset=copy.source.offset + start - rows.start)
+    # One for the last strips of a block, else zero.
+    last = minimum(maximum(strips.expr() + SOON - strips.upper, 0), 1)
+    beside = copy.columns * source.column_stride - rows.extent
+    return Transpose(
+        replace(copy.target, buffer=block), source, stop - start, copy.columns, SOON * line + last * beside
+    )
