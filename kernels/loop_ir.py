@@ -149,14 +149,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Brings an element from memory into the second cache, or `near`: into the first one.
-
-    One that lies outside of the buffer is not touched.
-    """
+    """Brings an element from memory into the second cache. One that lies outside of the buffer is not touched."""
 
     buffer: Buffer
     index: tuple[Dim, ...]
-    near: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,8 +293,7 @@ class KernelReader(Reader):
             value = self.scalar()
             return Store(buffer, index, value, self.guard(), combine)
         if self.accept("fetch"):
-            near = self.accept("near")
-            return Fetch(*self.place(), near)
+            return Fetch(*self.place())
         if self.accept("alloc"):
             return Alloc(self.buffer("scratch"))
         if self.accept("gemm"):

@@ -211,8 +211,7 @@ class KernelPrinter:
             place = self.place(statement.buffer, statement.index)
             return f"{word} {place}, {operand_text(statement.value)}{guard_text(statement.guard)}"
         if isinstance(statement, Fetch):
-            near = "near " if statement.near else ""
-            return f"fetch {near}{self.place(statement.buffer, statement.index)}"
+            return f"fetch {self.place(statement.buffer, statement.index)}"
         if isinstance(statement, Check):
             wrap = " wrap" if statement.wrap else ""
             return (

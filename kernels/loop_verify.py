@@ -353,7 +353,7 @@ class Verifier:
         if self.inside_vector():
             self.fail("a transpose inside of a vector loop")
         target, source = statement.target, statement.source
-        self.sizes([statement.rows, statement.columns, statement.ahead or 0])
+        self.sizes([statement.rows, statement.columns, 0 if statement.ahead is None else statement.ahead])
         for matrix in (target, source):
             self.memory(matrix.buffer)
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])

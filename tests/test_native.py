@@ -339,7 +339,7 @@ def test_short_rows_far_apart_are_fetched_ahead() -> None:
     x, y = np.random.default_rng(0).normal(size=(2, 1531, 1531)).astype(np.float32)
     program = smelt.jit(lambda x, y: x.T + y)
     assert np.array_equal(program(x, y), x.T + y)
-    assert "fetch near %y[%i + 8, %j]" in stages(program, x, y)["loops"]
+    assert "fetch %y[%i + 16, %j]" in stages(program, x, y)["loops"]
 
 
 def test_long_rows_of_a_join_fetch_the_next() -> None:

@@ -45,7 +45,7 @@ def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     name = called(size, fetch)[1:-1]
     code = engine().object_code([Part("\n".join([text, *declarations]), plain=False)])
     image = Image(code)
-    kinds = [*[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64]
+    kinds = [*[ctypes.c_void_p, ctypes.c_int64] * 2, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_int64] * fetch]
     move = ctypes.CFUNCTYPE(None, *kinds)(image[name])
     memory, random = Guarded("end"), np.random.default_rng(0)
     for rows in SIZES:
@@ -60,7 +60,7 @@ def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
                 # Neither has more than what the last row or column needs.
                 first = source.ctypes.data + before * size if columns else source.ctypes.data
                 into = target.ctypes.data + 5 * size if rows else target.ctypes.data
-                move(into, columns + 5, first, rows + before, rows, columns)
+                move(into, columns + 5, first, rows + before, rows, columns, *[rows] * fetch)
                 expected[:, 5:] = source.reshape(columns, rows + before, size)[:, before:].transpose(1, 0, 2)
                 np.testing.assert_array_equal(target.reshape(expected.shape), expected, f"{rows} x {columns}")
     del image
@@ -117,6 +117,26 @@ def test_large_blocks(shape: tuple[int, int], guarded: Guarded) -> None:
     x, y = random.standard_normal(shape, np.float32), random.standard_normal(shape[::-1], np.float32)
     found = smelt.jit(lambda x, y: x.permute((1, 0)) + y)(guarded.copy(x), guarded.copy(y))
     np.testing.assert_array_equal(found, x.T + y)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, np.float64, np.complex128])
+def test_strips_begin_where_lines_of_the_source_do(dtype: type, guarded: Guarded) -> None:
+    """Arrays that begin anywhere in a cache line, and blocks whose last strips are short; each place is read once."""
+    random, width = np.random.default_rng(0), np.dtype(dtype).itemsize
+    program = smelt.jit(lambda x, y: x.permute((1, 0)) + y, dynamic=False)
+    for rows, columns in ((96, 1100), (50, 67)):
+        x, y = (random.integers(0, 9, shape).astype(dtype) for shape in ((rows, columns), (columns, rows)))
+        for before in range(0, LINE // width, max(1, LINE // width // 8)):
+            memory = guarded.empty((x.size + before,), dtype)
+            memory[before:] = x.ravel()
+            found = program(memory[before:].reshape(x.shape), guarded.copy(y))
+            np.testing.assert_array_equal(found, x.T + y)
+        graph = program.trace(x, y)
+        stages: dict[str, Any] = {}
+        compile_graph(graph, on_stage=stages.__setitem__)
+        (kernel,) = stages["loops"]
+        assert ".strip in 0.." in str(kernel) and " = lead %x" in str(kernel)
+        assert_meaning(graph, [x, y])
 
 
 def test_random_permutations() -> None:
@@ -273,6 +293,21 @@ BROKEN = {
                .replace("        %0 =", "        transpose %b[0; 64, 1] = %x[0; 1, 128] over (2, 2)\n        %0 ="),
                "inside of a vector loop"),
 }  # fmt: skip
+
+
+STRIPS = BLOCKS.replace("    transpose", "    %lead = lead %x\n    transpose").replace(
+    " over (128, min(64, -64 * %i + N))", " over (-%lead + 128, min(64, -64 * %i + N)) ahead 32 * %lead"
+)
+
+
+def test_text_of_leads_and_of_what_is_fetched() -> None:
+    kernel = parse_kernel(STRIPS)
+    verify_kernel(kernel)
+    assert str(kernel) == STRIPS and " ahead 32 * %lead" in STRIPS
+    with pytest.raises(smelt.SmeltError, match="%lead is not defined here"):
+        parse_kernel(STRIPS.replace("    %lead = lead %x\n", ""))
+    with pytest.raises(smelt.SmeltError, match="%lead is defined twice"):
+        parse_kernel(STRIPS.replace("    %lead = lead %x\n", "    %lead = lead %x\n" * 2))
 
 
 def test_text_of_the_statement() -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .region import Region
 
 
-FIRST_CACHE, SECOND_CACHE = 3, 2  # as llvm.prefetch says it
+SECOND_CACHE = 2  # as llvm.prefetch says it
 NONTEMPORAL = "!1000000"  # metadata; a number that debug information does not reach
 
 
@@ -80,11 +80,10 @@ class Accesses:
         at = write(f"mul i64 {self.region.uniform(place)}, {buffer.dtype.bytes}")
         first = write(f"getelementptr i8, ptr {self.region.pointer(buffer)}, i64 {at}")
         self.emitter.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        cache = FIRST_CACHE if statement.near else SECOND_CACHE
         length = (self.region.lanes if how == "along" else 1) * buffer.dtype.bytes
         for end in (*range(CACHE_LINE, length, CACHE_LINE), length):
             line = write(f"getelementptr i8, ptr {first}, i64 {end - buffer.dtype.bytes}")
-            self.region.write(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {cache}, i32 1)")
+            self.region.write(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {SECOND_CACHE}, i32 1)")
 
     def _how(self, buffer: Buffer, index: Sequence[Dim]) -> tuple[Dim, str]:
         """The linear place of an access and how it moves from lane to lane: still, along, or anywhere."""

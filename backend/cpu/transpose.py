@@ -1,7 +1,7 @@
 """Transposes of blocks: one function for each size of elements, `@transpose.4(...)`, written when it is called.
 
-What comes from memory is fetched ahead, in `@transpose.fetch.4(...)`: short runs of many rows are nothing that a
-processor foresees, and it waits for one small square at a time.
+What comes from memory is fetched ahead, in `@transpose.fetch.4(...)`, which is told how far: short runs of many rows
+are nothing that a processor foresees, and it waits for one small square at a time.
 
 A square block goes through registers: each of its source's rows is one load, a network of shuffles turns them, each
 of the target's rows is one store. Blocks start at multiples of their width; the last one of an incomplete row or
@@ -22,7 +22,7 @@ ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
 WIDEST = 16  # rows of a block
 LANE = 16  # bytes: what shuffles move about freely
 LINE = 64  # bytes of the cache
-AHEAD = 16  # columns of the source between what is fetched and what is moved
+AHEAD = 16  # columns of the source between what is fetched and what is moved, where a kernel does not say
 FENCED = 4  # rows that have been turned where the widest network is cut in two, for LLVM's sake
 
 
@@ -99,7 +99,7 @@ class TransposeText:
     def second_row(self, width: int) -> str:
         """Where the second block of a column starts: at the first place at which all columns' loads are aligned.
 
-        Columns which are no multiple of that apart have no such place.
+        Columns which are no multiple of that apart have no such place, and a single block needs none.
         """
         size = width * self.size
         if width == 1 or size > LINE:
@@ -110,6 +110,7 @@ class TransposeText:
         before = self.value(f"and i64 {self.value(f'sub i64 0, {address}')}, {size - 1}")
         elements = self.value(f"udiv i64 {before}, {self.size}")
         as_it_is = self.value(f"or i1 {uneven}, {self.value(f'icmp eq i64 {elements}, 0')}")
+        as_it_is = self.value(f"or i1 {as_it_is}, {self.value(f'icmp eq i64 %rows, {width}')}")
         return self.value(f"select i1 {as_it_is}, i64 {width}, i64 {elements}")
 
     def block(self, width: int, row: str, column: str) -> None:

@@ -39,7 +39,7 @@ def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
 
         serial %i in (512 * %i.block)..(512 * %i.block + 512) {
           vector<32> %j in (64 * %j.block)..(64 * %j.block + 64) {
-            fetch near %y[%i + 8, %j]  <-
+            fetch %y[%i + 16, %j]  <-
             %1 = load %y[%i, %j]
             ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir.proofs import ceil_divide, maximum, minimum
+from ...ir.proofs import ceil_divide, maximum, minimum, non_negative
 from ...ir.symbolic import Dim, Symbol
 from ...ir.types import i64
 from ...kernels.loop_ir import (
@@ -64,29 +64,28 @@ def strip(kernel: Kernel) -> Kernel:
 
 def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     """Blocks, what fills them and the loop over their rows, in strips; None if a body is something else."""
-    *before, rows = body
+    before, rows = body[:-1], body[-1] if body else None
     blocks = {item.buffer.name: item.buffer for item in before if isinstance(item, Alloc)}
     copies = [item for item in before if isinstance(item, Transpose)]
     if not isinstance(rows, Loop) or rows.kind != "serial" or not copies or len(before) != len(blocks) + len(copies):
         return None
-    if {item.target.buffer.name for item in copies} != blocks.keys() or len(copies) != len(blocks):
-        return None
-    reads = [item for item in walk([rows]) if isinstance(item, Load) and item.buffer.name in blocks]
-    if any(item.rows != rows.extent or item.source.buffer.role == "scratch" for item in copies):
-        return None
-    line = CACHE_LINE // copies[0].source.buffer.dtype.bytes
-    if any(item.index[0] != rows.variable.expr() - rows.start for item in reads) or (
-        isinstance(rows.extent, int) and rows.extent <= line
-    ):
-        return None
     first = copies[0].source
+    line = CACHE_LINE // first.buffer.dtype.bytes
+    filled = {item.target.buffer.name for item in copies if item.rows == rows.extent and item.target.offset == 0}
+    reads = [item for item in walk([rows]) if isinstance(item, Load) and item.buffer.name in blocks]
+    in_rows = all(item.index[0] == rows.variable.expr() - rows.start for item in reads)
+    if filled != blocks.keys() or len(copies) != len(blocks) or not in_rows or non_negative(line - rows.extent):
+        return None
     lead = Lead(Register(names.new(f"{first.buffer.name}.lead"), i64), first.buffer)
     number = ceil_divide(rows.extent, line) + 1
     strips = Symbol(names.new(f"{rows.variable.name}.strip"), 0, number - 1)
     end = strips.expr() * line + (lead.symbol.expr() - first.offset) % line
     start, stop = (minimum(maximum(rows.start + place, rows.start), rows.stop) for place in (end - line, end))
     small = {name: replace(item, shape=(line, *item.shape[1:])) for name, item in blocks.items()}
-    moved = [_moved(item, small[item.target.buffer.name], rows, strips, start, stop, line) for item in copies]
+    last = minimum(maximum(strips.expr() + SOON - number + 1, 0), 1)  # one for the last strips of a block, else zero
+    moved = [
+        _moved(item, small[item.target.buffer.name], rows, start, stop, SOON * line, last) for item in copies
+    ]
 
     def change(item: Statement) -> Statement:
         if isinstance(item, Load) and item.buffer.name in small:
@@ -98,12 +97,8 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     return [*map(Alloc, small.values()), lead, Loop("serial", strips, 0, number, (*moved, inner))]
 
 
-def _moved(copy: Transpose, block: Buffer, rows: Loop, strips: Symbol, start: Dim, stop: Dim, line: int) -> Transpose:
-    """What fills a strip."""
+def _moved(copy: Transpose, block: Buffer, rows: Loop, start: Dim, stop: Dim, ahead: Dim, last: Dim) -> Transpose:
+    """What fills a strip. Behind the last strips of a block those of the block beside it follow."""
     source = replace(copy.source, offset=copy.source.offset + start - rows.start)
-    # One for the last strips of a block, else zero.
-    last = minimum(maximum(strips.expr() + SOON - strips.upper, 0), 1)
     beside = copy.columns * source.column_stride - rows.extent
-    return Transpose(
-        replace(copy.target, buffer=block), source, stop - start, copy.columns, SOON * line + last * beside
-    )
+    return Transpose(replace(copy.target, buffer=block), source, stop - start, copy.columns, ahead + last * beside)
