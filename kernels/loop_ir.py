@@ -13,7 +13,7 @@ The whole grammar:
     Fetch      a hint that an element will be read: it comes near, and nothing else happens
     Prefix     a combiner over the iterations of the loop it stands in, up to this one
     Check      a data-dependent index: in range or an error is reported; gives a guard
-    Lead       how many elements of a buffer lie before its first whole cache line: nothing that is computed depends on it
+    Lead       how many elements of a buffer lie before its first whole cache line; no result depends on it
     Alloc      scratch that lives for one iteration of the enclosing parallel loop
     Gemm       a matrix product on sub-matrices of buffers
     Transpose  a block of a buffer copied, read along its columns and written along its rows

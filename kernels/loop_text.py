@@ -107,9 +107,7 @@ def statement_dims(statements: Sequence[Statement]) -> Iterator[Dim]:
             yield from (*statement.buffer.shape, *statement.index)
         elif isinstance(statement, Check):
             yield statement.size
-        elif isinstance(statement, Lead):
-            yield from statement.buffer.shape
-        elif isinstance(statement, Alloc):
+        elif isinstance(statement, (Lead, Alloc)):
             yield from statement.buffer.shape
         elif isinstance(statement, Gemm):
             for matrix in (statement.output, statement.left, statement.right):

@@ -42,9 +42,9 @@ def strip(kernel: Kernel) -> Kernel:
             ...                                               %0 = load %block0[%i - (...), %j]
           }                                                   ...
 
-    The processor computes on one strip, which stays in its first cache, while results of the one before are on their way
-    to memory. Strips begin where lines of the source do (the first and the last one of a block are shorter), and each
-    line is read once. The next strips are fetched meanwhile: those of this block, at its end those of the block beside it.
+    The processor computes on one strip, which stays in its first cache, while results of the one before are on their
+    way to memory. Strips begin where lines of the source do (the first and the last one of a block are shorter), and
+    each line is read once. The next strips are fetched meanwhile, at the end of a block those of the block beside it.
     """
     names = Names(kernel)
 
@@ -83,9 +83,7 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     start, stop = (minimum(maximum(rows.start + place, rows.start), rows.stop) for place in (end - line, end))
     small = {name: replace(item, shape=(line, *item.shape[1:])) for name, item in blocks.items()}
     last = minimum(maximum(strips.expr() + SOON - number + 1, 0), 1)  # one for the last strips of a block, else zero
-    moved = [
-        _moved(item, small[item.target.buffer.name], rows, start, stop, SOON * line, last) for item in copies
-    ]
+    moved = [_moved(item, small[item.target.buffer.name], rows, start, stop, SOON * line, last) for item in copies]
 
     def change(item: Statement) -> Statement:
         if isinstance(item, Load) and item.buffer.name in small:
