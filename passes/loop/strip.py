@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...ir.proofs import ceil_divide, maximum, minimum, non_negative
+from ...ir.proofs import ceil_divide, is_multiple, maximum, minimum, non_negative
 from ...ir.symbolic import Dim, Symbol
 from ...ir.types import i64
 from ...kernels.loop_ir import (
     Alloc,
-    Buffer,
     Concurrent,
     Kernel,
     Lead,
@@ -76,14 +75,27 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     in_rows = all(item.index[0] == rows.variable.expr() - rows.start for item in reads)
     if filled != blocks.keys() or len(copies) != len(blocks) or not in_rows or non_negative(line - rows.extent):
         return None
-    lead = Lead(Register(names.new(f"{first.buffer.name}.lead"), i64), first.buffer)
-    number = ceil_divide(rows.extent, line) + 1
+    number = ceil_divide(rows.extent, line)
+    leads: list[Statement] = []
+    shift: Dim = line
+    if is_multiple(first.column_stride, line):  # then lines begin in the same rows everywhere
+        lead = Lead(Register(names.new(f"{first.buffer.name}.lead"), i64), first.buffer)
+        leads, number, shift = [lead], number + 1, (lead.symbol.expr() - first.offset) % line
     strips = Symbol(names.new(f"{rows.variable.name}.strip"), 0, number - 1)
-    end = strips.expr() * line + (lead.symbol.expr() - first.offset) % line
-    start, stop = (minimum(maximum(rows.start + place, rows.start), rows.stop) for place in (end - line, end))
+    stop = minimum(rows.start + strips.expr() * line + shift, rows.stop)
+    start = rows.start + strips.expr() * line
+    if leads:
+        start = minimum(maximum(start + shift - line, rows.start), rows.stop)
     small = {name: replace(item, shape=(line, *item.shape[1:])) for name, item in blocks.items()}
-    last = minimum(maximum(strips.expr() + SOON - number + 1, 0), 1)  # one for the last strips of a block, else zero
-    moved = [_moved(item, small[item.target.buffer.name], rows, start, stop, SOON * line, last) for item in copies]
+    moved: list[Statement] = []
+    for item in copies:
+        tall, wide = blocks[item.target.buffer.name].shape
+        # Behind the last strips of a block those of the block beside it follow.
+        last = minimum(maximum(strips.expr() + SOON + 1 - len(leads) - ceil_divide(tall, line), 0), 1)
+        ahead = SOON * line + last * (wide * item.source.column_stride - tall)
+        source = replace(item.source, offset=item.source.offset + start - rows.start)
+        target = replace(item.target, buffer=small[item.target.buffer.name])
+        moved.append(Transpose(target, source, stop - start, item.columns, ahead))
 
     def change(item: Statement) -> Statement:
         if isinstance(item, Load) and item.buffer.name in small:
@@ -92,11 +104,4 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
         return with_body(item, list(map(change, item.body))) if isinstance(item, Loop) else item
 
     inner = with_body(replace(rows, start=start, stop=stop), list(map(change, rows.body)))
-    return [*map(Alloc, small.values()), lead, Loop("serial", strips, 0, number, (*moved, inner))]
-
-
-def _moved(copy: Transpose, block: Buffer, rows: Loop, start: Dim, stop: Dim, ahead: Dim, last: Dim) -> Transpose:
-    """What fills a strip. Behind the last strips of a block those of the block beside it follow."""
-    source = replace(copy.source, offset=copy.source.offset + start - rows.start)
-    beside = copy.columns * source.column_stride - rows.extent
-    return Transpose(replace(copy.target, buffer=block), source, stop - start, copy.columns, ahead + last * beside)
+    return [*map(Alloc, small.values()), *leads, Loop("serial", strips, 0, number, (*moved, inner))]
