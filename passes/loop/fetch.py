@@ -43,6 +43,7 @@ def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
             %1 = load %y[%i, %j]
             ...
 
+    So are those that are stored to, unless they are streamed: a line comes from memory before a part of it changes.
     What has less than so many bytes stays in the caches anyway.
     """
     loops = [loop for item in kernel.body for loop in (item.branches if isinstance(item, Concurrent) else [item])]
@@ -69,10 +70,14 @@ def _fetches(rows: Loop, least: int, stored: set[str]) -> dict[int, list[Fetch]]
     found: dict[int, list[Fetch]] = {}
     for one in _passes(rows.body):
         for item in one.body:
-            if not isinstance(item, Load) or item.buffer.name in stored:
+            if isinstance(item, Load):
+                wanted = item.buffer.name not in stored
+            else:
+                wanted = isinstance(item, Store) and not item.stream
+            if not isinstance(item, (Load, Store)) or not wanted:
                 continue
             kind = _row(item, one, rows, least)
-            if kind == "long":
+            if kind == "long" and isinstance(item, Load):
                 readers.setdefault(_ahead(item, rows, 1), []).append(one)
             elif kind == "short" and any(one is inner for inner in rows.body):
                 found.setdefault(id(one), []).append(_ahead(item, rows, SOON))
@@ -90,21 +95,21 @@ def _passes(statements: Sequence[Statement]) -> Iterator[Loop]:
             yield from [item] if item.kind == "vector" else _passes(item.body)
 
 
-def _ahead(load: Load, rows: Loop, count: int) -> Fetch:
-    """What a load will read some rows later."""
+def _ahead(access: Load | Store, rows: Loop, count: int) -> Fetch:
+    """What an access will touch some rows later."""
     later = {rows.variable: rows.variable.expr() + count}
-    return Fetch(load.buffer, tuple(substitute(place, later) for place in load.index))
+    return Fetch(access.buffer, tuple(substitute(place, later) for place in access.index))
 
 
-def _row(load: Load, one: Loop, rows: Loop, least: int) -> str | None:
-    """What a load in a pass reads of a large buffer: "long" rows one behind the other, or "short" ones far apart."""
-    place = offset(load.buffer, load.index)
-    size, row = product(load.buffer.shape), step(place, rows.variable)
-    if load.guard is not None or step(place, one.variable) != 1:
+def _row(access: Load | Store, one: Loop, rows: Loop, least: int) -> str | None:
+    """What an access in a pass touches of a large buffer: "long" rows one behind the other, or "short" ones far apart."""
+    place = offset(access.buffer, access.index)
+    size, row = product(access.buffer.shape), step(place, rows.variable)
+    if access.guard is not None or step(place, one.variable) != 1:
         return None
     if not isinstance(size, int) or not isinstance(row, int):
         return None
-    width = load.buffer.dtype.bytes
+    width = access.buffer.dtype.bytes
     if size * width < least:
         return None
     if non_negative(SHORT // width - one.extent):
