@@ -102,7 +102,7 @@ def _ahead(access: Load | Store, rows: Loop, count: int) -> Fetch:
 
 
 def _row(access: Load | Store, one: Loop, rows: Loop, least: int) -> str | None:
-    """What an access in a pass touches of a large buffer: "long" rows one behind the other, or "short" ones far apart."""
+    """What an access in a pass touches of a large buffer: "long" rows one by one, or "short" ones far apart."""
     place = offset(access.buffer, access.index)
     size, row = product(access.buffer.shape), step(place, rows.variable)
     if access.guard is not None or step(place, one.variable) != 1:
