@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..ir.symbolic import Dim, Expr
 
 BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
-DEPTH = 384  # of a block: a panel of each matrix is read from the first-level cache, or nearly so
+DEPTH = {"f32": 512, "f64": 384}  # of a block: longer sums in one register would gain little, and round more
 ROWS = 128  # of a block: the left matrix that a tile packs for itself stays in the second-level cache
 COLUMNS = 512  # of a tile
 LONG = 1024  # columns of a tile that has all of them
@@ -59,14 +59,16 @@ class RegisterTile:
         return self.lanes * self.vectors
 
     @property
-    def left_bytes(self) -> int:
-        """Memory for a packed block of the left matrix."""
-        return ROWS * DEPTH * self.bytes
+    def depth(self) -> int:
+        """Of a block: a panel of the left matrix is read from the first-level cache, one of the right from the next."""
+        return DEPTH[self.dtype]
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Memory that one product needs: for the left matrix, and for one panel of the right one."""
-        return self.left_bytes + self.width * DEPTH * self.bytes
+    def scratch_bytes(self, rows: Dim | None, depth: Dim, packs_left: bool, packs_right: bool) -> int:
+        """Memory that one product needs: for one panel of the right matrix, and for a block of the left one."""
+        lines = self.width * packs_right
+        if packs_left:
+            lines += _even(min(rows, ROWS) if isinstance(rows, int) else ROWS, ROWS, self.rows)
+        return lines * (min(depth, self.depth) if isinstance(depth, int) else self.depth) * self.bytes
 
 
 def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
@@ -84,7 +86,7 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
     least = LEAST_COLUMNS
     wanted = 1
     if isinstance(batch, int):
-        wanted = _tiles(batch * max(rows, LEAST_TIMES) * columns * (depth if isinstance(depth, int) else DEPTH))
+        wanted = _tiles(batch * max(rows, LEAST_TIMES) * columns * (depth if isinstance(depth, int) else unit.depth))
     if ROWS < rows <= min(columns, TALL):
         height = _even(rows, rows, unit.rows)
         least = 2 * unit.width
@@ -118,7 +120,7 @@ def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile
     most = min(ROWS, max(TILE_BYTES // row, LEAST_ROWS))
     wanted = 1
     if isinstance(rows, int) and isinstance(batch, int):
-        work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else DEPTH)
+        work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else unit.depth)
         wanted = _tiles(work)
     return _balanced(batch, rows, most, LEAST_ROWS, unit.rows, wanted)
 

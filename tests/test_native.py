@@ -99,6 +99,24 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded) -> None:
+    """With one thread the scratch of a product is the last of its memory."""
+
+    def both(x: Any, y: Any) -> Any:
+        return ops.relu(x @ y), ops.softmax(x @ y, 1)
+
+    for dtype, rows, columns, depth in (
+        ("f4", 3, 40, 7), ("f4", 70, 300, 513), ("f4", 129, 200, 512), ("f4", 600, 40, 30), ("f8", 131, 190, 770)
+    ):  # fmt: skip
+        x, y = (np.random.default_rng(depth).random(shape).astype(dtype) for shape in ((rows, depth), (depth, columns)))
+        function = smelt.jit(both, options=CompileOptions(vector_bits=bits))
+        with smelt.threads(1):
+            for left, right in ((x, y), (np.asfortranarray(x), np.asfortranarray(y))):
+                positive, _ = function(guarded.copy(left), guarded.copy(right))
+                np.testing.assert_allclose(positive, x @ y, rtol=2e-5)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_nothing_outside_is_touched(name: str, bits: int, guarded: Guarded) -> None:

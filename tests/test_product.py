@@ -24,9 +24,9 @@ SIZES = [
     (8, 32, 64),  # one register tile
     (5, 40, 1000),  # a flat left matrix: the right one is read as it lies
     (13, 130, 300),
-    (97, 200, 385),  # one row, column and step more than a block
+    (97, 200, 513),  # one row, column and step more than a block
     (200, 77, 800),  # several tiles of rows share a packed matrix
-    (140, 700, 390),  # tiles of all rows pack the right matrix, panel by panel
+    (140, 700, 520),  # tiles of all rows pack the right matrix, panel by panel
     (1, 300, 70),
     (300, 1, 70),
 ]

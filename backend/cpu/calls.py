@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...ir.proofs import floor_divide
+from ...ir.proofs import floor_divide, limit
 from ...ir.types import u8
 from ...kernels.gemm import RegisterTile
 from ...kernels.loop_ir import Buffer, Gemm, Matrix, Pack, Transpose
@@ -26,7 +26,8 @@ class Calls:
         output, left, right = statement.output, statement.left, statement.right
         dtype = output.buffer.dtype
         tile = RegisterTile(dtype.name, self.region.bits)
-        scratch = self.region.scratch(Buffer("%gemm", u8, (tile.scratch_bytes,), "scratch"))
+        needed = tile.scratch_bytes(limit(statement.rows, True), statement.depth, not left.panel, not right.panel)
+        scratch = self.region.scratch(Buffer("%gemm", u8, (needed,), "scratch"))
         # From row to row of packed panels it is as far as the depth of one, on the average.
         left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride
         left_numbers = (left_row, left.panel or left.column_stride, left.panel)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...kernels.gemm import DEPTH, FLAT, ROWS, RegisterTile
+from ...kernels.gemm import FLAT, ROWS, RegisterTile
 from .context import ROUTINES
 from .parts import Module
 from .writer import Function
@@ -305,7 +305,6 @@ class Routines:
             ],
             "nounwind",
         )  # fmt: skip
-        own = f.at("%scratch", shape.left_bytes)
         output_row, left_row, left_column, right_row = (
             f.multiply(name, self.bytes) for name in ("%output_row", "%left_row", "%left_column", "%right_row")
         )
@@ -318,8 +317,11 @@ class Routines:
         narrow = f.op(f"or i1 {prepared}, {f.compare('sle', '%columns', NARROW * shape.width)}")
         lane_step = f.op(f"select i1 {prepared}, i64 {self.bytes}, i64 {left_row}")
         streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
-        most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {DEPTH}")
+        most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {shape.depth}")
         each = self.even(f, "%depth", most)
+        # A panel of the right matrix, if it is packed here, then a block of the left one.
+        line = f.op(f"select i1 {packed}, i64 0, i64 {shape.width * self.bytes}")
+        left_block = f.at("%scratch", f.multiply(each, line))
         # A packed left matrix is read from end to end: any cache will do.
         all_rows = f.op("call i64 @llvm.smax.i64(i64 %rows, i64 1)")
         block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {ROWS // shape.rows * shape.rows}")
@@ -340,12 +342,12 @@ class Routines:
                 def pack_rows() -> list[tuple[str, str]]:
                     apart = f.multiply(depth, shape.rows)
                     f.write(
-                        f"call void @pack.{self.dtype}(ptr %scratch, i64 {shape.rows}, i64 {apart}, ptr {source}, "
+                        f"call void @pack.{self.dtype}(ptr {left_block}, i64 {shape.rows}, i64 {apart}, ptr {source}, "
                         f"i64 %left_row, i64 %left_column, i64 {many}, i64 {depth})"
                     )
                     rows_apart = f.multiply(depth, self.bytes)
                     line = shape.rows * self.bytes
-                    return [("ptr", "%scratch"), ("i64", rows_apart), ("i64", str(self.bytes)), ("i64", str(line))]
+                    return [("ptr", left_block), ("i64", rows_apart), ("i64", str(self.bytes)), ("i64", str(line))]
 
                 def as_it_lies() -> list[tuple[str, str]]:
                     return [("ptr", source), ("i64", left_row), ("i64", lane_step), ("i64", left_column)]
@@ -356,7 +358,7 @@ class Routines:
                 def column_panel(column: str, _: list[str]) -> list[str]:
                     count = f.subtract("%columns", column)
                     place, step, following, pace, share, sharing = self.right_panel(
-                        f, column, count, start, depth, packed, direct, right_row, ahead_step, own
+                        f, column, count, start, depth, packed, direct, right_row, ahead_step
                     )
                     target = f.at(output, column, element)
 
@@ -422,7 +424,7 @@ class Routines:
 
     def right_panel(
         self, f: Function, column: str, count: str, start: str, depth: str, packed: str, direct: str, right_step: str,
-        ahead_step: str, own: str,
+        ahead_step: str,
     ) -> list[str]:  # fmt: skip
         """Where a panel of the right matrix begins and how many bytes lie between its steps. What comes next, of which
         each tile of rows fetches a share: where it begins, the bytes between steps and between shares, the last share.
@@ -447,7 +449,7 @@ class Routines:
             def fresh() -> list[tuple[str, str]]:
                 lanes = f.minimum(count, shape.width)
                 f.write(
-                    f"call void @pack.{self.dtype}(ptr {own}, i64 {shape.width}, i64 0, ptr {source}, "
+                    f"call void @pack.{self.dtype}(ptr %scratch, i64 {shape.width}, i64 0, ptr {source}, "
                     f"i64 %right_column, i64 %right_row, i64 {lanes}, i64 {depth})"
                 )
                 # The next one to pack: beside this one, or the first one of the next block. A share is a cache line of
@@ -459,7 +461,7 @@ class Routines:
                 apart = f.multiply("%right_column", self.bytes)
                 share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {LINE})")
                 last = f.op(f"udiv i64 {f.multiply(apart, shape.width)}, {share}")
-                found = [own, str(line), following, right_step, share, f.add(last, -1)]
+                found = ["%scratch", str(line), following, right_step, share, f.add(last, -1)]
                 return list(zip(kinds, found, strict=True))
 
             def as_it_lies() -> list[tuple[str, str]]:
