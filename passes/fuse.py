@@ -147,6 +147,7 @@ class Fuser:
     def __init__(self, graph: Graph, max_cost: int, whole_rows: bool, bits: int):
         self.graph = graph
         self.max_cost = max_cost
+        self.bits = bits
         self.whole_rows = whole_rows
         self.inlining = Inlining(graph, bits)
         self.basis, self.early = early_ops(graph)
@@ -611,7 +612,8 @@ class Fuser:
         return self.inlining.escapes(value, inside)
 
     def _launches(self) -> list[list[Group]]:
-        """Kernels in order; groups of one step that do not depend on each other share a parallel region."""
+        """Kernels in order. Groups of one step do not depend on each other: they share parallel regions, so that threads
+        wait for each other less often. Matrix products come first, whose tiles are long, then what fills the gaps."""
         depth: dict[int, int] = {}
         # A group has all the ancestors of its producers and these, too: fewer ancestors come first.
         for number in sorted(self.groups, key=lambda number: self.ancestors[number].bit_count()):
@@ -620,11 +622,13 @@ class Fuser:
             depth[number] = last + (self.groups[number].kind != "join")
         launches: list[list[Group]] = []
         open_launch: dict[int, list[Group]] = {}
-        for number in sorted(self.groups, key=lambda item: (depth[item], item)):
+        products = {number for number, group in self.groups.items() if group.product is not None and self.bits > 0}
+        for number in sorted(self.groups, key=lambda item: (depth[item], item not in products, item)):
             group = self.groups[number]
             if group.kind == "join":
                 continue
-            if group.kind != "loops" or group.structure is None or group.structure.secondary:
+            is_single = group.kind != "loops" or group.structure is None or group.structure.secondary
+            if is_single and number not in products:
                 launches.append([group])
                 continue
             company = open_launch.get(depth[number])
@@ -639,5 +643,5 @@ class Fuser:
 @graph_pass("fuse")
 def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True, bits: int = 0) -> Fused:
     """Groups of primitives that become one kernel each, and why others do not. With a width of vectors in `bits`,
-    matrix products read matrices that are packed for it where they lie."""
+    matrix products read matrices that are packed for it where they lie, and share kernels with others."""
     return Fuser(graph, max_cost, whole_rows, bits).run()

@@ -68,6 +68,7 @@ class Lowering:
         self.sites: list[Site] = []
         self.registers = 0
         self.temporaries = 0
+        self.products = 0
         self.variables = 0
         self.scopes: list[Scope] = [Scope(None)]
         self.depth: dict[str, int] = {}  # of registers and loop variables
@@ -433,7 +434,8 @@ class Lowering:
             self.buffer(self.fused.parts[value].whole if value in self.fused.parts else value, "out")
         kind = group.ops[0].defn.kind
         if group.product is not None:
-            Product(self, group, self.bits).build()
+            Product(self, group, self.bits, f"{self.products}." if self.products else "").build()
+            self.products += 1
         elif isinstance(kind, Scan):
             lower_scan(self, group.ops[0], kind)
         elif isinstance(kind, Scatter):
@@ -485,6 +487,16 @@ SCALE = dict.fromkeys(
 )
 
 
+def _side_by_side(bodies: Sequence[Sequence[Statement]]) -> list[Statement]:
+    """Groups that do not depend on each other: their last loops share a region, and what comes before them."""
+    steps: list[Statement] = []
+    loops = [[item for item in body if isinstance(item, Loop)] for body in bodies]
+    for left in range(max(map(len, loops)), 0, -1):
+        branches = [body[-left] for body in loops if len(body) >= left]
+        steps.append(Concurrent(tuple(branches)) if len(branches) > 1 else branches[0])
+    return steps
+
+
 def lower(fused: Fused, bits: int = 256, gpu: bool = False) -> list[Kernel]:
     """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for vectors of `bits`, or
     for the blocks of a GPU."""
@@ -493,10 +505,6 @@ def lower(fused: Fused, bits: int = 256, gpu: bool = False) -> list[Kernel]:
     for number, groups in enumerate(fused.launches):
         lowering = Lowering(fused, kernel_name(groups, number), taken, bits, gpu)
         bodies = [lowering.lower(group) for group in groups]
-        if len(bodies) > 1:
-            branches = [item for part in bodies for item in part if isinstance(item, Loop)]
-            body: list[Statement] = [Concurrent(tuple(branches))]
-        else:
-            body = bodies[0]
+        body = bodies[0] if len(bodies) == 1 else _side_by_side(bodies)
         kernels.append(Kernel(lowering.name, tuple(lowering.buffers.values()), tuple(body), tuple(lowering.sites)))
     return kernels

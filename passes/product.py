@@ -200,7 +200,7 @@ class Product:
         lowering = self.l
         unit = RegisterTile(self.dtype.name, self.bits)
         columns, depth = self.columns * self.parts, self.depth * self.parts
-        first = None if self.group.left is None else Product(lowering, self.group.left, self.bits, "left")
+        first = None if self.group.left is None else Product(lowering, self.group.left, self.bits, f"{self.name}left")
         if first is None and not self.group.reduces:
             height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
         else:

@@ -29,9 +29,9 @@ def indices(size: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(7).integers(0, size, shape)
 
 
-def fused(function: Callable[..., Any], *arrays: np.ndarray) -> Fused:
+def fused(function: Callable[..., Any], *arrays: np.ndarray, bits: int = 0) -> Fused:
     """The kernels of a function before they are loops."""
-    result = fuse(Pipeline(GRAPH).run(trace(function, arrays)))
+    result = fuse(Pipeline(GRAPH).run(trace(function, arrays)), bits=bits)
     name_values(result)
     return result
 
@@ -159,6 +159,26 @@ def test_what_has_fewer_dims_is_not_stored_in_every_row() -> None:
             assert group.structure is not None and not ("exp" in names and group.structure.secondary)
     for got, want in zip(evaluate(function, [x, w], "cpu"), evaluate(function, [x, w], "interp"), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_products_that_do_not_depend_on_each_other_share_regions() -> None:
+    """A layer's gradients: two products of the same step, and a sum beside them. The next product needs one of them."""
+
+    def gradients(x: Any, w: Any, dy: Any) -> Any:
+        return x.mT @ (dy @ w.mT), x.mT @ dy, dy.sum(0)
+
+    arrays = [floats(*shape).astype(np.float32) for shape in ((300, 200), (200, 100), (300, 100))]
+    launches = [
+        [op.name for group in groups for op in group.ops if op.name in ("bmm", "sum")]
+        for groups in fused(gradients, *arrays, bits=512).launches
+    ]
+    assert launches == [["bmm", "bmm", "sum"], ["bmm"]]
+    x, w, dy = arrays
+    want = [x.T @ (dy @ w.T), x.T @ dy, dy.sum(0)]
+    for threads in (1, 2):
+        with smelt.threads(threads):
+            for got, expected in zip(evaluate(gradients, arrays, "cpu"), want, strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-3)
 
 
 def both_sums(x: Any) -> Any:
