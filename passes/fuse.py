@@ -612,8 +612,8 @@ class Fuser:
         return self.inlining.escapes(value, inside)
 
     def _launches(self) -> list[list[Group]]:
-        """Kernels in order. Groups of one step do not depend on each other: they share parallel regions, so that threads
-        wait for each other less often. Matrix products come first, whose tiles are long, then what fills the gaps."""
+        """Kernels in order. Groups of one step do not depend on each other and share parallel regions: threads wait for
+        each other less often. Matrix products come first, whose tiles are long, then what fills the gaps."""
         depth: dict[int, int] = {}
         # A group has all the ancestors of its producers and these, too: fewer ancestors come first.
         for number in sorted(self.groups, key=lambda number: self.ancestors[number].bit_count()):
