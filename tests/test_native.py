@@ -323,8 +323,8 @@ def test_the_pool_is_code_for_every_system(system: str, machine: str, triple: st
 @pytest.mark.parametrize("bits", [128, 256, 512])
 @pytest.mark.parametrize("columns", [1024, 1000, 1003])
 def test_streamed_results_are_complete(bits: int, columns: int) -> None:
-    """Results of over 8 MB bypass the caches where vectors are aligned; every thread sees all of them afterwards."""
-    x = np.random.default_rng(0).normal(size=(2200, columns)).astype(np.float32)
+    """Large results bypass the caches where vectors are aligned; every thread sees all of them afterwards."""
+    x = np.random.default_rng(0).normal(size=(3000, columns)).astype(np.float32)
     program = smelt.jit(
         lambda x: (x * 2.0 + 1.0, x - ops.amax(x, 1, keepdim=True)), options=CompileOptions(vector_bits=bits)
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...ir.proofs import substitute
-from ...ir.symbolic import product
+from ...ir.symbolic import Dim, product
 from ...kernels.loop_ir import (
     Buffer,
     Concurrent,
@@ -22,7 +22,7 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ...kernels.loop_verify import stream_unit, streamable
-from ...kernels.memory import STREAMED
+from ...kernels.memory import STREAMED, TOGETHER
 from ..manager import loop_pass
 from .analysis import offset
 from .substitute import fresh_registers, renamed
@@ -31,8 +31,9 @@ LONG = 8  # vectors: a loop that is worth a part of its own for the elements bef
 
 
 @loop_pass("stream")
-def stream(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
-    """Stores to results of at least so many bytes, which the caches would not keep, go straight to memory.
+def stream(kernel: Kernel, *, least: int = STREAMED, together: int = TOGETHER) -> Kernel:
+    """Stores to results of at least so many bytes go straight to memory, in kernels whose arrays the caches would not
+    keep `together`: whoever reads a smaller result soon finds it there.
 
         store %y[%i, %j], %3   ->   stream %y[%i, %j], %3
 
@@ -40,6 +41,9 @@ def stream(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
     vectors at multiples of a cache line can go this way, and a kernel must not read them again. Where rows start
     anywhere, the elements before the first such multiple get a loop of their own.
     """
+    total: Dim = sum((product(buffer.shape) * buffer.dtype.bytes for buffer in kernel.buffers), start=0)
+    if isinstance(total, int) and total < together:
+        return kernel
     read = {item.buffer.name for item in walk(kernel.body) if isinstance(item, Load)}
     read |= {item.source.buffer.name for item in walk(kernel.body) if isinstance(item, Transpose)}
     fresh = fresh_registers(kernel)
