@@ -140,6 +140,18 @@ def test_strips_begin_where_lines_of_the_source_do(dtype: type, guarded: Guarded
         assert_meaning(graph, [x, y])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_rows_that_are_transposed(dtype: type) -> None:
+    """A sum over all of a block's rows is no sum over those of a strip."""
+    random = np.random.default_rng(0)
+    program = smelt.jit(lambda x, y: (x.permute((0, 2, 1)) + y).softmax(2).amax(2).sum(), dynamic=False)
+    for number, rows, columns in ((15, 70, 24), (7, 64, 32), (12, 33, 12)):
+        x, y = (random.normal(size=(number, *shape)).astype(dtype) for shape in ((rows, columns), (columns, rows)))
+        both = np.exp(x.transpose(0, 2, 1) + y)
+        np.testing.assert_allclose(program(x, y), (both.max(2) / both.sum(2)).sum(), rtol=1e-5)
+        assert_meaning(program.trace(x, y), [x, y])
+
+
 def test_random_permutations() -> None:
     for seed in range(40):
         random = np.random.default_rng(seed)

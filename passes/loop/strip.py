@@ -68,6 +68,8 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     copies = [item for item in before if isinstance(item, Transpose)]
     if not isinstance(rows, Loop) or rows.kind != "serial" or not copies or len(before) != len(blocks) + len(copies):
         return None
+    if rows.accumulators:  # which are complete after the last row, not after each strip
+        return None
     first = copies[0].source
     line = CACHE_LINE // first.buffer.dtype.bytes
     filled = {item.target.buffer.name for item in copies if item.rows == rows.extent and item.target.offset == 0}
