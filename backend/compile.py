@@ -63,8 +63,9 @@ def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | 
         lookup = Lookup("off", reason)
     if key is not None:
         with stages.timed("look up"):
-            if key.name in _started:
-                (artifact, code), lookup = _started[key.name], Lookup("hit", f"{key.name} that was being compiled")
+            found = _started.get(key.name)
+            if found is not None:
+                (artifact, code), lookup = found, Lookup("hit", f"{key.name} that was being compiled")
             else:
                 artifact, lookup = current().find(key, Artifact.from_header)
     if artifact is None:
@@ -75,8 +76,8 @@ def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | 
             _started[key.name] = artifact, code
 
     def finish() -> Any:
-        if code is not None:
-            with no_forks:
+        with no_forks:
+            if code is not None:
                 try:
                     with stages.timed("llvm"):
                         artifact.code = code.image()
@@ -85,7 +86,7 @@ def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | 
                 if key is not None and is_first:
                     with stages.timed("store"):
                         current().store(key, artifact.header(), artifact.code)
-        return Executable(graph, artifact, lookup, stages)
+            return Executable(graph, artifact, lookup, stages)
 
     return finish
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from support import run
@@ -137,6 +138,20 @@ usual = products.Image
 products.Image = lambda code: (pause(), usual(code))[1]
 """,
 }
+CACHED = """
+child = os.fork()
+if not child:
+    smelt.jit(lambda x: x @ x)(x)
+    os._exit(0)
+os.waitpid(child, 0)
+
+class Finder:
+    def find_spec(name, *rest):
+        if name == "smelt.backend.cpu.products":
+            pause()
+
+sys.meta_path.insert(0, Finder)
+"""
 CASES = {"draws": DRAWN} | {name: IN_THE_MIDST.replace("{slow}", code) for name, code in SLOW.items()}
 
 
@@ -144,6 +159,11 @@ CASES = {"draws": DRAWN} | {name: IN_THE_MIDST.replace("{slow}", code) for name,
 @pytest.mark.parametrize("name", CASES)
 def test_a_child_does_not_wait_for_what_another_thread_does_at_the_fork(name: str) -> None:
     assert run(CASES[name]) == "0"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_does_not_wait_for_what_another_thread_loads_beside_code_of_the_cache(tmp_path: Path) -> None:
+    assert run(IN_THE_MIDST.replace("{slow}", CACHED), SMELT_CACHE_DIR=str(tmp_path)) == "0"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

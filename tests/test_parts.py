@@ -5,14 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.cpu.engine import engine
+from smelt.backend.cpu import libraries, products
+from smelt.backend.cpu.cached import Kept
+from smelt.backend.cpu.engine import Compiler, engine
 from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import LEAST, Module, Part, declaration
+from smelt.backend.cpu.target import host
 from smelt.ir.errors import CompileError
 
 
@@ -75,6 +79,45 @@ def test_who_waits_helps() -> None:
     assert Image(started.image())["f0"]
 
 
+def test_an_interrupt_is_for_who_has_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who helps with a part of another module leaves it as it was."""
+    first, second = (engine().start(chain(number).parts(1), 1) for number in (3, 9))
+    usual, texts = Compiler.emit, []
+
+    def interrupted(compiler: Compiler, text: str, *rest: bool) -> bytes:
+        texts.append(text)
+        if len(texts) == 1:
+            raise KeyboardInterrupt
+        return usual(compiler, text, *rest)
+
+    monkeypatch.setattr(Compiler, "emit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        first.image()
+    assert "@f8(" in texts[0]
+    for module in (second, first):
+        assert Image(module.image())["f0"]
+
+
+def test_who_waits_for_a_part_whose_thread_is_interrupted_compiles_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = engine().start([Part("define i64 @f() {\n  ret i64 1\n}", plain=True)], 1)
+    usual, inside, go_on = Compiler.emit, threading.Event(), threading.Event()
+
+    def interrupted(compiler: Compiler, *rest: Any) -> bytes:
+        if not inside.is_set():
+            inside.set()
+            go_on.wait(60)
+            raise SystemExit  # which ends a thread in silence
+        return usual(compiler, *rest)
+
+    monkeypatch.setattr(Compiler, "emit", interrupted)
+    thread = threading.Thread(target=engine().take)
+    thread.start()
+    inside.wait(60)
+    threading.Timer(0.2, go_on.set).start()
+    assert Image(started.image())["f"]
+    thread.join()
+
+
 def test_no_threads_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -92,6 +135,41 @@ def test_a_forked_child_compiles_what_its_parent_had_started() -> None:
         os._exit(0 if started.image() == again else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert Image(started.image())["f0"]
+
+
+def test_a_library_that_another_thread_just_stores_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_loaded", {})
+    monkeypatch.setattr(Kept, "find", lambda kept: None)
+    usual, bits = libraries.library, host().vector_bits
+    begun, storing, done = (threading.Event() for _ in range(3))
+    ready: list[bool] = []
+
+    def library(name: str, bits: int) -> Module:
+        if name == "f32 rest":
+            begun.set()
+            storing.wait(60)
+        return usual(name, bits)
+
+    def store(kept: Kept, code: bytes) -> None:
+        if not storing.is_set():
+            storing.set()
+            done.wait(60)
+
+    def second() -> None:
+        try:
+            libraries.finish(["f32", "f32 rest"], bits)
+            ready.extend(products.find(name, bits) is None for name in ("f32", "f32 rest"))
+        finally:
+            done.set()
+
+    monkeypatch.setattr(libraries, "library", library)
+    monkeypatch.setattr(Kept, "store", store)
+    thread = threading.Thread(target=second)
+    thread.start()
+    begun.wait(60)
+    libraries.finish(["f32"], bits)
+    thread.join()
+    assert ready == [True, True]
 
 
 def test_a_declaration_has_types_and_no_names() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .parts import Part
 
 OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
+AGAIN = 0.1  # seconds after which who waits for a part sees whether an interrupt has put it back
 
 
 class Compiler:
@@ -94,7 +95,7 @@ class Pending:
     def __init__(self, part: Part):
         self.part = part
         self.code = b""
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.done = threading.Event()
 
 
@@ -109,9 +110,9 @@ class Started:
         """Its code. Who waits for it helps."""
         with no_forks:
             for item in self.parts:
-                while not item.done.is_set() and self.engine.take():
-                    pass
-                item.done.wait()
+                while not item.done.is_set():
+                    if not self.engine.take():
+                        item.done.wait(AGAIN)
         for item in self.parts:
             if item.error is not None:
                 raise item.error
@@ -179,17 +180,18 @@ class Engine:
     def take(self) -> bool:
         """Compile the next part; False if there is none."""
         try:
-            item = heapq.heappop(self.waiting)[-1]
+            entry = heapq.heappop(self.waiting)
         except IndexError:
             return False
+        item = entry[-1]
         try:
             item.code = self.emit(item.part)
-        except BaseException as error:
+        except Exception as error:
             item.error = error
-            if not isinstance(error, Exception):  # an interrupt, which is not only for who waits for this part
-                raise
-        finally:
-            item.done.set()
+        except BaseException:  # an interrupt, which is no fault of this part: others may wait for it, or will
+            heapq.heappush(self.waiting, entry)
+            raise
+        item.done.set()
         return True
 
     def emit(self, part: Part, as_object: bool = True) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from .cached import Kept
 from .engine import Started, engine
 from .gemm import library
-from .products import add, find
+from .products import add, find, is_ready
 from .threads import get_num_threads
 
 _started: dict[tuple[str, int], tuple[Kept, Started]] = {}  # by names of libraries and bits of vectors
@@ -26,12 +26,16 @@ def start(names: Iterable[str], bits: int) -> None:
 def finish(names: Iterable[str], bits: int) -> None:
     """Make libraries ready."""
     start(names, bits)
-    for key in ((name, bits) for name in names):
-        if key in _started:
-            kept, started = _started[key]
+    for name in names:
+        while not is_ready(name, bits):
+            start([name], bits)  # again, if another thread that was to make it ready did not
+            found = _started.get((name, bits))
+            if found is None:
+                continue  # another thread has
+            kept, started = found
             try:
                 code = started.image()
+                add(name, bits, code)  # while it still counts as started: else others would miss it
             finally:
-                _started.pop(key, None)
+                _started.pop((name, bits), None)
             kept.store(code)
-            add(*key, code)

@@ -15,9 +15,13 @@ _loaded: dict[tuple[str, int], Image] = {}  # by the names of libraries and the 
 _guard = threading.Lock()
 
 
+def is_ready(name: str, bits: int) -> bool:
+    return (name, bits) in _loaded
+
+
 def find(name: str, bits: int) -> Kept | None:
     """Make a library ready if the cache has it; else where to keep it."""
-    if (name, bits) in _loaded:
+    if is_ready(name, bits):
         return None
     kept = Kept(f"matrix products of {name}", {"vector_bits": bits})
     code = kept.find()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -112,13 +112,17 @@ class Version:
 
     def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int], device: torch.device):
         self.finish = start_graph(traced.graph, OPTIONS if device.type == "cpu" else gpu.options_for(device))
+        self.finished: Any = None
         self.traced = traced
         self.pinned = pinned
         self.lower = lower
 
-    @cached_property
+    @property
     def executable(self) -> Any:
-        return self.finish()
+        """Without a lock, which a fork would copy as it is: two threads may both finish it."""
+        if self.finished is None:
+            self.finished = self.finish()
+        return self.finished
 
     def serves(self, sizes: dict[str, int]) -> bool:
         return all(evaluate(dim, sizes) == sizes[symbol.name] for symbol, dim in self.pinned.items()) and all(
