@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from ..ir.errors import VerifyError, suggest
-from ..ir.proofs import differs, is_multiple, limit, non_negative, substitute
+from ..ir.proofs import differs, is_multiple, limit, maximum, non_negative, substitute
 from ..ir.symbolic import Compound, Dim, Expr, Symbol, contiguous_strides, product, symbols_of
 from ..ir.types import DType, bool_, f32, i64
 from .loop_ir import (
@@ -371,8 +371,9 @@ class Verifier:
             return
         self.claim_first(target)
         for matrix in (target, source):
-            last = matrix.offset + (statement.rows - 1) * matrix.row_stride
-            last = last + (statement.columns - 1) * matrix.column_stride
+            # A block of no rows touches nothing, wherever its last row would be.
+            last = matrix.offset + (maximum(statement.rows, 1) - 1) * matrix.row_stride
+            last = last + (maximum(statement.columns, 1) - 1) * matrix.column_stride
             flat = flattened(matrix.buffer)
             for place in (matrix.offset, last):
                 self.in_range(flat, 0, self.known_ranges(place), flat.shape[0])

@@ -171,11 +171,10 @@ class Product:
         strides = view.row_stride, view.column_stride
         return Source(self.l.buffer(view.base), view.start, *strides, view.is_one, view.panel)
 
-    def _copied(self, value: Value, columns: int) -> Source:
+    def _copied(self, value: Value, lines: int, columns: int) -> Source:
         """A copy of a batched matrix in the type of the product, with each element as a row, or square, of parts."""
         lowering = self.l
         batch, rows, across = value.shape
-        lines = columns if value is self.right else 1
         shape = (batch, rows * lines, across * columns)
         buffer = lowering.temporary(self.dtype, shape)
         index = self._loops(value.shape, (1, 1, 1))
@@ -192,8 +191,9 @@ class Product:
         self._close()
         return Source(buffer, lambda number: number * (shape[1] * shape[2]), shape[2], 1)
 
-    def _operand(self, value: Value) -> Source:
-        return self._matrix(value) if self.output.dtype is self.dtype else self._copied(value, self.parts)
+    def _operand(self, value: Value, lines: int) -> Source:
+        """A factor; of a complex one each element has so many lines. Both may be the same value."""
+        return self._matrix(value) if self.output.dtype is self.dtype else self._copied(value, lines, self.parts)
 
     def _tiles(self) -> None:
         """A loop over tiles: in each the product, then what follows it."""
@@ -241,11 +241,11 @@ class Product:
         columns, depth = self.columns * self.parts, self.depth * self.parts
         self.factors: list[Source] = []
         if self.group.left is None:
-            left = self._operand(self.left)
+            left = self._operand(self.left, 1)
             if across != 1:
                 left = self._packed(left.transposed(), depth, self.rows, unit.rows)
             self.factors.append(left)
-        right = self._operand(self.right)
+        right = self._operand(self.right, self.parts)
         # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
         shared = down * self.batch if right.is_one else down  # by so many tiles
         few = self.is_whole and not right.is_one

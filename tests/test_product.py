@@ -105,6 +105,15 @@ def test_padding_does_not_leak(size: tuple[int, int, int]) -> None:
         assert not np.isfinite(got[-1]).any()
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.float16, np.float32])
+def test_a_matrix_times_itself(dtype: type) -> None:
+    random = np.random.default_rng(0)
+    x = (random.standard_normal((9, 9)) + 1j * random.standard_normal((9, 9))).astype(np.complex64)
+    x = (x if dtype is np.complex64 else x.real).astype(dtype)
+    wanted = x.astype(np.complex128) @ x.astype(np.complex128)
+    np.testing.assert_allclose(smelt.jit(lambda x: x @ x)(x), wanted, atol=1e-2 if dtype is np.float16 else 1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128, np.float16, np.int32], ids=lambda item: item.__name__)
 def test_other_types(dtype: type) -> None:
     for rows, columns, depth in ((3, 4, 5), (150, 70, 90), (1, 40, 30)):
