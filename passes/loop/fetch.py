@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ...ir.proofs import non_negative, substitute
 from ...ir.symbolic import product
@@ -12,6 +11,7 @@ from ...kernels.loop_verify import written
 from ...kernels.memory import STREAMED
 from ..manager import loop_pass
 from .analysis import cost, offset, step
+from .substitute import change_bodies
 
 ROW = 1 << 15, 1 << 18  # bytes: the processor sees shorter ones coming, the second cache hardly holds longer ones
 SHORT = 1 << 10  # bytes of a row that ends before the processor sees it coming,
@@ -49,19 +49,11 @@ def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
     loops = [loop for item in kernel.body for loop in (item.branches if isinstance(item, Concurrent) else [item])]
     stored = {name for item in loops if isinstance(item, Loop) for name in written(item)}
 
-    def visit(statement: Statement) -> Statement:
-        if isinstance(statement, Concurrent):
-            return Concurrent(tuple(map(change, statement.branches)))
-        return change(statement) if isinstance(statement, Loop) else statement
-
-    def change(loop: Loop) -> Loop:
-        if loop.kind == "vector":
-            return loop
-        rows = with_body(loop, list(map(visit, loop.body)))
+    def change(rows: Loop) -> Sequence[Statement]:
         found = _fetches(rows, least, stored)
-        return with_body(rows, _added(rows.body, found)) if found else rows
+        return _added(rows.body, found) if found else rows.body
 
-    return replace(kernel, body=tuple(map(visit, kernel.body)))
+    return change_bodies(kernel, change)
 
 
 def _fetches(rows: Loop, least: int, stored: set[str]) -> dict[int, list[Fetch]]:

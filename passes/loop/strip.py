@@ -10,7 +10,6 @@ from ...ir.symbolic import Dim, Symbol
 from ...ir.types import i64
 from ...kernels.loop_ir import (
     Alloc,
-    Concurrent,
     Kernel,
     Lead,
     Load,
@@ -23,6 +22,7 @@ from ...kernels.loop_ir import (
 )
 from ...kernels.memory import CACHE_LINE
 from ..manager import loop_pass
+from .substitute import change_bodies
 from .transpose_blocks import Names
 
 SOON = 2  # strips between what is fetched and what is moved
@@ -47,18 +47,7 @@ def strip(kernel: Kernel) -> Kernel:
     """
     names = Names(kernel)
 
-    def visit(statement: Statement) -> Statement:
-        if isinstance(statement, Concurrent):
-            return Concurrent(tuple(map(change, statement.branches)))
-        return change(statement) if isinstance(statement, Loop) else statement
-
-    def change(loop: Loop) -> Loop:
-        if loop.kind == "vector":
-            return loop
-        body = list(map(visit, loop.body))
-        return with_body(loop, _strips(body, names) or body)
-
-    return replace(kernel, body=tuple(map(visit, kernel.body)))
+    return change_bodies(kernel, lambda loop: _strips(loop.body, names) or loop.body)
 
 
 def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:

@@ -1,8 +1,8 @@
-"""Replacing loop variables by expressions, and registers by others."""
+"""Replacing loop variables by expressions, registers by others, and bodies of loops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count as counter
 
@@ -26,6 +26,7 @@ from ...kernels.loop_ir import (
     Store,
     Transpose,
     walk,
+    with_body,
 )
 
 
@@ -111,3 +112,20 @@ def renamed(statements: Sequence[Statement], fresh: Iterator[str]) -> tuple[Stat
             statement = replace(statement, guard=now(statement.guard))
         made.append(statement)
     return tuple(made)
+
+
+def change_bodies(kernel: Kernel, change: Callable[[Loop], Sequence[Statement]]) -> Kernel:
+    """The kernel with what `change` makes of the bodies of its loops, the inner ones first. Vector loops stay."""
+
+    def visit(statement: Statement) -> Statement:
+        if isinstance(statement, Concurrent):
+            return Concurrent(tuple(map(loop, statement.branches)))
+        return loop(statement) if isinstance(statement, Loop) else statement
+
+    def loop(found: Loop) -> Loop:
+        if found.kind == "vector":
+            return found
+        inside = with_body(found, list(map(visit, found.body)))
+        return with_body(inside, list(change(inside)))
+
+    return replace(kernel, body=tuple(map(visit, kernel.body)))
