@@ -27,6 +27,8 @@ FEW_THREADS = (2, 4)  # whose shares of the tiles should be equal
 TILE_BYTES = 1 << 18  # of a tile of whole rows or columns: it stays in the second-level cache
 LARGE = 4096  # what symbolic columns count for there
 FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of the right matrix
+OWN_BYTES = 8 << 20  # of a packed matrix that each thread has a copy of: what another one packed would be far away
+OWN_TIMES = 512  # that its elements are used: with fewer, packing it again for every thread would show
 PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
 
 
@@ -112,6 +114,11 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
             else:
                 break
     return height, width
+
+
+def is_own(nbytes: Dim, times: Dim) -> bool:
+    """Whether each thread packs a matrix of so many bytes, whose elements are used so often, for itself."""
+    return isinstance(nbytes, int) and isinstance(times, int) and nbytes <= OWN_BYTES and times >= OWN_TIMES
 
 
 def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> int:

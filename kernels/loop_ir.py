@@ -14,7 +14,7 @@ The whole grammar:
     Prefix     a combiner over the iterations of the loop it stands in, up to this one
     Check      a data-dependent index: in range or an error is reported; gives a guard
     Lead       how many elements of a buffer lie before its first whole cache line; no result depends on it
-    Alloc      scratch that lives for one iteration of the enclosing parallel loop
+    Alloc      scratch that lives for one iteration of the enclosing parallel loop (see Pack for the exception)
     Gemm       a matrix product on sub-matrices of buffers
     Transpose  a block of a buffer copied, read along its columns and written along its rows
     Pack       a copy of some columns of a matrix in the order in which Gemm reads them
@@ -277,12 +277,17 @@ class Transpose:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """output = source, `rows` x `columns`, in panels. What fills up the last panel is not specified."""
+    """output = source, `rows` x `columns`, in panels. What fills up the last panel is not specified.
+
+    `once`: it is the same for all iterations of the loops around, so each thread does it for its first one only. The
+    output is scratch that nothing else writes, and lives for as long.
+    """
 
     output: Matrix
     source: Matrix
     rows: Dim
     columns: Dim
+    once: bool = False
     origin: Location | None = field(default=None, compare=False)
 
 

@@ -382,7 +382,7 @@ class KernelReader(Reader):
 
     def pack(self) -> Pack:
         output, source, rows, columns = self.copied("pack")
-        return Pack(output, source, rows, columns)
+        return Pack(output, source, rows, columns, self.accept("once"))
 
     def copied(self, what: str) -> tuple[Matrix, Matrix, Dim, Dim]:
         output = self.matrix()

@@ -230,7 +230,8 @@ class KernelPrinter:
             return f"transpose {self.matrix(statement.target)} = {self.matrix(statement.source)} over ({sizes}){ahead}"
         if isinstance(statement, Pack):
             output, source = self.matrix(statement.output), self.matrix(statement.source)
-            return f"pack {output} = {source} over ({list_text((statement.rows, statement.columns))})"
+            once = " once" if statement.once else ""
+            return f"pack {output} = {source} over ({list_text((statement.rows, statement.columns))}){once}"
         assert isinstance(statement, Gemm)
         output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
         sizes = list_text((statement.rows, statement.columns, statement.depth))

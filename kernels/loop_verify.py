@@ -51,7 +51,7 @@ from .loop_ir import (
     Transpose,
     walk,
 )
-from .loop_text import KernelPrinter
+from .loop_text import KernelPrinter, statement_dims
 from .memory import CACHE_LINE
 from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 
@@ -334,6 +334,21 @@ class Verifier:
             self.fail("a pack reads a matrix with strides and writes panels")
         if statement.output.row_stride != statement.output.panel:
             self.fail("the rows of a panel are not as far apart as it is wide")
+        if statement.once:
+            self.once(statement)
+
+    def once(self, statement: Pack) -> None:
+        """A thread packs for its first iteration what all others find."""
+        buffer = statement.output.buffer
+        if buffer.role != "scratch":
+            self.fail(f"{buffer.name} is no scratch: what is packed once is a thread's own")
+        if not all(map(is_size, (symbol for dim in statement_dims([statement]) for symbol in symbols_of(dim)))):
+            self.fail("what is packed once depends on an iteration")
+        around = self.loops[:1]
+        if statement.source.buffer.name in {name for loop in around for name in written(loop)}:
+            self.fail(f"{statement.source.buffer.name} is packed once, and changes")
+        if sum(found is not None and found.name == buffer.name for found in map(target, walk(around))) > 1:
+            self.fail(f"{buffer.name} is packed once, and written elsewhere")
 
     def matrices(self, name: str, output: Matrix, *sources: Matrix) -> None:
         if self.inside_vector():
@@ -451,11 +466,18 @@ class Verifier:
             self.fail(f"{item.combiner} has {len(item.results)} results for {len(item.values)} values")
 
 
+def target(statement: Statement) -> Buffer | None:
+    """The buffer that a statement itself writes."""
+    if isinstance(statement, Store):
+        return statement.buffer
+    if isinstance(statement, (Gemm, Pack)):
+        return statement.output.buffer
+    return statement.target.buffer if isinstance(statement, Transpose) else None
+
+
 def written(loop: Loop) -> set[str]:
     """The buffers that a loop stores to, its own scratch apart."""
-    found = {item.buffer for item in walk([loop]) if isinstance(item, Store)}
-    found |= {item.output.buffer for item in walk([loop]) if isinstance(item, (Gemm, Pack))}
-    found |= {item.target.buffer for item in walk([loop]) if isinstance(item, Transpose)}
+    found = filter(None, map(target, walk([loop])))
     return {buffer.name for buffer in found if buffer.role != "scratch"}
 
 

@@ -1,7 +1,8 @@
 """The loops of a matrix product and of the elementwise ops that follow it.
 
-    parallel over parts:  pack a matrix, if several tiles share it
-    parallel over tiles:  gemm of one tile
+    parallel over parts:  pack a matrix, if several tiles share it and it is large
+    parallel over tiles:  pack a matrix, if it is the same for all: once for each thread
+                          gemm of one tile
                           loops over the tile: what follows, reductions of its rows if it has whole ones
                           gemm of that, if another product follows, and loops over its tile
 
@@ -20,7 +21,7 @@ from ..ir.graph import Value
 from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
 from ..ir.symbolic import Dim
 from ..kernels import gpu
-from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTile, row_tile, tile_shape
+from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTile, is_own, row_tile, tile_shape
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
 from .axes import batched_matrix
 from .chain import product_op
@@ -90,6 +91,7 @@ class Product:
         self.bits = bits
         self.dtype = self.output.dtype.compute.real  # that of the product in memory
         self.parts = 2 if self.output.dtype.is_complex else 1
+        self.own: list[Pack] = []  # what each thread packs for itself
 
     def build(self) -> None:
         self.l.members = self.members
@@ -213,6 +215,9 @@ class Product:
         at, row, column = self._loops((self.batch, down, across), (1, height, width))
         inside = len(lowering.scopes) - 1
         lowering.floor = inside
+        for pack in (*(() if first is None else first.own), *self.own):
+            lowering.add(inside, Alloc(pack.output.buffer))
+            lowering.add(inside, pack)
         many, wide = minimum(height, self.rows - row), minimum(width, columns - column)
         tile = Tile(at, row, column, many, wide, height, width)
         left = None if first is None else first.multiply(tile.of_columns(first.columns))
@@ -243,7 +248,7 @@ class Product:
         if self.group.left is None:
             left = self._operand(self.left, 1)
             if across != 1:
-                left = self._packed(left.transposed(), depth, self.rows, unit.rows)
+                left = self._packed("left", left.transposed(), depth, self.rows, unit.rows, columns)
             self.factors.append(left)
         right = self._operand(self.right, self.parts)
         # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
@@ -252,7 +257,7 @@ class Product:
         if isinstance(shared, int) and right.column_stride == 1:
             few = few or shared <= FEW_PACK
         if down != 1 and not few and not right.panel:
-            right = self._packed(right, depth, columns, unit.width)
+            right = self._packed("right", right, depth, columns, unit.width, self.rows)
         self.factors.append(right)
 
     def multiply(self, tile: Tile, made: Matrix | None = None) -> Matrix:
@@ -370,11 +375,17 @@ class Product:
             self.l.close()
         self.l.floor = 0
 
-    def _packed(self, source: Source, depth: Dim, columns: Dim, width: int) -> Source:
-        """A packed copy of a matrix; one for all of the batch if it is the same everywhere."""
+    def _packed(self, name: str, source: Source, depth: Dim, columns: Dim, width: int, times: Dim) -> Source:
+        """A packed copy of a matrix, whose elements are used so many times; one for all of the batch if it is the same
+        everywhere."""
         lowering = self.l
         batch: Dim = 1 if source.is_one else self.batch
         panels, apart = ceil_divide(columns, width), depth * width
+        if batch == 1 and is_own(panels * apart * self.dtype.bytes, times):
+            buffer = Buffer(f"%{lowering.name}.{self.name}{name}", self.dtype, (panels, depth, width), "scratch")
+            target = Source(buffer, lambda number: 0, width, apart, True, width)
+            self.own.append(Pack(target.at(0, 0, 0), source.at(0, 0, 0), depth, columns, True, self.op.loc))
+            return target
         buffer = lowering.temporary(self.dtype, [batch, panels, depth, width])
         each: Dim = 0 if source.is_one else panels * apart
         target = Source(buffer, lambda number: number * each, width, apart, source.is_one, width)
@@ -388,7 +399,7 @@ class Product:
                 source.at(at, row, column),
                 minimum(PACK_DEPTH, depth - row),
                 minimum(long, columns - column),
-                self.op.loc,
+                origin=self.op.loc,
             ),
         )
         self._close()

@@ -269,6 +269,18 @@ kernel @packed(%x: f32[N, 100], %w: f32[20, 100], %y: out f32[N, 20], %p: temp f
 """.strip()
 
 
+# Each thread packs the right matrix for itself.
+OWN = """
+kernel @own(%x: f32[N, 100], %w: f32[20, 100], %y: out f32[N, 20]) where N >= 2 {
+  parallel %i in 0..((N + 95) // 96) {
+    alloc %p: f32[2, 100, 16]
+    pack %p[0; 16, 1600 by 16] = %w[0; 1, 100] over (100, 20) once
+    gemm %y[1920 * %i; 20, 1] = %x[9600 * %i; 100, 1] * %p[0; 16, 1600 by 16] over (min(96, -96 * %i + N), 20, 100)
+  }
+}
+""".strip()
+
+
 def inside(*lines: str) -> str:
     """A kernel with these lines in a loop."""
     head = "kernel @k(%x: f32[8, 4], %y: out f32[8], %n: i64[8], %c: out c64[8]) {\n  serial %i in 0..8 {\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from loop_programs import PACKED, PRODUCT, assert_round_trip, inside
+from loop_programs import OWN, PACKED, PRODUCT, assert_round_trip, inside
 from smelt.ir.errors import ParseError
 from smelt.ir.types import f32, f64, i64
 from smelt.kernels.loop_ir import Literal
@@ -51,7 +51,7 @@ kernel @everything(
 """.strip()
 
 
-@pytest.mark.parametrize("text", [EVERYTHING, PRODUCT, PACKED], ids=["everything", "product", "packed"])
+@pytest.mark.parametrize("text", [EVERYTHING, PRODUCT, PACKED, OWN], ids=["everything", "product", "packed", "own"])
 def test_text_round_trips(text: str) -> None:
     kernel = parse_kernel(text)
     verify_kernel(kernel)

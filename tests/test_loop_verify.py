@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
-from loop_programs import PACKED, PRODUCT, assert_round_trip, inside
+from loop_programs import OWN, PACKED, PRODUCT, assert_round_trip, inside
 from smelt.ir.errors import VerifyError
 from smelt.ir.symbolic import Symbol
 from smelt.ir.types import bool_, f32, f64
@@ -111,6 +111,19 @@ BROKEN: dict[str, tuple[str, str]] = {
     ),
     "pack without panels": (PACKED.replace("16, 1600 by 16] = %w", "16, 1] = %w"), "a pack reads a matrix with"),
     "pack with gaps": (PACKED.replace("16, 1600 by 16] = %w", "20, 1600 by 16] = %w"), "as far apart as it is wide"),
+    "packed once into memory": (
+        PACKED.replace("(100, 20)\n", "(100, 20) once\n"),
+        "%p is no scratch: what is packed once is a thread's own",
+    ),
+    "packed once by iteration": (OWN.replace("= %w[0;", "= %w[%i;"), "what is packed once depends on an iteration"),
+    "packed once from what changes": (
+        OWN.replace("= %w[0; 1, 100]", "= %y[0; 1, 20]"),
+        "%y is packed once, and changes",
+    ),
+    "packed once and written": (
+        OWN.replace("once\n", "once\n    pack %p[0; 16, 1600 by 16] = %w[0; 1, 100] over (100, 20)\n"),
+        "%p is packed once, and written elsewhere",
+    ),
     "product into an input": (PRODUCT.replace("out ", ""), "%y is an input and cannot be written"),
     "assigned in two bodies": (
         inside("serial %j in 0..2 {", "%0 = load %y[%j]", "}", "serial %j in 0..2 {", "%0 = load %y[%j]", "}"),

@@ -14,7 +14,7 @@ from smelt.backend.options import CompileOptions
 from smelt.ir.parser import parse_graph
 from smelt.ir.symbolic import evaluate
 from smelt.kernels.gemm import LEAST_COLUMNS, LEAST_ROWS, ROWS, TILE_BYTES, RegisterTile, tile_shape
-from smelt.kernels.loop_ir import Gemm, Loop, Pack, walk
+from smelt.kernels.loop_ir import Concurrent, Gemm, Loop, Pack, walk
 from support import trace
 
 BITS = (128, 256, 512)
@@ -138,6 +138,29 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
             results.append(layer(left, right, bias))
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
+
+
+def test_threads_pack_for_themselves_what_all_their_tiles_share() -> None:
+    """Tiles of several products are shared out together: a thread packs anew when it comes to those of another one."""
+
+    def products(x: Any, y: Any, v: Any, w: Any, z: Any) -> Any:
+        return x @ w, y @ w, v @ ops.transpose(z, 0, 1), ops.softmax(x, 1)
+
+    x, y, v = (floats(200, 136 + 8 * (seed == 2), seed=seed) for seed in range(3))
+    w, z = floats(136, 1000, seed=3), floats(700, 144, seed=4)
+    stages: dict[str, Any] = {}
+    program = compile_graph(trace(products, (x, y, v, w, z)), on_stage=stages.__setitem__)
+    statements = [item for kernel in stages["loops"] for item in walk(kernel.body)]
+    packs = [item for item in statements if isinstance(item, Pack)]
+    assert len(packs) == 3 and all(item.once for item in packs)
+    assert any(isinstance(item, Concurrent) for item in statements)
+    exact = [array.astype(np.float64) for array in (x, y, v, w, z)]
+    wanted = exact[0] @ exact[3], exact[1] @ exact[3], exact[2] @ exact[4].T
+    for count in (1, 2, 3, 7):
+        with smelt.threads(count):
+            for _ in range(20):
+                for got, right in zip(program([x, y, v, w, z]), wanted, strict=False):
+                    np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-4)
 
 
 def kernels(function: Callable[..., Any], *arrays: np.ndarray) -> Any:

@@ -176,7 +176,7 @@ class ModuleEmitter:
         for step in steps:
             count = run.uniform(step.count)
             if step.grain is None:
-                run.write(f"call void @{step.function}(ptr %args, i64 0, i64 {count}, i64 0)")
+                run.write(f"call void @{step.function}(ptr %args, i64 0, i64 {count}, i64 0, i64 0)")
             else:
                 run.write(
                     f"call void %parallel(ptr %pool, ptr @{step.function}, ptr %args, i64 {count}, i64 {step.grain}, "
@@ -259,7 +259,7 @@ class ModuleEmitter:
             lines += "\n  fence seq_cst"
         note = f" !dbg {region.note.scope}" if region.note is not None else ""
         (self.module.plain if plain else self.module.hot).append(
-            f"define void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker) #0{note} {{\n"
+            f"define void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker, i64 %before) #0{note} {{\n"
             f"entry:\n{sink}{lines}\n  ret void\n}}"
         )
         self.scratch.append(self.allocated)
@@ -267,11 +267,13 @@ class ModuleEmitter:
 
     def _serial(self, name: str, statements: Sequence[Statement]) -> None:
         region = self._region(name)
+        region.prepare(statements)
         region.body(statements)
         self._finish(name, region, only_calls(statements))
 
     def _parallel(self, name: str, loop: Loop) -> None:
         region = self._region(name)
+        region.prepare(loop.body)
 
         def body(current: list) -> list:
             region.body(loop.body)
@@ -298,13 +300,20 @@ class ModuleEmitter:
         def body(current: list) -> list:
             now = region.symbols["%tile"].name
             write = region.emitter.instruction
+            # The end of the run before this tile, if this thread did one.
+            before = write(f"select i1 {write(f'icmp eq i64 {now}, %begin')}, i64 %before, i64 {now}")
             first: Dim = 0
             for branch, count, function, block in zip(statement.branches, counts, functions, blocks, strict=True):
                 low, high = region.uniform(first), region.uniform(first + count)
                 above, below = write(f"icmp sge i64 {now}, {low}"), write(f"icmp slt i64 {now}, {high}")
                 local = write(f"sub i64 {now}, {low}")
+                # Scratch is as this branch left it if the run before was one of its own.
+                after, until = write(f"icmp sgt i64 {before}, {low}"), write(f"icmp sle i64 {before}, {high}")
+                again = write(f"zext i1 {write(f'and i1 {after}, {until}')} to i64")
 
-                def call(function: str = function, branch: Loop = branch, local: str = local) -> None:
+                def call(
+                    function: str = function, branch: Loop = branch, local: str = local, again: str = again
+                ) -> None:
                     begin, end = "0", "1"
                     if branch.kind == "parallel":
                         begin = write(f"mul i64 {local}, {branch.width}")
@@ -312,7 +321,7 @@ class ModuleEmitter:
                         stop = region.uniform(branch.stop)
                         end = region.emitter.call("i64", "llvm.smin.i64", ("i64", over), ("i64", stop))
                     own = write(f"getelementptr i64, ptr %args, i64 {self.next_block}")
-                    region.write(f"call void @{function}(ptr {own}, i64 {begin}, i64 {end}, i64 %worker)")
+                    region.write(f"call void @{function}(ptr {own}, i64 {begin}, i64 {end}, i64 %worker, i64 {again})")
 
                 region.conditional(write(f"and i1 {above}, {below}"), call)
                 first = first + count

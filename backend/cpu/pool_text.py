@@ -41,7 +41,7 @@ try:
   %mine = extractvalue {{ i64, i1 }} %taken, 1
   br i1 %mine, label %publish, label %all
 all:
-  call void %function(ptr %ctx, i64 0, i64 %count, i64 0)
+  call void %function(ptr %ctx, i64 0, i64 %count, i64 0, i64 0)
   ret void
 publish:
   %job = getelementptr i64, ptr %pool, i64 {JOB}
@@ -146,6 +146,7 @@ entry:
 look:
   %number = phi i64 [ %own, %entry ], [ %following, %finished ]
   %seen = phi i64 [ 1, %entry ], [ %seen.next, %finished ]
+  %before.all = phi i64 [ 0, %entry ], [ %before.next, %finished ]
   %counter = getelementptr [8 x i64], ptr %counters, i64 %number
   %first = mul i64 %number, %each
   %behind = add i64 %first, %each
@@ -154,15 +155,17 @@ look:
   %some = icmp slt i64 %now, %stop
   br i1 %some, label %take, label %finished
 take:
+  %before = phi i64 [ %before.all, %look ], [ %end, %run ]
   %begin = atomicrmw add ptr %counter, i64 %grain seq_cst
   %more = icmp slt i64 %begin, %stop
   br i1 %more, label %run, label %finished
 run:
   %over = add i64 %begin, %grain
   %end = call i64 @llvm.smin.i64(i64 %over, i64 %stop)
-  call void %function(ptr %ctx, i64 %begin, i64 %end, i64 %worker)
+  call void %function(ptr %ctx, i64 %begin, i64 %end, i64 %worker, i64 %before)
   br label %take
 finished:
+  %before.next = phi i64 [ %before.all, %look ], [ %before, %take ]
   %seen.next = add i64 %seen, 1
   %number.next = add i64 %number, 1
   %last = icmp eq i64 %number.next, %shares

@@ -35,6 +35,7 @@ from ...kernels.loop_ir import (
     Store,
     Transpose,
     prefixes,
+    walk,
 )
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.memory import CACHE_LINE
@@ -74,6 +75,7 @@ class Region(Frames):
         self._scratch = scratch
         self.bits = bits
         self.pointers: dict[str, str] = {}
+        self.prepared: set[str] = set()  # scratch that a thread fills once
         self.accesses = Accesses(self)
         self.calls = Calls(self)
 
@@ -95,6 +97,21 @@ class Region(Frames):
         if isinstance(operand, Literal):
             return self.emitter.constant(operand.value, operand.dtype)
         return self.registers[operand.name]
+
+    def prepare(self, statements: Sequence[Statement]) -> None:
+        """What a thread does before its first run of the loop. `%before` is where its last one ended, or zero."""
+        packs = [item for item in walk(statements) if isinstance(item, Pack) and item.once]
+        if not packs:
+            return
+        for item in packs:
+            self.pointers[item.output.buffer.name] = self.scratch(item.output.buffer)
+            self.prepared.add(item.output.buffer.name)
+
+        def pack() -> None:
+            for item in packs:
+                self.calls.pack(item)
+
+        self.conditional(self.emitter.instruction("icmp eq i64 %before, 0"), pack)
 
     def body(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
@@ -119,13 +136,15 @@ class Region(Frames):
             elif isinstance(statement, Loop):
                 self.loop(statement)
             elif isinstance(statement, Alloc):
-                self.pointers[statement.buffer.name] = self.scratch(statement.buffer)
+                if statement.buffer.name not in self.prepared:
+                    self.pointers[statement.buffer.name] = self.scratch(statement.buffer)
             elif isinstance(statement, Gemm):
                 self.calls.gemm(statement)
             elif isinstance(statement, Transpose):
                 self.calls.transpose(statement)
             elif isinstance(statement, Pack):
-                self.calls.pack(statement)
+                if not statement.once:
+                    self.calls.pack(statement)
             else:
                 raise CompileError("concurrent loops inside of a loop")
 

@@ -92,7 +92,7 @@ def cost(statements: Sequence[Statement]) -> int:
         elif isinstance(statement, Transpose):
             total += 2 * count(statement.rows) * count(statement.columns)
         elif isinstance(statement, Pack):
-            total += count(statement.rows) * count(statement.columns)
+            total += 0 if statement.once else count(statement.rows) * count(statement.columns)
         else:
             assert isinstance(statement, (Alloc, Lead))
     return total
