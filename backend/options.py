@@ -18,6 +18,7 @@ class CompileOptions:
     architecture: that of the GPU, such as "sm_80"; None for the one at hand
     vector_bits: how wide vectors are, 128, 256 or 512; None for the machine's own width
     max_cost: how long the code of one kernel may get, in additions
+    replaced: the numbers of results that will take the memory of parameters, where code allows it
     addresses: native code gets the addresses of data, not of NumPy's objects
     verify: check the program after every pass
     annotate: put the program's statements and the user's lines into the LLVM text and the assembly
@@ -28,6 +29,7 @@ class CompileOptions:
     architecture: str | None = None
     vector_bits: int | None = None
     max_cost: int = 1024
+    replaced: tuple[int, ...] = ()
     addresses: bool = False
     verify: bool = False
     annotate: bool = False

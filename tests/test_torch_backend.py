@@ -36,20 +36,23 @@ def assert_native() -> None:
     assert found["fallback_names"] == {}
 
 
-def test_a_large_view_that_starts_anywhere_is_written_in_place():
-    """Its memory starts at no multiple of a cache line, where stores that bypass the caches would fail."""
+@pytest.mark.parametrize("number, megabytes", [(1, 17), (12, 2)])
+def test_large_views_that_start_anywhere_are_written_in_place(number: int, megabytes: int):
+    """Their memory starts at no multiple of a cache line, where stores that bypass the caches would fail."""
 
-    def double(x):
-        x.mul_(2)
+    def double(*views):
+        for view in views:
+            view.mul_(2)
 
-    buffer = torch.ones((8 << 20) // 4 + 16)
+    size = (megabytes << 20) // 4
+    buffers = [torch.ones(size + 16) for _ in range(number)]
     function = compiled(double, dynamic=False)
     for start in (0, 1, 0, 3, 0):
-        buffer.fill_(1)
-        view = buffer[start : start + (8 << 20) // 4]
-        function(view)
-        assert (view == 2).all()
-        assert buffer.sum() == len(buffer) + len(view)
+        views = [buffer.fill_(1)[start : start + size] for buffer in buffers]
+        function(*views)
+        for view, buffer in zip(views, buffers):
+            assert (view == 2).all()
+            assert buffer.sum() == len(buffer) + len(view)
 
 
 def test_forward_and_backward():

@@ -20,7 +20,7 @@ from smelt.backend.cpu.transpose import ELEMENTS, LINE, called, transpose_text
 from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_verify import verify_kernel
-from smelt.passes.manager import Pipeline
+from smelt.passes.manager import PASSES, Pipeline, Step
 from support import evaluate, flatten
 from test_native import Guarded, guarded
 
@@ -418,6 +418,22 @@ def test_rows_that_start_anywhere_are_streamed(dtype: Any, guarded: Guarded) -> 
     kept = smelt.jit(program).trace(x[: len(x) // 2])  # large, but the caches may keep all of it
     _, (kernel,) = lowered(kept)
     assert Pipeline(["stream"]).run(kernel) == kernel
+
+
+def test_what_replaces_a_parameter_is_streamed_unless_the_kernel_uses_it_on() -> None:
+    """All threads read parameters; moments are for the next update alone."""
+
+    def update(parameter: Any, gradient: Any, moment: Any) -> Any:
+        moment = moment * 0.9 + gradient
+        return parameter - moment * 0.1, moment
+
+    types = [smelt.spec("f32[4096, 1024]")] * 3  # of 16 MB each
+    fused, (kernel,) = lowered(smelt.jit(update).trace(*types))
+    names = tuple(f"%{fused.names[fused.stored(value)]}" for value in fused.graph.results)
+    for replaced, wanted in ((names, names[:1]), ((), names)):
+        streaming = Pipeline(["vectorize", "parallelize", Step(PASSES["stream"], {"replaced": replaced})])
+        stores = statements(streaming.run(kernel, verify_each=True), Store)
+        assert {item.buffer.name for item in stores if item.stream} == set(wanted)
 
 
 def test_parameters_of_channels_stay_outside_of_the_vectors():

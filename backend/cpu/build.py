@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
@@ -46,7 +47,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         lowered = lower(fused, bits)
         products = libraries(lowered, bits)
         start(products, bits)  # which goes on meanwhile
-        kernels = Kernels(schedule(kernel, bits, options.verify) for kernel in lowered)
+        replaced = tuple(f"%{fused.names[fused.stored(simple.results[number])]}" for number in options.replaced)
+        kernels = Kernels(schedule(kernel, bits, options.verify, replaced) for kernel in lowered)
     hook("loops", kernels)
     with stages.timed("memory"):
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
@@ -92,11 +94,11 @@ def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
     return sorted(found)
 
 
-def schedule(kernel: Kernel, bits: int, verify: bool) -> Kernel:
+def schedule(kernel: Kernel, bits: int, verify: bool, replaced: tuple[str, ...] = ()) -> Kernel:
     """Vectors and threads."""
+    options: dict[str, dict[str, Any]] = {"vectorize": {"bits": bits}, "stream": {"replaced": replaced}}
     for name in LOOPS:
-        options = {"bits": bits} if name == "vectorize" else {}
-        kernel = PASSES[name](kernel, **options)
+        kernel = PASSES[name](kernel, **options.get(name, {}))
         if verify:
             verify_kernel(kernel)
     return kernel

@@ -26,7 +26,7 @@ from ..ir.graph import Value
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
 from ..ir.types import TensorType, u8
-from ..kernels.memory import CACHE_LINE, STREAMED
+from ..kernels.memory import CACHE_LINE, REPLACED
 from ..ops.view import as_strided, expand, permute
 from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
@@ -37,8 +37,6 @@ from .types import DTYPE, is_supported, layout_of
 
 if TYPE_CHECKING:
     from .program import Program, Slots
-
-OPTIONS = CompileOptions(addresses=True)
 
 
 class Input:
@@ -110,8 +108,8 @@ class Shown:
 class Version:
     """Compiled code, and the sizes that it serves."""
 
-    def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int], device: torch.device):
-        self.finish = start_graph(traced.graph, OPTIONS if device.type == "cpu" else gpu.options_for(device))
+    def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int], options: CompileOptions):
+        self.finish = start_graph(traced.graph, options)
         self.finished: Any = None
         self.traced = traced
         self.pinned = pinned
@@ -137,8 +135,8 @@ class Call:
         known = {symbol.name: sizes[symbol.name] for symbol in version.traced.graph.sizes}
         self.launch: Callable[..., None]
         self.misaligned = 0  # bits of addresses that native code cannot take
-        # The same of large results, whose stores may bypass the caches: PyTorch's memory starts at a multiple of a
-        # cache line, but a view, whose memory is written in place, may start anywhere.
+        # The same of large results that are written in place, around the caches: PyTorch's memory starts at a multiple
+        # of a cache line, but a view may start anywhere.
         self.streamed = CACHE_LINE - 1
         if step.device.type == "cpu":
             from ..backend.cpu.executable import Launcher
@@ -349,10 +347,16 @@ class NativeStep:
             fixed: dict[Symbol, Dim] = {symbols[name]: sizes[name] for name in free}
             known = [TensorType(item.dtype, tuple(substitute(dim, fixed) for dim in item.shape)) for item in types]
             traced, _ = trace(run, known, names, "graph", sizes)
-        version = Version(traced, found["pinned"], found["lower"], self.device)
+        version = Version(traced, found["pinned"], found["lower"], self._options())
         self.versions.append(version)
         self.compile_seconds += time.perf_counter() - started
         return version
+
+    def _options(self) -> CompileOptions:
+        if self.device.type != "cpu":
+            return gpu.options_for(self.device)
+        replaced = (number for number, item in enumerate(self.outputs) if item.over is not None)
+        return CompileOptions(addresses=True, replaced=tuple(replaced))
 
     def finish(self) -> None:
         """Wait for code that is being compiled while other steps go through their passes."""
@@ -442,7 +446,7 @@ class NativeStep:
         """The input in whose memory a result is computed, if it lies as expected."""
         tensor: torch.Tensor = slots[call.over[at]]
         shape, strides, dtype = call.made[at]
-        misaligned = call.streamed if tensor.nbytes >= STREAMED else call.misaligned
+        misaligned = call.streamed if tensor.nbytes >= REPLACED else call.misaligned
         if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj() or tensor.data_ptr() & misaligned:
             return call.empty(shape, strides, dtype=dtype)
         torch.autograd.graph.increment_version(tensor)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
 
-from ..kernels.memory import STREAMED
+from ..kernels.memory import REPLACED
 
 if TYPE_CHECKING:
     from .native import Call
@@ -57,7 +57,7 @@ def straight_line(program: Program) -> Run | None:
     known: dict[tuple[int, tuple[int, ...]], str] = {}  # addresses, of what lies in these slots with these strides
     for at, slot in over.items():
         shape, strides, dtype = call.made[at]
-        large = dtype.itemsize * math.prod(shape) >= STREAMED
+        large = dtype.itemsize * math.prod(shape) >= REPLACED
         name, address = names[slot], f"p{at}"
         space[f"apart{at}"] = strides
         misaligned = f" or {address} & {call.streamed if large else call.misaligned}"

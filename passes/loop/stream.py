@@ -22,7 +22,7 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ...kernels.loop_verify import stream_unit, streamable
-from ...kernels.memory import STREAMED, TOGETHER
+from ...kernels.memory import REPLACED, STREAMED, TOGETHER
 from ..manager import loop_pass
 from .analysis import offset
 from .substitute import fresh_registers, renamed
@@ -31,7 +31,9 @@ LONG = 8  # vectors: a loop that is worth a part of its own for the elements bef
 
 
 @loop_pass("stream")
-def stream(kernel: Kernel, *, least: int = STREAMED, together: int = TOGETHER) -> Kernel:
+def stream(
+    kernel: Kernel, *, least: int = STREAMED, together: int = TOGETHER, replaced: tuple[str, ...] = ()
+) -> Kernel:
     """Stores to results of at least so many bytes go straight to memory, in kernels whose arrays the caches would not
     keep `together`: whoever reads a smaller result soon finds it there.
 
@@ -40,17 +42,28 @@ def stream(kernel: Kernel, *, least: int = STREAMED, together: int = TOGETHER) -
     A cached store first reads the line that it is about to overwrite: a third of the traffic of a copy. Only whole
     vectors at multiples of a cache line can go this way, and a kernel must not read them again. Where rows start
     anywhere, the elements before the first such multiple get a loop of their own.
+
+    What is `replaced` takes the memory of a parameter, whose lines are in the cache by then: nothing is read for it.
+    But parameters are read by all threads, and lines that caches of several chips hold are written many times faster
+    around them. What the kernel itself uses on (moments, from which a parameter is made) is of no use to others.
     """
     total: Dim = sum((product(buffer.shape) * buffer.dtype.bytes for buffer in kernel.buffers), start=0)
     if isinstance(total, int) and total < together:
         return kernel
     read = {item.buffer.name for item in walk(kernel.body) if isinstance(item, Load)}
     read |= {item.source.buffer.name for item in walk(kernel.body) if isinstance(item, Transpose)}
+    used = {item for let in walk(kernel.body) if isinstance(let, Let) for item in let.operands}
+    read |= {
+        item.buffer.name
+        for item in walk(kernel.body)
+        if isinstance(item, Store) and item.buffer.name in replaced and item.value in used
+    }
     fresh = fresh_registers(kernel)
 
     def large(buffer: Buffer) -> bool:
         size = product(buffer.shape)
-        return isinstance(size, int) and size * buffer.dtype.bytes >= least and buffer.name not in read
+        enough = REPLACED if buffer.name in replaced else least
+        return isinstance(size, int) and size * buffer.dtype.bytes >= enough and buffer.name not in read
 
     def visit(statement: Statement) -> list[Statement]:
         if isinstance(statement, Concurrent):
