@@ -28,6 +28,7 @@ TILE_BYTES = 1 << 18  # of a tile of whole rows or columns: it stays in the seco
 LARGE = 4096  # what symbolic columns count for there
 FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of the right matrix
 OWN_BYTES = 8 << 20  # of a packed matrix that each thread has a copy of: what another one packed would be far away
+OWN_SHARE = 2  # of the bytes of the product, at most, for the same: memory stays in proportion
 OWN_TIMES = 512  # that its elements are used: with fewer, packing it again for every thread would show
 PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
 
@@ -116,9 +117,12 @@ def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTi
     return height, width
 
 
-def is_own(nbytes: Dim, times: Dim) -> bool:
-    """Whether each thread packs a matrix of so many bytes, whose elements are used so often, for itself."""
-    return isinstance(nbytes, int) and isinstance(times, int) and nbytes <= OWN_BYTES and times >= OWN_TIMES
+def is_own(nbytes: Dim, times: Dim, result: Dim) -> bool:
+    """Whether each thread packs a matrix of so many bytes, whose elements are used so often for a product of so many
+    bytes, for itself."""
+    if not (isinstance(nbytes, int) and isinstance(times, int) and isinstance(result, int)):
+        return False
+    return nbytes <= min(OWN_BYTES, OWN_SHARE * result) and times >= OWN_TIMES
 
 
 def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
 from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
-from ..ir.symbolic import Dim
+from ..ir.symbolic import Dim, product
 from ..kernels import gpu
 from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTile, is_own, row_tile, tile_shape
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
@@ -381,7 +381,9 @@ class Product:
         lowering = self.l
         batch: Dim = 1 if source.is_one else self.batch
         panels, apart = ceil_divide(columns, width), depth * width
-        if batch == 1 and is_own(panels * apart * self.dtype.bytes, times):
+        each_bytes = self.dtype.bytes
+        result = product(self.output.shape) * self.parts * each_bytes
+        if batch == 1 and is_own(panels * apart * each_bytes, times, result):
             buffer = Buffer(f"%{lowering.name}.{self.name}{name}", self.dtype, (panels, depth, width), "scratch")
             target = Source(buffer, lambda number: 0, width, apart, True, width)
             self.own.append(Pack(target.at(0, 0, 0), source.at(0, 0, 0), depth, columns, True, self.op.loc))
