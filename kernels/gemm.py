@@ -25,6 +25,8 @@ LEAST_TIMES = 8  # that an element of the right matrix counts as used: it takes 
 TILES = 12  # enough to keep many threads busy; more rows a tile need no packed copy of the right matrix
 FEW_THREADS = (2, 4)  # whose shares of the tiles should be equal
 TILE_BYTES = 1 << 18  # of a tile of whole rows or columns: it stays in the second-level cache
+SMALL_BYTES = 24 << 10  # of a tile that stays in the first-level cache, beside a panel
+SMALL_ROWS = 48  # for which it pays to pack a right matrix
 LARGE = 4096  # what symbolic columns count for there
 FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of the right matrix
 OWN_BYTES = 8 << 20  # of a packed matrix that each thread has a copy of: what another one packed would be far away
@@ -125,10 +127,15 @@ def is_own(nbytes: Dim, times: Dim, result: Dim) -> bool:
     return nbytes <= min(OWN_BYTES, OWN_SHARE * result) and times >= OWN_TIMES
 
 
-def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> int:
-    """Rows of a tile of whole rows of so many columns: as many as the cache holds, and as leaves enough tiles."""
+def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, is_left: bool) -> int:
+    """Rows of a tile of whole rows of so many columns: as many as the cache holds, and as leaves enough tiles.
+
+    A tile that is the left matrix of another product is scratch memory: a small one, if that has enough rows.
+    """
     row = (columns if isinstance(columns, int) else LARGE) * unit.bytes
     most = min(ROWS, max(TILE_BYTES // row, LEAST_ROWS))
+    if is_left and SMALL_BYTES // row >= SMALL_ROWS:
+        most = min(most, SMALL_BYTES // row)
     wanted = 1
     if isinstance(rows, int) and isinstance(batch, int):
         work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else unit.depth)

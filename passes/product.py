@@ -207,7 +207,7 @@ class Product:
             height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
         else:
             longest = columns if first is None else maximum(columns, first.columns)
-            height, width = row_tile(self.batch, self.rows, longest, depth, unit), columns
+            height, width = row_tile(self.batch, self.rows, longest, depth, unit, first is not None), columns
         down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
         if first is not None:
             first.prepare(unit, down, 1)

@@ -12,7 +12,7 @@ import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
-from smelt.kernels.gemm import ROWS, RegisterTile, row_tile
+from smelt.kernels.gemm import ROWS, SMALL_BYTES, SMALL_ROWS, RegisterTile, row_tile
 from support import evaluate, flatten, trace
 
 SIZES = [  # batch, heads, queries, keys, features, features of values
@@ -202,13 +202,16 @@ def check(function: Callable[..., Any], results: Any) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
+@pytest.mark.parametrize("is_left", [False, True])
 @pytest.mark.parametrize("bits", [128, 256, 512])
-def test_tiles_of_whole_rows(bits: int) -> None:
+def test_tiles_of_whole_rows(bits: int, is_left: bool) -> None:
     for dtype in ("f32", "f64"):
         unit = RegisterTile(dtype, bits)
         for batch, rows, columns in ((1, 1, 1), (64, 128, 128), (1, 1024, 1024), (4, 100, 4096), (1, 7, 5)):
-            height = row_tile(batch, rows, columns, 64, unit)
+            height = row_tile(batch, rows, columns, 64, unit, is_left)
             assert height % unit.rows == 0 and unit.rows <= height <= ROWS + unit.rows
+            nbytes = height * columns * unit.bytes
+            assert not is_left or nbytes <= SMALL_BYTES or SMALL_ROWS * columns * unit.bytes > SMALL_BYTES
 
 
 def test_heads_are_stored_side_by_side_for_what_multiplies_them() -> None:
