@@ -8,9 +8,10 @@ from typing import Any
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
 from ...ir.symbolic import Dim
-from ...kernels.gemm import RegisterTile
+from ...kernels.gemm import BYTES, RegisterTile
 from ...kernels.loop_ir import Gemm, Kernel, walk
 from ...kernels.loop_verify import verify_kernel
+from ...ops.kinds import Contract
 from ...passes.fuse import Fused, fuse
 from ...passes.lower import lower
 from ...passes.manager import PASSES, Pipeline
@@ -39,6 +40,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     bits = options.vector_bits or host().vector_bits
     with stages.timed("graph passes"):
         simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)
+    start(expected_libraries(simple), bits)  # which goes on meanwhile
     with stages.timed("fuse"):
         fused = fuse(simple, max_cost=options.max_cost, bits=bits)
     name_values(fused)
@@ -46,7 +48,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     with stages.timed("loops"):
         lowered = lower(fused, bits)
         products = libraries(lowered, bits)
-        start(products, bits)  # which goes on meanwhile
+        start(products, bits)  # those that were not expected
         replaced = tuple(f"%{fused.names[fused.stored(simple.results[number])]}" for number in options.replaced)
         kernels = Kernels(schedule(kernel, bits, options.verify, replaced) for kernel in lowered)
     hook("loops", kernels)
@@ -80,6 +82,14 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         code=b"",
     )
     return artifact, code
+
+
+def expected_libraries(graph: Graph) -> list[str]:
+    """Of the libraries that lowering will ask for, those that are known before it: products of a vector may become
+    plain loops, and how many rows a tile has is not decided yet."""
+    results = [op.results[0] for op in graph.ops if isinstance(op.defn.kind, Contract)]
+    matrices = [item for item in results if item.shape[1] != 1 and item.shape[2] != 1 and 0 not in item.shape]
+    return sorted({item.dtype.compute.real.name for item in matrices} & set(BYTES))
 
 
 def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:

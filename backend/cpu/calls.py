@@ -35,9 +35,9 @@ class Calls:
         numbers = (right.row_stride, right.column_stride, panel, statement.rows, statement.columns, statement.depth)
         self.region.write(
             f"call void {self._routine(dtype.name, 'gemm')}(ptr {self._address(output)}, "
-            f"i64 {self.region.uniform(output.row_stride)}, ptr {self._address(left)}, "
-            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
-            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in numbers)}, ptr {scratch}, "
+            f"i64 {self.region.passed(output.row_stride)}, ptr {self._address(left)}, "
+            f"{', '.join(f'i64 {self.region.passed(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
+            f"{', '.join(f'i64 {self.region.passed(item)}' for item in numbers)}, ptr {scratch}, "
             f"ptr {self._table(dtype.name)})"
         )
 
@@ -64,8 +64,8 @@ class Calls:
         numbers = (source.column_stride, source.row_stride, statement.columns, statement.rows)
         self.region.write(
             f"call void {self._routine(output.buffer.dtype.name, 'pack')}(ptr {self._address(output)}, "
-            f"i64 {output.panel}, i64 {self.region.uniform(output.column_stride)}, ptr {self._address(source)}, "
-            f"{', '.join(f'i64 {self.region.uniform(item)}' for item in numbers)})"
+            f"i64 {output.panel}, i64 {self.region.passed(output.column_stride)}, ptr {self._address(source)}, "
+            f"{', '.join(f'i64 {self.region.passed(item)}' for item in numbers)})"
         )
 
     def _routine(self, dtype: str, name: str) -> str:

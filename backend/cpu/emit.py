@@ -1,8 +1,8 @@
 """A compiled graph as one LLVM module: `run(ctx)` calls its kernels in order.
 
 `ctx` is a block of 64-bit slots (context.py, Layout). A kernel is a function of its own block of arguments, which
-`run` fills: ctx, the number of its first site, its buffers and its sizes. So kernels that differ only in their buffers
-are the same code, and are compiled once.
+`run` fills: ctx, the number of its first site, its sizes and its buffers, and those numbers that only the routines of
+matrix products need to know. So kernels that differ only in these are the same code, and are compiled once.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from .region import Region
 from .transpose import ELEMENTS, called, transpose_text
 
 LONG = 1 << 20  # work for which waking a thread pays
+SMALL = 64  # numbers up to this, such as sizes of tiles, are the same in most kernels
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Step:
     blocks: tuple[tuple[int, ...], ...] = ()  # the buffers of each branch, by their numbers in the kernel
 
 
-# A block of arguments: these, then sizes, then buffers.
+# A block of arguments: these, then sizes, then buffers, then numbers.
 CONTEXT, FIRST_SITE, HEAD = range(3)
 
 
@@ -89,13 +90,15 @@ class ModuleEmitter:
         self.module = Module()
         self.scratch: list[Dim] = []  # bytes of each region, for each thread
         self.is_long = False  # some step has enough work to wake a thread that sleeps
-        self.known: dict[str, list[Step]] = {}
+        self.known: dict[str, tuple[list[Step], list[int]]] = {}  # with the numbers among the arguments
+        self.functions: dict[str, str] = {}  # names of functions, by their texts
         self.branches: dict[str, str] = {}  # functions of branches, by their identity
         self.sites = 0
         self.allocated: Dim = 0
         self.next_block = 0  # where the arguments of the next branch begin
         self.kernel: Kernel | None = None
         self.sizes: list[str] = []
+        self.numbers: list[int] | None = None  # that are arguments of the kernel; None: none may be
 
     def emit(self, kernels: Sequence[Kernel]) -> Module:
         self._run(kernels)
@@ -132,8 +135,8 @@ class ModuleEmitter:
             run.write(f"%{name} = load ptr, ptr %{name}.at")
         slots = 0
         for kernel in kernels:
-            steps = self._steps(kernel)
-            slots = max(slots, self._call(run, kernel, steps))
+            steps, numbers = self._steps(kernel)
+            slots = max(slots, self._call(run, kernel, steps, numbers))
             self.is_long |= any(step.long for step in steps)
             self.sites += len(kernel.sites)
         body = "\n".join(run.frames[0].lines)
@@ -159,7 +162,7 @@ class ModuleEmitter:
         at = region.emitter.instruction(f"getelementptr i64, ptr %ctx, i64 {self.layout.sizes[symbol.name]}")
         return region.emitter.instruction(f"load i64, ptr {at}, align 8")
 
-    def _call(self, run: Region, kernel: Kernel, steps: Sequence[Step]) -> int:
+    def _call(self, run: Region, kernel: Kernel, steps: Sequence[Step], numbers: Sequence[int]) -> int:
         """Fill the block of arguments and run the kernel's steps; gives the block's length.
 
         The buffers of concurrent loops are arguments of the branches, which have a block each."""
@@ -168,6 +171,7 @@ class ModuleEmitter:
         buffers = [("ptr", run.pointer(buffer)) for buffer in kernel.buffers]
         sizes = [("i64", run.uniform(symbol.expr())) for symbol in size_symbols(kernel)]
         values = [*head, *sizes, *([] if only_concurrent(kernel) else buffers)]
+        values += [("i64", str(number)) for number in numbers]
         for block in (block for step in steps for block in step.blocks):
             values += [*head, *sizes, *(buffers[number] for number in block)]
         for slot, (kind, value) in enumerate(values):
@@ -194,6 +198,17 @@ class ModuleEmitter:
     def _size(self, region: Region, symbol: Symbol) -> str:
         return self._argument(region, "i64", HEAD + self.sizes.index(symbol.name))
 
+    def _number(self, region: Region, number: int) -> str:
+        """A number that code is none the better for knowing."""
+        if self.numbers is None or number <= SMALL:
+            return str(number)
+        assert self.kernel is not None
+        # One argument for each use: which of them are equal is another thing that kernels would differ in.
+        slot = HEAD + len(self.sizes) + len(self.kernel.buffers) + len(self.numbers)
+        self.numbers.append(number)
+        with region.at(0):
+            return self._argument(region, "i64", slot)
+
     def _argument(self, region: Region, kind: str, slot: int) -> str:
         at = region.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
         return region.emitter.instruction(f"load {kind}, ptr {at}, align 8")
@@ -210,15 +225,17 @@ class ModuleEmitter:
                 stride = write(f"getelementptr i64, ptr {context}, i64 {SCRATCH_STRIDE}")
                 mine = write(f"mul i64 %worker, {write(f'load i64, ptr {stride}, align 8')}")
                 region.pointers["%scratch"] = write(f"getelementptr i8, ptr {base}, i64 {mine}")
-            return write(f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {region.uniform(place)}")
+            offset = self._number(region, place) if isinstance(place, int) else region.uniform(place)
+            return write(f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {offset}")
 
-    def _steps(self, kernel: Kernel) -> list[Step]:
-        """The functions of a kernel; those of an equal kernel if there is one."""
+    def _steps(self, kernel: Kernel) -> tuple[list[Step], list[int]]:
+        """The functions of a kernel, and the numbers among its arguments; those of an equal kernel if there is one."""
         key = identity(kernel)
         if key in self.known:
             return self.known[key]
         self.kernel, self.sizes = kernel, [symbol.name for symbol in size_symbols(kernel)]
         self.next_block = HEAD + len(self.sizes) + (0 if only_concurrent(kernel) else len(kernel.buffers))
+        self.numbers = [] if takes_numbers(kernel) else None
         steps: list[Step] = []
         alone: list[Statement] = []
 
@@ -227,9 +244,7 @@ class ModuleEmitter:
 
         def flush() -> None:
             if alone:
-                name = next_name()
-                self._serial(name, list(alone))
-                steps.append(Step(name, 1, None))
+                steps.append(Step(self._serial(next_name(), list(alone)), 1, None))
                 alone.clear()
 
         for statement in kernel.body:
@@ -238,40 +253,44 @@ class ModuleEmitter:
                 steps.append(self._concurrent(next_name(), statement))
             elif isinstance(statement, Loop) and statement.kind == "parallel":
                 flush()
-                name = next_name()
-                self._parallel(name, statement)
+                name = self._parallel(next_name(), statement)
                 steps.append(Step(name, statement.stop, statement.width, cost([statement]) >= LONG))
             else:
                 alone.append(statement)
         flush()
-        self.known[key] = steps
-        return steps
+        self.known[key] = steps, self.numbers or []
+        return self.known[key]
 
     def _region(self, name: str) -> Region:
         note = None if self.debug is None else self.debug.function(name)
-        return Region(self.declarations, self._pointer, self._size, self._scratch, self.vector_bits, note)
+        return Region(self.declarations, self._pointer, self._size, self._scratch, self.vector_bits, note, self._number)
 
-    def _finish(self, name: str, region: Region, plain: bool) -> None:
+    def _finish(self, name: str, region: Region, plain: bool) -> str:
+        """Add a function, unless one has the same text. Gives its name."""
         lines = "\n".join(region.frames[0].lines)
         sink = "  %sink = alloca [32 x i8], align 16\n" if "%sink" in lines else ""
         if NONTEMPORAL in lines:
             # Such stores are not ordered by the atomics that tell the others that this part is done.
             lines += "\n  fence seq_cst"
         note = f" !dbg {region.note.scope}" if region.note is not None else ""
-        (self.module.plain if plain else self.module.hot).append(
-            f"define void @{name}(ptr %args, i64 %begin, i64 %end, i64 %worker, i64 %before) #0{note} {{\n"
+        text = (
+            f"(ptr %args, i64 %begin, i64 %end, i64 %worker, i64 %before) #0{note} {{\n"
             f"entry:\n{sink}{lines}\n  ret void\n}}"
         )
         self.scratch.append(self.allocated)
         self.allocated = 0
+        if text not in self.functions:
+            self.functions[text] = name
+            (self.module.plain if plain else self.module.hot).append(f"define void @{name}{text}")
+        return self.functions[text]
 
-    def _serial(self, name: str, statements: Sequence[Statement]) -> None:
+    def _serial(self, name: str, statements: Sequence[Statement]) -> str:
         region = self._region(name)
         region.prepare(statements)
         region.body(statements)
-        self._finish(name, region, only_calls(statements))
+        return self._finish(name, region, only_calls(statements))
 
-    def _parallel(self, name: str, loop: Loop) -> None:
+    def _parallel(self, name: str, loop: Loop) -> str:
         region = self._region(name)
         region.prepare(loop.body)
 
@@ -280,7 +299,7 @@ class ModuleEmitter:
             return []
 
         region.counted(loop.variable, "%begin", "%end", 1, True, [], body)
-        self._finish(name, region, only_calls([loop]))
+        return self._finish(name, region, only_calls([loop]))
 
     def _concurrent(self, name: str, statement: Concurrent) -> Step:
         """Tiles of all branches in one region: tile numbers run through the branches in turn."""
@@ -329,7 +348,7 @@ class ModuleEmitter:
             return []
 
         region.counted(tile, "%begin", "%end", 1, True, [], body)
-        self._finish(name, region, plain=True)
+        name = self._finish(name, region, plain=True)
         total: Dim = 0
         for count in counts:
             total = total + count
@@ -343,11 +362,8 @@ class ModuleEmitter:
         self.kernel = Kernel(name, tuple(whole.buffers[number] for number in block), (branch,), whole.sites)
         key = " ".join((*self.sizes, identity(self.kernel)))
         if key not in self.branches:
-            self.branches[key] = name
-            if branch.kind == "parallel":
-                self._parallel(name, branch)
-            else:
-                self._serial(name, [branch])
+            is_parallel = branch.kind == "parallel"
+            self.branches[key] = self._parallel(name, branch) if is_parallel else self._serial(name, [branch])
         self.kernel = whole
         return self.branches[key]
 
@@ -355,6 +371,12 @@ class ModuleEmitter:
 def only_calls(statements: Sequence[Statement]) -> bool:
     """Whether others do all of the work, each time so much of it that the way there does not count."""
     return all(isinstance(item, (Loop, Gemm, Pack, Transpose, Alloc)) for item in walk(statements))
+
+
+def takes_numbers(kernel: Kernel) -> bool:
+    """Whether it has matrix products, and arguments of its own: those of branches are theirs."""
+    items = list(walk(kernel.body))
+    return any(isinstance(item, Gemm) for item in items) and not any(isinstance(item, Concurrent) for item in items)
 
 
 def only_concurrent(kernel: Kernel) -> bool:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ...ir.errors import CompileError
 from ...ir.proofs import is_multiple, non_negative
-from ...ir.symbolic import Symbol
+from ...ir.symbolic import Dim, Symbol
 from ...ir.types import bool_, i32, i64
 from ...kernels.loop_ir import (
     Alloc,
@@ -63,6 +63,7 @@ class Region(Frames):
         scratch: Callable[[Region, Buffer], str],
         bits: int,
         note: FunctionNotes | None = None,
+        number: Callable[[Region, int], str] | None = None,
     ):
         mark = note.nowhere if note is not None else ""
         super().__init__(ScalarEmitter(self.write, declarations, self._branch), functools.partial(size, self), mark)
@@ -73,6 +74,7 @@ class Region(Frames):
         self.note = note
         self._pointer = pointer
         self._scratch = scratch
+        self._number = number
         self.bits = bits
         self.pointers: dict[str, str] = {}
         self.prepared: set[str] = set()  # scratch that a thread fills once
@@ -90,6 +92,10 @@ class Region(Frames):
     def scratch(self, buffer: Buffer) -> str:
         """Memory of this thread alone."""
         return self._scratch(self, buffer)
+
+    def passed(self, value: Dim) -> str:
+        """A number that is only passed on to a routine: a constant need not be a part of the code."""
+        return self._number(self, value) if self._number and isinstance(value, int) else self.uniform(value)
 
     # Statements.
 
