@@ -128,8 +128,8 @@ sys.meta_path.insert(0, Finder)
     "compiles": """
 from smelt.backend.cpu.engine import Compiler
 
-usual = Compiler.emit
-Compiler.emit = lambda *arguments: (pause(), usual(*arguments))[1]
+usual = Compiler.take
+Compiler.take = lambda *arguments: (pause(), usual(*arguments))[1]
 """,
     "links routines of products": """
 from smelt.backend.cpu import products

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 import smelt
 from smelt import ops
+from smelt.backend.compile import compile_graph
 from smelt.backend.cpu import libraries, products
+from smelt.backend.cpu.build import expected_libraries
+from smelt.backend.cpu.build import libraries as needed_libraries
 from smelt.backend.cpu.cached import Kept
+from smelt.backend.cpu.compile_text import STATE, TAKEN, WAITS
+from smelt.backend.cpu.emit import ModuleEmitter
 from smelt.backend.cpu.engine import Compiler, engine
 from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import LEAST, Module, Part, declaration
 from smelt.backend.cpu.target import host
+from smelt.backend.options import CompileOptions
+from smelt.backend.plan import name_values
 from smelt.ir.errors import CompileError
+from smelt.passes.fuse import fuse
+from smelt.passes.lower import lower
+from smelt.passes.manager import Pipeline
+from smelt.passes.pipelines import GRAPH
 
 
 def chain(count: int) -> Module:
@@ -66,8 +80,10 @@ def test_what_llvm_refuses_is_an_error_and_nothing_worse() -> None:
 
 def test_a_module_that_was_started_is_compiled_meanwhile() -> None:
     started = engine().start(chain(5).parts(2), 2)
-    for item in started.parts:
-        assert item.done.wait(60)  # nobody has asked for it
+    end = time.monotonic() + 60
+    while not all(item.is_done for item in started.parts):  # nobody has asked for it
+        assert time.monotonic() < end
+        time.sleep(1e-3)
     image = Image(started.image())
     assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(image["f0"])(100) == 100 + sum(range(5))
     assert started.image() == engine().object_code(chain(5).parts(2), 1)
@@ -75,47 +91,69 @@ def test_a_module_that_was_started_is_compiled_meanwhile() -> None:
 
 def test_who_waits_helps() -> None:
     started = engine().start(chain(5).parts(2), 1)  # no thread beside the caller's
-    assert not any(item.done.is_set() for item in started.parts)
+    assert all(item.waits for item in started.parts)
     assert Image(started.image())["f0"]
 
 
-def test_an_interrupt_is_for_who_has_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who helps with a part of another module leaves it as it was."""
+def test_what_others_left_is_done_meanwhile() -> None:
+    """Who waits for a part that another thread has helps with those of other modules."""
     first, second = (engine().start(chain(number).parts(1), 1) for number in (3, 9))
-    usual, texts = Compiler.emit, []
+    first.parts[0].job[STATE] = TAKEN
+    threading.Timer(0.5, lambda: first.parts[0].job.__setitem__(STATE, WAITS)).start()
+    assert Image(first.image())["f0"]
+    assert all(item.is_done for item in second.parts)
 
-    def interrupted(compiler: Compiler, text: str, *rest: bool) -> bytes:
-        texts.append(text)
-        if len(texts) == 1:
+
+def test_a_thread_finds_what_comes_while_it_compiles() -> None:
+    first = engine().start(chain(5).parts(1), 1)
+    compiler = Compiler(engine()._machine)
+    second = engine().start(chain(9).parts(1), 1)
+    assert compiler.take(first.parts[0], 1 << 62)
+    assert all(item.is_done for item in (*first.parts, *second.parts))
+    assert not compiler.take(first.parts[0], 1)
+    assert Image(second.image())["f0"]
+
+
+def test_an_interrupt_leaves_parts_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (engine().start(chain(number).parts(1), 1) for number in (3, 9))
+    usual, taken = Compiler.take, []
+
+    def interrupted(compiler: Compiler, *rest: Any) -> bool:
+        taken.append(rest)
+        if len(taken) == 1:
             raise KeyboardInterrupt
-        return usual(compiler, text, *rest)
+        return usual(compiler, *rest)
 
-    monkeypatch.setattr(Compiler, "emit", interrupted)
+    monkeypatch.setattr(Compiler, "take", interrupted)
     with pytest.raises(KeyboardInterrupt):
         first.image()
-    assert "@f8(" in texts[0]
+    assert all(item.waits for item in (*first.parts, *second.parts))
     for module in (second, first):
         assert Image(module.image())["f0"]
 
 
-def test_who_waits_for_a_part_whose_thread_is_interrupted_compiles_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = engine().start([Part("define i64 @f() {\n  ret i64 1\n}", plain=True)], 1)
-    usual, inside, go_on = Compiler.emit, threading.Event(), threading.Event()
+def test_a_part_that_an_interrupt_kept_from_the_list_is_compiled_by_who_waits() -> None:
+    lost = engine().start(chain(3).parts(1), 1)
+    engine().first = engine().last = None
+    assert Image(engine().object_code(chain(5).parts(2), 2))["f0"]
+    assert Image(lost.image())["f0"]
 
-    def interrupted(compiler: Compiler, *rest: Any) -> bytes:
-        if not inside.is_set():
-            inside.set()
-            go_on.wait(60)
-            raise KeyboardInterrupt
-        return usual(compiler, *rest)
 
-    monkeypatch.setattr(Compiler, "emit", interrupted)
-    thread = threading.Thread(target=lambda: pytest.raises(KeyboardInterrupt, engine().take))
-    thread.start()
-    inside.wait(60)
-    threading.Timer(0.2, go_on.set).start()
-    assert Image(started.image())["f"]
-    thread.join()
+def test_compiling_does_not_wait_for_pythons_lock() -> None:
+    """Not even between two parts: this thread never gives it up."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        started = engine().start(chain(9).parts(2), 2)
+        end = time.monotonic() + 30
+        while all(item.waits for item in started.parts) and time.monotonic() < end:
+            time.sleep(1e-3)  # until the thread has begun
+        while not all(item.is_done for item in started.parts) and time.monotonic() < end:
+            pass
+    finally:
+        sys.setswitchinterval(before)
+    assert time.monotonic() < end
+    assert Image(started.image())["f0"]
 
 
 def test_no_threads_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +218,41 @@ def test_a_declaration_has_types_and_no_names() -> None:
 def program(x: np.ndarray) -> tuple:
     y = ops.softmax(x, 1)
     return y @ x.mT, ops.sin(x * 1e6) + ops.log(y), ops.cumsum(x, 1), x.mT + 1
+
+
+def test_layers_of_different_depths_share_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only the routines of products need to know is no part of the code."""
+    emitted: list[Module] = []
+    usual = ModuleEmitter.emit
+    monkeypatch.setattr(ModuleEmitter, "emit", lambda *given: emitted.append(usual(*given)) or emitted[-1])
+    rng = np.random.default_rng(0)
+    x, first, second = (rng.standard_normal(shape).astype(np.float32) for shape in ((96, 80), (80, 288), (288, 288)))
+
+    def two_layers(x: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return ops.gelu(ops.gelu(x @ first) @ second)
+
+    compile_graph(smelt.jit(two_layers).trace(x, first, second), CompileOptions(verify=True))
+    names = [re.findall(r"^define .*@(k\d+_bmm[\w.]*)", text, re.MULTILINE) for text in emitted[-1].hot]
+    assert len(sum(names, [])) == 1
+    result = smelt.jit(two_layers)(x, first, second)
+    exact = smelt.jit(two_layers)(*(item.astype(np.float64) for item in (x, first, second)))
+    np.testing.assert_allclose(result, exact, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 48])
+@pytest.mark.parametrize("columns", [1, 2, 48])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex128", "int64"])
+def test_libraries_that_are_expected_are_needed(rows: int, columns: int, dtype: str) -> None:
+    graph = smelt.jit(lambda x, y: x @ y).trace(np.ones((rows, 3), dtype), np.ones((3, columns), dtype))
+    simple = Pipeline(GRAPH).run(graph)
+    bits = host().vector_bits
+    fused = fuse(simple, bits=bits)
+    name_values(fused)
+    needed = needed_libraries(lower(fused, bits), bits)
+    expected = expected_libraries(simple)
+    assert set(expected) <= set(needed)
+    if rows > 1 and columns > 1 and dtype != "int64":
+        assert expected == [{"float32": "f32", "float16": "f32", "complex128": "f64"}[dtype]]
 
 
 def test_code_is_the_same_for_any_number_of_threads() -> None:

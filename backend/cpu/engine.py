@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import ctypes
-import heapq
-import itertools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llvmlite.binding as llvm
 
 from ...ir.errors import CompileError
 from ..forks import no_forks
+from .compile_text import BUFFER, COMPILE, DONE, ERROR, FUNCTIONS, PARSED, PLAIN, STATE, TEXT, TOOLS, WAITS, WORDS
+from .image import Image
 from .link import link
+from .once import Once
+from .parts import Part
 from .target import LEVEL, Target, host
 
-if TYPE_CHECKING:
-    from .parts import Part
-
 OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
-AGAIN = 0.1  # seconds after which who waits for a part sees whether an interrupt has put it back
+PAUSE = 5e-5  # seconds after which who waits for a part looks again
+ALL = 1 << 62  # parts
 
 
 class Compiler:
@@ -50,7 +51,19 @@ class Compiler:
         passes.add_instruction_combine_pass()
         return passes, builder
 
+    @cached_property
+    def tools(self) -> ctypes.Array:
+        values = [ctypes.cast(_unlocked(name), ctypes.c_void_p).value for name in FUNCTIONS.values()]
+        objects = [self.machine, self.plain_machine, *self.pipeline]
+        values += [ctypes.cast(item._as_parameter_, ctypes.c_void_p).value for item in objects]
+        return (ctypes.c_void_p * len(TOOLS))(*values)
+
+    def take(self, first: Pending, most: int) -> bool:
+        """Compile parts from the first one on, up to so many that nobody else has taken; False if there was none."""
+        return bool(_native().compile(first.job, most, self.tools) < most)
+
     def emit(self, text: str, plain: bool, as_object: bool = True) -> bytes:
+        """The same for one text, step by step."""
         machine = self.plain_machine if plain else self.machine
         context = _quick("LLVMPY_ContextCreate")()
         module = None
@@ -66,14 +79,33 @@ class Compiler:
             buffer = emit(machine, module, int(as_object), ctypes.byref(error))
             if not buffer:
                 raise CompileError(f"LLVM makes no code of the text: {error.value!r}")
-            start, size = (_quick(f"LLVMPY_GetBuffer{what}")(buffer) for what in ("Start", "Size"))
-            code = ctypes.string_at(start, size)
-            _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
-            return code
+            return _content(buffer)
         finally:
             if module:
                 _quick("LLVMPY_DisposeModule")(module)
             _quick("LLVMPY_ContextDispose")(context)
+
+
+class Native:
+    """compile_text.py as functions. Appending is done at once; while others compile, Python's threads go on."""
+
+    def __init__(self) -> None:
+        own = engine()
+        self.image = Image(link([own.emit(Part(COMPILE, plain=True))]))
+        block = ctypes.c_void_p
+        self.append = ctypes.PYFUNCTYPE(None, block, block)(self.image["append"])
+        self.compile = ctypes.CFUNCTYPE(ctypes.c_int64, block, ctypes.c_int64, block)(self.image["compile"])
+
+
+_native = Once(Native)
+
+
+def _content(buffer: Any) -> bytes:
+    """What is in a buffer, which is given back."""
+    start, size = (_quick(f"LLVMPY_GetBuffer{what}")(buffer) for what in ("Start", "Size"))
+    code = ctypes.string_at(start, size)
+    _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
+    return code
 
 
 def _unlocked(name: str) -> Any:
@@ -90,13 +122,35 @@ def _quick(name: str) -> Any:
 
 
 class Pending:
-    """A part that is to be compiled, is being compiled, or is."""
+    """A part that is to be compiled, is being compiled, or is: a job in a list that threads go through."""
 
-    def __init__(self, part: Part):
+    def __init__(self, part: Part, text: bytes):
         self.part = part
-        self.code = b""
-        self.error: Exception | None = None
-        self.done = threading.Event()
+        self.text = text  # which the job points to
+        self.job = (ctypes.c_int64 * WORDS)()
+        self.job[TEXT] = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
+        self.job[PLAIN] = part.plain
+        self.following: Pending | None = None  # it lives as long as somebody may come to it
+        self.result: bytes | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.job[STATE] == WAITS
+
+    @property
+    def is_done(self) -> bool:
+        return self.job[STATE] == DONE
+
+    def code(self) -> bytes:
+        """What it was compiled to."""
+        with _guard:
+            if self.result is None:
+                if not self.job[BUFFER]:
+                    reason = ctypes.string_at(self.job[ERROR]) if self.job[ERROR] else b""
+                    problem = "makes no code of" if self.job[PARSED] else "does not understand"
+                    raise CompileError(f"LLVM {problem} the text: {reason!r}")
+                self.result = _content(ctypes.cast(self.job[BUFFER], llvm.ffi.LLVMMemoryBufferRef))
+            return self.result
 
 
 class Started:
@@ -110,13 +164,10 @@ class Started:
         """Its code. Who waits for it helps."""
         with no_forks:
             for item in self.parts:
-                while not item.done.is_set():
-                    if not self.engine.take():
-                        item.done.wait(AGAIN)
-        for item in self.parts:
-            if item.error is not None:
-                raise item.error
-        return link([item.code for item in self.parts])
+                while not item.is_done:
+                    if not self.engine.take(item):
+                        time.sleep(PAUSE)
+            return link([item.code() for item in self.parts])
 
 
 class Engine:
@@ -131,10 +182,9 @@ class Engine:
         llvm.initialize_native_asmprinter()
         self.target = target
         self.compilers: list[Compiler] = []  # that nobody uses
-        # The longest come first, so that none is still at one when others are done. A step of a heap is one step to
-        # Python's threads.
-        self.waiting: list[tuple[bool, int, int, Pending]] = []
-        self.counter = itertools.count()
+        self.first: Pending | None = None  # that may still wait
+        self.last: Pending | None = None
+        self.guard = threading.Lock()
         self.threads: list[threading.Thread] = []
 
     def _machine(self, level: int = LEVEL) -> Any:
@@ -159,9 +209,11 @@ class Engine:
 
     def start(self, parts: Sequence[Part], threads: int) -> Started:
         """Compile a module from now on, by all threads but the one that will ask for it."""
-        started = Started(self, [Pending(part) for part in parts])
-        for item in started.parts:
-            heapq.heappush(self.waiting, (item.part.plain, -len(item.part.text), next(self.counter), item))
+        started = Started(self, [Pending(part, (self.head + part.text).encode()) for part in parts])
+        with no_forks:
+            # The longest come first, so that none is still at one when others are done.
+            for item in sorted(started.parts, key=lambda item: (item.part.plain, -len(item.text))):
+                self._append(item)
         self.threads = [thread for thread in self.threads if thread.is_alive()]
         for _ in range(min(threads - 1 - len(self.threads), len(parts))):
             thread = threading.Thread(target=self._work)
@@ -172,34 +224,43 @@ class Engine:
             self.threads.append(thread)
         return started
 
+    def _append(self, item: Pending) -> None:
+        """Add to the list: who is at its end finds it. After an interrupt in between at least who waits does."""
+        native = _native()
+        with self.guard:
+            if self.last is not None:
+                self.last.following = item
+                native.append(self.last.job, item.job)
+            self.last = item
+            self.first = self.first or item
+
+    def _waiting(self) -> Pending | None:
+        """The first part that nobody has taken."""
+        with self.guard:
+            while self.first is not None and not self.first.waits:
+                self.first = self.first.following
+            return self.first
+
     def _work(self) -> None:
         with no_forks:
-            while self.take():
-                pass
+            while (first := self._waiting()) is not None:
+                self._compile(first, ALL)
 
-    def take(self) -> bool:
-        """Compile the next part; False if there is none."""
-        try:
-            entry = heapq.heappop(self.waiting)
-        except IndexError:
-            return False
-        item = entry[-1]
-        try:
-            item.code = self.emit(item.part)
-        except Exception as error:
-            item.error = error
-        except BaseException:  # an interrupt, which is no fault of this part: others may wait for it, or will
-            heapq.heappush(self.waiting, entry)
-            raise
-        item.done.set()
-        return True
+    def take(self, item: Pending) -> bool:
+        """Compile a part, or another one if somebody has taken it; False if there is none."""
+        first = item if item.waits else self._waiting()
+        return first is not None and self._compile(first, 1)
+
+    def _compile(self, first: Pending, most: int) -> bool:
+        """Compile parts from the first one on; False if none was waiting."""
+        # Not there while it is in use: other threads have others.
+        compiler = self.compilers.pop() if self.compilers else Compiler(self._machine)
+        found = compiler.take(first, most)
+        self.compilers.append(compiler)
+        return found
 
     def emit(self, part: Part, as_object: bool = True) -> bytes:
-        # Not there while it is in use: an interrupt may leave a thread behind that still has it.
-        compiler = self.compilers.pop() if self.compilers else Compiler(self._machine)
-        code = compiler.emit(self.head + part.text, part.plain, as_object)
-        self.compilers.append(compiler)
-        return code
+        return Compiler(self._machine).emit(self.head + part.text, part.plain, as_object)
 
 
 _engines: dict[Target, Engine] = {}
