@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from smelt.backend.cpu.build import libraries as needed_libraries
 from smelt.backend.cpu.cached import Kept
 from smelt.backend.cpu.compile_text import STATE, TAKEN, WAITS
 from smelt.backend.cpu.emit import ModuleEmitter
-from smelt.backend.cpu.engine import Compiler, engine
+from smelt.backend.cpu.engine import Compiler, Engine, Started, engine
 from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import LEAST, Module, Part, declaration
 from smelt.backend.cpu.target import host
@@ -223,8 +224,8 @@ def program(x: np.ndarray) -> tuple:
 def test_layers_of_different_depths_share_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only the routines of products need to know is no part of the code."""
     emitted: list[Module] = []
-    usual = ModuleEmitter.emit
-    monkeypatch.setattr(ModuleEmitter, "emit", lambda *given: emitted.append(usual(*given)) or emitted[-1])
+    usual = ModuleEmitter.finish
+    monkeypatch.setattr(ModuleEmitter, "finish", lambda *given: emitted.append(usual(*given)) or emitted[-1])
     rng = np.random.default_rng(0)
     x, first, second = (rng.standard_normal(shape).astype(np.float32) for shape in ((96, 80), (80, 288), (288, 288)))
 
@@ -253,6 +254,34 @@ def test_libraries_that_are_expected_are_needed(rows: int, columns: int, dtype: 
     assert set(expected) <= set(needed)
     if rows > 1 and columns > 1 and dtype != "int64":
         assert expected == [{"float32": "f32", "float16": "f32", "complex128": "f64"}[dtype]]
+
+
+def test_kernels_are_compiled_while_others_are_still_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each function is in one part, with all that it needs; the first parts do not wait for the last kernel."""
+    started: list[list[str]] = []
+    usual = Engine.start
+
+    def start(engine: Engine, parts: Sequence[Part], threads: int, module: Started | None = None) -> Started:
+        started.append([part.text for part in parts])
+        return usual(engine, parts, threads, module)
+
+    def many(x: np.ndarray, at: np.ndarray) -> list:
+        found = [ops.log(ops.sin(x * 1e6).sum(1)), x.mT + 1, x[at], ops.cumsum(x, 1), ops.tanh(x).amax(0)]
+        return [*found, ops.erf(x.mT).sum(0), ops.pow(x, x).sum(), ops.lgamma(x).mean(0)]
+
+    x = np.random.default_rng(0).random((70, 90), np.float32)
+    at = np.array([3, 69, 0])
+    with smelt.threads(1):
+        alone = smelt.jit(many)(x, at)
+    monkeypatch.setattr(Engine, "start", start)
+    with smelt.threads(2):
+        graph = smelt.jit(many).trace(x, at)
+        found = compile_graph(graph, CompileOptions(verify=True))([x, at])
+    for one, other in zip(alone, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len([parts for parts in started if parts]) >= 3
+    names = re.findall(r"^define .*?@([\w.]+)\(", "\n".join(sum(started, [])), re.MULTILINE)
+    assert len(names) == len(set(names))
 
 
 def test_code_is_the_same_for_any_number_of_threads() -> None:

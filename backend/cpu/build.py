@@ -50,22 +50,29 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         products = libraries(lowered, bits)
         start(products, bits)  # those that were not expected
         replaced = tuple(f"%{fused.names[fused.stored(simple.results[number])]}" for number in options.replaced)
-        kernels = Kernels(schedule(kernel, bits, options.verify, replaced) for kernel in lowered)
+    emitter = ModuleEmitter(bits, options.annotate, None if options.addresses else DATA_OFFSET)
+    threads = get_num_threads()
+    code = engine().start([], threads)
+    kernels = Kernels()
+    for kernel in lowered:
+        with stages.timed("loops"):
+            kernels.append(schedule(kernel, bits, options.verify, replaced))
+        with stages.timed("emit"):
+            emitter.add(kernels[-1])
+            part = emitter.next_part() if threads > 1 and not options.want_asm else None
+            if part is not None:
+                engine().start([part], threads, code)
     hook("loops", kernels)
     with stages.timed("memory"):
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
         plan = plan_memory(kernels, outside)
     stored, sources = result_sources(fused)
     with stages.timed("emit"):
-        layout = make_layout(fused, stored, plan.offsets)
-        offset = None if options.addresses else DATA_OFFSET
-        emitter = ModuleEmitter(layout, bits, options.annotate, offset)
-        module = emitter.emit(kernels)
+        module = emitter.finish(make_layout(fused, stored, plan.offsets))
     hook("llvm", readable_text(module.text))
     if options.want_asm:
         hook("asm", "".join(map(readable_assembly, engine().assembly(module.parts(1)))))
-    threads = get_num_threads()
-    code = engine().start(module.parts(threads), threads)
+    engine().start(module.parts(threads), threads, code)
     names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
     times = find_overwrites(kernels, *names)
     artifact = Artifact(

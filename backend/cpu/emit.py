@@ -20,7 +20,7 @@ from ...passes.loop.analysis import cost
 from .accesses import NONTEMPORAL
 from .context import ALIGN, ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
 from .debug import DebugInfo
-from .parts import Module
+from .parts import Module, Part, declaration
 from .region import Region
 from .transpose import ELEMENTS, called, transpose_text
 
@@ -81,8 +81,11 @@ done:
 
 
 class ModuleEmitter:
-    def __init__(self, layout: Layout, vector_bits: int, annotate: bool, data_offset: int | None):
-        self.layout = layout
+    """Takes the kernels one after the other. Parts of the module that are long enough can be had at once."""
+
+    def __init__(self, vector_bits: int, annotate: bool, data_offset: int | None):
+        self.layout = Layout({}, {}, {})
+        self.added: list[tuple[Kernel, list[Step], list[int]]] = []
         self.data_offset = data_offset  # of the data's address in an array object; None: slots hold the address itself
         self.vector_bits = vector_bits
         self.debug = DebugInfo() if annotate else None
@@ -90,6 +93,7 @@ class ModuleEmitter:
         self.module = Module()
         self.scratch: list[Dim] = []  # bytes of each region, for each thread
         self.is_long = False  # some step has enough work to wake a thread that sleeps
+        self.transpositions: dict[tuple[int, bool], str] = {}  # by the size of elements, and whether they are fetched
         self.known: dict[str, tuple[list[Step], list[int]]] = {}  # with the numbers among the arguments
         self.functions: dict[str, str] = {}  # names of functions, by their texts
         self.branches: dict[str, str] = {}  # functions of branches, by their identity
@@ -100,42 +104,67 @@ class ModuleEmitter:
         self.sizes: list[str] = []
         self.numbers: list[int] | None = None  # that are arguments of the kernel; None: none may be
 
-    def emit(self, kernels: Sequence[Kernel]) -> Module:
-        self._run(kernels)
+    def add(self, kernel: Kernel) -> None:
+        """The functions of the next kernel."""
+        self.added.append((kernel, *self._steps(kernel)))
+
+    def next_part(self) -> Part | None:
+        """What is there, if it is enough to be compiled meanwhile."""
+        if self.debug is not None or not self.module.is_enough():
+            return None
+        text = "\n".join(self.module.taken())
+        self._transpositions(text)
+        functions = [item for item in sorted(self.declarations) if item.startswith("define")]
+        others = [*functions, *self.transpositions.values(), *([REPORT] if "@report(" in text else [])]
+        return Part("\n".join([text, *map(declaration, others), *self._shared(text)]), False)
+
+    def finish(self, layout: Layout) -> Module:
+        """The whole module, with the function that runs the kernels."""
+        self.layout = layout
+        self._run()
         module = self.module
         text = module.text
         if "@report(" in text:
             module.plain.append(REPORT)
-        for size, fetch in itertools.product(ELEMENTS, (False, True)):
-            if called(size, fetch) in text:
-                module.hot.append(transpose_text(size, fetch, self.vector_bits, self.declarations))
-        for item in sorted(self.declarations):
-            (module.hot if item.startswith("define") else module.shared).append(item)
+        self._transpositions(text)
+        module.hot += self.transpositions.values()
+        module.hot += (item for item in sorted(self.declarations) if item.startswith("define"))
+        module.shared = self._shared(text)
+        if self.debug is not None:
+            module.shared.append(self.debug.metadata())
+        return module
+
+    def _transpositions(self, text: str) -> None:
+        """Routines that a text calls."""
+        for kind in itertools.product(ELEMENTS, (False, True)):
+            if kind not in self.transpositions and called(*kind) in text:
+                self.transpositions[kind] = transpose_text(*kind, self.vector_bits, self.declarations)
+
+    def _shared(self, text: str) -> list[str]:
+        """What functions need beside each other."""
         bits = self.vector_bits
-        module.shared.append(
+        shared = [item for item in sorted(self.declarations) if not item.startswith("define")]
+        shared.append(
             # Without an aligned stack every vector that is spilled may lie across two cache lines.
             f'attributes #0 = {{ nounwind alignstack={bits // 8} "prefer-vector-width"="{bits}" '
             f'"min-legal-vector-width"="{bits}" }}'
         )
         if "@zero" in text:
-            module.shared.append(ZERO)
+            shared.append(ZERO)
         if NONTEMPORAL in text:
-            module.shared.append(f"{NONTEMPORAL} = !{{i32 1}}")
-        if self.debug is not None:
-            module.shared.append(self.debug.metadata())
-        return module
+            shared.append(f"{NONTEMPORAL} = !{{i32 1}}")
+        return shared
 
     # run
 
-    def _run(self, kernels: Sequence[Kernel]) -> None:
+    def _run(self) -> None:
         """The function that calls the kernels in order."""
         run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch, self.vector_bits)
         for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
             run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
             run.write(f"%{name} = load ptr, ptr %{name}.at")
         slots = 0
-        for kernel in kernels:
-            steps, numbers = self._steps(kernel)
+        for kernel, steps, numbers in self.added:
             slots = max(slots, self._call(run, kernel, steps, numbers))
             self.is_long |= any(step.long for step in steps)
             self.sites += len(kernel.sites)

@@ -207,12 +207,14 @@ class Engine:
         """An image of a module, by so many threads."""
         return self.start(parts, threads).image()
 
-    def start(self, parts: Sequence[Part], threads: int) -> Started:
-        """Compile a module from now on, by all threads but the one that will ask for it."""
-        started = Started(self, [Pending(part, (self.head + part.text).encode()) for part in parts])
+    def start(self, parts: Sequence[Part], threads: int, module: Started | None = None) -> Started:
+        """Compile a module from now on, or more of one, by all threads but the one that will ask for it."""
+        started = module or Started(self, [])
+        items = [Pending(part, (self.head + part.text).encode()) for part in parts]
+        started.parts += items
         with no_forks:
             # The longest come first, so that none is still at one when others are done.
-            for item in sorted(started.parts, key=lambda item: (item.part.plain, -len(item.text))):
+            for item in sorted(items, key=lambda item: (item.part.plain, -len(item.text))):
                 self._append(item)
         self.threads = [thread for thread in self.threads if thread.is_alive()]
         for _ in range(min(threads - 1 - len(self.threads), len(parts))):

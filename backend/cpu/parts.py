@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 LEAST = 3000  # characters of a part: compiling even an empty one takes a while
 EACH = 3  # parts for a thread, so that all end at about the same time
+MOST = 24000  # characters of a part that is compiled while the rest of its module is still being made
 
 _HEAD = re.compile(r"^define (.*? @[\w.]+)\((.*?)\)", re.MULTILINE)
 _NAMES = re.compile(r" %[\w.]+")
@@ -28,23 +29,38 @@ class Module:
     hot: list[str] = field(default_factory=list)
     plain: list[str] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)
+    gone: int = 0  # hot functions that were taken out as parts
+    parts_gone: int = 0
+
+    def is_enough(self) -> bool:
+        """Whether to take out what is there: the first part soon, so that threads have something to do."""
+        return sum(map(len, self.hot[self.gone :])) >= min(LEAST * (1 + self.parts_gone), MOST)
+
+    def taken(self) -> list[str]:
+        """The hot functions that are there, for a part of their own."""
+        functions = self.hot[self.gone :]
+        self.gone = len(self.hot)
+        self.parts_gone += 1
+        return functions
 
     @property
     def text(self) -> str:
         return "\n".join([*self.hot, *self.plain, *self.shared])
 
     def parts(self, threads: int) -> list[Part]:
-        """Hot functions in parts of about the same length, the longest first. Each declares what others define.
+        """Hot functions that were not taken out, in parts of about the same length, the longest first. Each declares
+        what others define.
 
         A function's code does not depend on what stands beside it.
         """
+        hot = self.hot[self.gone :]
         declarations = {function: declaration(function) for function in (*self.hot, *self.plain)}
         bins: list[list[str]] = [[]]
         if threads > 1:
-            count = min(threads * EACH, len(self.hot), 1 + sum(map(len, self.hot)) // LEAST)
+            count = min(threads * EACH, len(hot), 1 + sum(map(len, hot)) // LEAST)
             bins = [[] for _ in range(count)]
         lengths = [0] * len(bins)
-        for function in sorted(self.hot, key=len, reverse=True):
+        for function in sorted(hot, key=len, reverse=True):
             shortest = lengths.index(min(lengths))
             bins[shortest].append(function)
             lengths[shortest] += len(function)
@@ -53,7 +69,8 @@ class Module:
             others = (text for function, text in declarations.items() if function not in functions)
             return Part("\n".join([*functions, *others, *self.shared]), plain)
 
-        parts = [part(functions, False) for functions in sorted(bins, key=lambda item: -sum(map(len, item)))]
+        bins.sort(key=lambda item: -sum(map(len, item)))
+        parts = [part(functions, False) for functions in bins if functions]
         return [*parts, part(self.plain, True)] if self.plain else parts
 
 
