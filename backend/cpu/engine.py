@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -79,7 +80,9 @@ class Compiler:
             buffer = emit(machine, module, int(as_object), ctypes.byref(error))
             if not buffer:
                 raise CompileError(f"LLVM makes no code of the text: {error.value!r}")
-            return _content(buffer)
+            code = _content(buffer)
+            _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
+            return code
         finally:
             if module:
                 _quick("LLVMPY_DisposeModule")(module)
@@ -101,11 +104,8 @@ _native = Once(Native)
 
 
 def _content(buffer: Any) -> bytes:
-    """What is in a buffer, which is given back."""
     start, size = (_quick(f"LLVMPY_GetBuffer{what}")(buffer) for what in ("Start", "Size"))
-    code = ctypes.string_at(start, size)
-    _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
-    return code
+    return ctypes.string_at(start, size)
 
 
 def _unlocked(name: str) -> Any:
@@ -149,7 +149,9 @@ class Pending:
                     reason = ctypes.string_at(self.job[ERROR]) if self.job[ERROR] else b""
                     problem = "makes no code of" if self.job[PARSED] else "does not understand"
                     raise CompileError(f"LLVM {problem} the text: {reason!r}")
-                self.result = _content(ctypes.cast(self.job[BUFFER], llvm.ffi.LLVMMemoryBufferRef))
+                buffer = ctypes.cast(self.job[BUFFER], llvm.ffi.LLVMMemoryBufferRef)
+                self.result = _content(buffer)  # before it is given back: an interrupt may come between
+                _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
             return self.result
 
 
@@ -255,14 +257,22 @@ class Engine:
 
     def _compile(self, first: Pending, most: int) -> bool:
         """Compile parts from the first one on; False if none was waiting."""
-        # Not there while it is in use: other threads have others.
-        compiler = self.compilers.pop() if self.compilers else Compiler(self._machine)
-        found = compiler.take(first, most)
+        with self._compiler() as compiler:
+            return compiler.take(first, most)
+
+    @contextmanager
+    def _compiler(self) -> Iterator[Compiler]:
+        """One that nobody else uses meanwhile. After an interrupt it is not used again."""
+        try:
+            compiler = self.compilers.pop()
+        except IndexError:
+            compiler = Compiler(self._machine)
+        yield compiler
         self.compilers.append(compiler)
-        return found
 
     def emit(self, part: Part, as_object: bool = True) -> bytes:
-        return Compiler(self._machine).emit(self.head + part.text, part.plain, as_object)
+        with self._compiler() as compiler:
+            return compiler.emit(self.head + part.text, part.plain, as_object)
 
 
 _engines: dict[Target, Engine] = {}
