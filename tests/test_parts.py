@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -307,3 +308,13 @@ def test_threads_of_the_user_compile_at_the_same_time() -> None:
     for thread in threads:
         thread.join()
     assert results == pytest.approx({number: 50 * np.exp(number) for number in range(4)}, rel=1e-12)
+
+
+def test_parts_that_are_done_are_forgotten() -> None:
+    """Without threads, too: a process that compiles much keeps nothing of it here."""
+    started = engine().start(chain(3).parts(1), 1)
+    first = weakref.ref(started.parts[0])
+    assert Image(started.image())["f0"]
+    del started
+    assert Image(engine().object_code(chain(3).parts(1), 1))["f0"]
+    assert first() is None

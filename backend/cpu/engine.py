@@ -169,6 +169,7 @@ class Started:
                 while not item.is_done:
                     if not self.engine.take(item):
                         time.sleep(PAUSE)
+            self.engine.forget()
             return link([item.code() for item in self.parts])
 
 
@@ -244,6 +245,10 @@ class Engine:
             while self.first is not None and not self.first.waits:
                 self.first = self.first.following
             return self.first
+
+    def forget(self) -> None:
+        """Keep nothing of the parts at the beginning of the list that are done."""
+        self._waiting()
 
     def _work(self) -> None:
         with no_forks:
