@@ -64,6 +64,7 @@ class Artifact:
         is_long: bool,
         vector_bits: int,
         overwrites: Overwrites,
+        streamed: Sequence[int],
         places: Sequence[Place],
         report: dict[str, Any],
         code: bytes,
@@ -76,6 +77,7 @@ class Artifact:
         self.is_long = is_long  # worth waking threads for
         self.vector_bits = vector_bits
         self.overwrites = overwrites  # which of the stored arrays may be which parameters
+        self.streamed = streamed  # numbers of the stored arrays that must start at a multiple of a cache line
         self.places = places  # by site number
         self.report = report  # as Report.lasting has it
         self.code = code
@@ -91,6 +93,7 @@ class Artifact:
             "is_long": self.is_long,
             "vector_bits": self.vector_bits,
             "overwrites": self.overwrites.header(),
+            "streamed": self.streamed,
             "places": [[place.op, place.number, place.called] for place in self.places],
             "report": self.report,
         }
@@ -106,6 +109,7 @@ class Artifact:
             is_long=header["is_long"],
             vector_bits=header["vector_bits"],
             overwrites=Overwrites(*header["overwrites"]),
+            streamed=header["streamed"],
             places=[Place(*place) for place in header["places"]],
             report=header["report"],
             code=code,

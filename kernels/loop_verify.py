@@ -15,6 +15,7 @@ On failure the error shows the kernel around the statement, with what is wrong w
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -339,16 +340,21 @@ class Verifier:
 
     def once(self, statement: Pack) -> None:
         """A thread packs for its first iteration what all others find."""
-        buffer = statement.output.buffer
-        if buffer.role != "scratch":
-            self.fail(f"{buffer.name} is no scratch: what is packed once is a thread's own")
+        source, buffer = statement.source.buffer, statement.output.buffer
+        if not self.loops:
+            self.fail("a pack that is done once stands in no loop")
+        if buffer.role != "scratch" or source.role == "scratch":
+            self.fail("what is packed once is memory, and a thread's own scratch afterwards")
         if not all(map(is_size, (symbol for dim in statement_dims([statement]) for symbol in symbols_of(dim)))):
             self.fail("what is packed once depends on an iteration")
-        around = self.loops[:1]
-        if statement.source.buffer.name in {name for loop in around for name in written(loop)}:
-            self.fail(f"{statement.source.buffer.name} is packed once, and changes")
-        if sum(found is not None and found.name == buffer.name for found in map(target, walk(around))) > 1:
+        if source.name in written(self.loops[0]):
+            self.fail(f"{source.name} is packed once, and changes")
+        others = [item for item in walk(self.loops[:1]) if item is not statement]
+        if any(found is not None and found.name == buffer.name for found in map(target, others)):
             self.fail(f"{buffer.name} is packed once, and written elsewhere")
+        before = itertools.takewhile(lambda item: item is not statement, walk(self.loops[:1]))
+        if any(found.name == buffer.name for item in before for found in sources(item)):
+            self.fail(f"{buffer.name} is packed once, and read before")
 
     def matrices(self, name: str, output: Matrix, *sources: Matrix) -> None:
         if self.inside_vector():
@@ -481,16 +487,18 @@ def written(loop: Loop) -> set[str]:
     return {buffer.name for buffer in found if buffer.role != "scratch"}
 
 
+def sources(statement: Statement) -> tuple[Buffer, ...]:
+    """The buffers that a statement itself reads."""
+    if isinstance(statement, (Load, Fetch)):
+        return (statement.buffer,)
+    if isinstance(statement, Gemm):
+        return statement.left.buffer, statement.right.buffer
+    return (statement.source.buffer,) if isinstance(statement, (Pack, Transpose)) else ()
+
+
 def read(loop: Loop) -> set[str]:
-    found: set[Buffer] = set()
-    for item in walk([loop]):
-        if isinstance(item, (Load, Fetch)):
-            found.add(item.buffer)
-        elif isinstance(item, Gemm):
-            found |= {item.left.buffer, item.right.buffer}
-        elif isinstance(item, (Pack, Transpose)):
-            found.add(item.source.buffer)
-    return {buffer.name for buffer in found if buffer.role != "scratch"}
+    """The same of a loop, its own scratch apart."""
+    return {buffer.name for item in walk([loop]) for buffer in sources(item) if buffer.role != "scratch"}
 
 
 def flattened(buffer: Buffer) -> Buffer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -113,12 +114,25 @@ BROKEN: dict[str, tuple[str, str]] = {
     "pack with gaps": (PACKED.replace("16, 1600 by 16] = %w", "20, 1600 by 16] = %w"), "as far apart as it is wide"),
     "packed once into memory": (
         PACKED.replace("(100, 20)\n", "(100, 20) once\n"),
-        "%p is no scratch: what is packed once is a thread's own",
+        "what is packed once is memory, and a thread's own scratch afterwards",
     ),
     "packed once by iteration": (OWN.replace("= %w[0;", "= %w[%i;"), "what is packed once depends on an iteration"),
     "packed once from what changes": (
         OWN.replace("= %w[0; 1, 100]", "= %y[0; 1, 20]"),
         "%y is packed once, and changes",
+    ),
+    "packed once outside of loops": (
+        "kernel @k(%w: f32[20, 100]) {\n  alloc %p: f32[2, 100, 16]\n"
+        "  pack %p[0; 16, 1600 by 16] = %w[0; 1, 100] over (100, 20) once\n}",
+        "a pack that is done once stands in no loop",
+    ),
+    "packed once from scratch": (
+        OWN.replace("    alloc", "    alloc %s: f32[20, 100]\n    alloc").replace("= %w[0;", "= %s[0;"),
+        "what is packed once is memory, and a thread's own scratch afterwards",
+    ),
+    "packed once and used before": (
+        re.sub(r"(    pack.*\n)(    gemm.*\n)", r"\2\1", OWN),
+        "%p is packed once, and read before",
     ),
     "packed once and written": (
         OWN.replace("once\n", "once\n    pack %p[0; 16, 1600 by 16] = %w[0; 1, 100] over (100, 20)\n"),

@@ -13,7 +13,18 @@ from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
 from smelt.ir.parser import parse_graph
 from smelt.ir.symbolic import evaluate
-from smelt.kernels.gemm import LEAST_COLUMNS, LEAST_ROWS, ROWS, TILE_BYTES, RegisterTile, tile_shape
+from smelt.kernels.gemm import (
+    LEAST_COLUMNS,
+    LEAST_ROWS,
+    OWN_BYTES,
+    OWN_SHARE,
+    OWN_TIMES,
+    ROWS,
+    TILE_BYTES,
+    RegisterTile,
+    is_own,
+    tile_shape,
+)
 from smelt.kernels.loop_ir import Concurrent, Gemm, Loop, Pack, walk
 from support import trace
 
@@ -161,6 +172,31 @@ def test_threads_pack_for_themselves_what_all_their_tiles_share() -> None:
             for _ in range(20):
                 for got, right in zip(program([x, y, v, w, z]), wanted, strict=False):
                     np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "dtype, size", [(np.float16, (600, 8, 16)), (np.complex64, (600, 8, 16)), (np.complex64, (16, 4, 600))]
+)
+def test_copies_are_made_before_they_are_packed(dtype: type, size: tuple[int, int, int]) -> None:
+    """Products too small for threads: one function makes copies in the type of the product, and packs them. The first
+    call finds nothing of an earlier one in memory."""
+    rows, depth, columns = size
+    left, right = floats(rows, depth).astype(dtype), floats(depth, columns, seed=1).astype(dtype)
+    stages: dict[str, Any] = {}
+    program = compile_graph(trace(lambda x, y: x @ y, [left, right]), on_stage=stages.__setitem__)
+    packs = [item for kernel in stages["loops"] for item in walk(kernel.body) if isinstance(item, Pack)]
+    assert packs and all(item.once for item in packs)
+    wide = np.complex128 if np.dtype(dtype).kind == "c" else np.float64
+    wanted = left.astype(wide) @ right.astype(wide)
+    (got,) = program([left, right])
+    np.testing.assert_allclose(got, wanted, rtol=2e-3 if dtype is np.float16 else 1e-5, atol=2e-3)
+
+
+def test_a_threads_own_copies_stay_in_proportion_to_the_result() -> None:
+    assert is_own(OWN_BYTES, OWN_TIMES, OWN_BYTES)
+    assert not is_own(OWN_BYTES + 64, OWN_TIMES, OWN_BYTES)  # much memory for each thread
+    assert not is_own(OWN_BYTES, OWN_TIMES - 1, OWN_BYTES)  # used too little
+    assert not is_own(OWN_BYTES, OWN_TIMES, OWN_BYTES // OWN_SHARE - 64)  # a long depth, and a small result
 
 
 def kernels(function: Callable[..., Any], *arrays: np.ndarray) -> Any:

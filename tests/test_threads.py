@@ -150,7 +150,7 @@ def test_the_same_bits_for_any_number_of_threads(name: str) -> None:
 @pytest.mark.parametrize("threads", (2, 3, 20))
 def test_each_iteration_of_a_job_runs_once(threads: int) -> None:
     pool = shared_pool()
-    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
     parallel = ctypes.CFUNCTYPE(
         None, ctypes.c_void_p, signature, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_bool
     )(pool.parallel)
@@ -160,13 +160,17 @@ def test_each_iteration_of_a_job_runs_once(threads: int) -> None:
     with smelt.threads(threads):
         pool.ready()
         for count, grain in ((2, 1), (7, 3), (64, 1), (65, 4), (1000, 7), (1000, 999)):
-            runs: list[tuple[int, int, int]] = []
-            body = signature(lambda _, begin, end, worker, runs=runs: runs.append((begin, end, worker)))
+            runs: list[tuple[int, int, int, int]] = []
+            body = signature(lambda _, *run, runs=runs: runs.append(run))
             parallel(pool.address, body, ctypes.addressof(arguments), count, grain, True)
-            covered = [number for begin, end, _ in sorted(runs) for number in range(begin, end)]
+            covered = [number for begin, end, *_ in sorted(runs) for number in range(begin, end)]
             assert covered == list(range(count))
-            assert all(0 < end - begin <= grain and begin % grain == 0 for begin, end, _ in runs)
-            assert all(worker < threads for _, _, worker in runs)
+            assert all(0 < end - begin <= grain and begin % grain == 0 for begin, end, *_ in runs)
+            assert all(worker < threads for _, _, worker, _ in runs)
+            # Each is told where the run before of the same thread ended.
+            for number in range(threads):
+                own = [(end, before) for _, end, worker, before in runs if worker == number]
+                assert [before for _, before in own] == [0, *(end for end, _ in own)][: len(own)]
 
 
 def test_number_of_threads() -> None:

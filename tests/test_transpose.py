@@ -12,7 +12,7 @@ import pytest
 import smelt
 from loop_programs import assert_meaning, lowered
 from smelt import CompileOptions, ops
-from smelt.backend.compile import compile_graph
+from smelt.backend.compile import compile_graph, graph_key
 from smelt.backend.cpu.engine import engine
 from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import Part
@@ -427,13 +427,33 @@ def test_what_replaces_a_parameter_is_streamed_unless_the_kernel_uses_it_on() ->
         moment = moment * 0.9 + gradient
         return parameter - moment * 0.1, moment
 
-    types = [smelt.spec("f32[4096, 1024]")] * 3  # of 16 MB each
-    fused, (kernel,) = lowered(smelt.jit(update).trace(*types))
-    names = tuple(f"%{fused.names[fused.stored(value)]}" for value in fused.graph.results)
-    for replaced, wanted in ((names, names[:1]), ((), names)):
-        streaming = Pipeline(["vectorize", "parallelize", Step(PASSES["stream"], {"replaced": replaced})])
-        stores = statements(streaming.run(kernel, verify_each=True), Store)
-        assert {item.buffer.name for item in stores if item.stream} == set(wanted)
+    # Of 2 MB, of which fresh results would stay in the caches, and of 16 MB.
+    for rows, fresh in ((512, 0), (4096, 2)):
+        fused, (kernel,) = lowered(smelt.jit(update).trace(*[smelt.spec(f"f32[{rows}, 1024]")] * 3))
+        names = tuple(f"%{fused.names[fused.stored(value)]}" for value in fused.graph.results)
+        for replaced, wanted in ((names, names[:1]), ((), names[:fresh])):
+            step = Step(PASSES["stream"], {"replaced": replaced, "together": 1 << 20})
+            stores = statements(Pipeline(["vectorize", "parallelize", step]).run(kernel, verify_each=True), Store)
+            assert {item.buffer.name for item in stores if item.stream} == set(wanted)
+
+
+def test_code_knows_which_results_replace_parameters() -> None:
+    def scale(parameter: Any, row: Any) -> Any:
+        return parameter * row
+
+    graph = smelt.jit(scale).trace(smelt.spec("f32[4096, 1024]"), smelt.spec("f32[1024]"))
+    # Rows that start anywhere: a loop in two could not replace what it reads.
+    uneven = smelt.jit(scale).trace(smelt.spec("f32[3000, 3001]"), smelt.spec("f32[3001]"))
+    for program, replaced, streamed in ((graph, (), [0]), (graph, (0,), [0]), (uneven, (), [0]), (uneven, (0,), [])):
+        options = CompileOptions(replaced=replaced)
+        artifact = compile_graph(program, options).artifact
+        assert artifact.streamed == streamed
+        assert artifact.overwrites.allow(0, 0) == (program is graph or bool(replaced))
+        key, _ = graph_key(program, options)
+        other, _ = graph_key(program, CompileOptions())
+        assert key is not None and other is not None and (key.name == other.name) == (not replaced)
+    small = smelt.jit(scale).trace(smelt.spec("f32[1024, 1024]"), smelt.spec("f32[1024]"))
+    assert compile_graph(small, CompileOptions(replaced=(0,))).artifact.streamed == []
 
 
 def test_parameters_of_channels_stay_outside_of_the_vectors():

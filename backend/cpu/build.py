@@ -9,7 +9,7 @@ from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
 from ...ir.symbolic import Dim
 from ...kernels.gemm import BYTES, RegisterTile
-from ...kernels.loop_ir import Gemm, Kernel, walk
+from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_verify import verify_kernel
 from ...ops.kinds import Contract
 from ...passes.fuse import Fused, fuse
@@ -75,6 +75,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     engine().start(module.parts(threads), threads, code)
     names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
     times = find_overwrites(kernels, *names)
+    stores = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Store)]
+    streamed = {item.buffer.name for item in stores if item.stream}
     artifact = Artifact(
         stored=[(value.dtype, value.shape) for value in stored],
         sources=sources,
@@ -84,6 +86,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         is_long=emitter.is_long,
         vector_bits=bits,
         overwrites=Overwrites(times.reads, times.writes, times.same_place),
+        streamed=[number for number, name in enumerate(names[1]) if name in streamed],
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
         report=make_report(simple, fused, kernels, plan.size).lasting(),
         code=b"",

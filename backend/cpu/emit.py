@@ -315,8 +315,10 @@ class ModuleEmitter:
 
     def _serial(self, name: str, statements: Sequence[Statement]) -> str:
         region = self._region(name)
-        region.prepare(statements)
-        region.body(statements)
+        for statement in statements:
+            # Not before those in front of it, which may make what it packs.
+            region.prepare([statement])
+            region.body([statement])
         return self._finish(name, region, only_calls(statements))
 
     def _parallel(self, name: str, loop: Loop) -> str:

@@ -105,7 +105,7 @@ class Region(Frames):
         return self.registers[operand.name]
 
     def prepare(self, statements: Sequence[Statement]) -> None:
-        """What a thread does before its first run of the loop. `%before` is where its last one ended, or zero."""
+        """What a thread does before its first run of the loop. `%before` is zero then: not if it did others before."""
         packs = [item for item in walk(statements) if isinstance(item, Pack) and item.once]
         if not packs:
             return

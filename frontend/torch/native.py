@@ -26,7 +26,7 @@ from ..ir.graph import Value
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
 from ..ir.types import TensorType, u8
-from ..kernels.memory import CACHE_LINE, REPLACED
+from ..kernels.memory import CACHE_LINE
 from ..ops.view import as_strided, expand, permute
 from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
@@ -135,13 +135,14 @@ class Call:
         known = {symbol.name: sizes[symbol.name] for symbol in version.traced.graph.sizes}
         self.launch: Callable[..., None]
         self.misaligned = 0  # bits of addresses that native code cannot take
-        # The same of large results that are written in place, around the caches: PyTorch's memory starts at a multiple
-        # of a cache line, but a view may start anywhere.
-        self.streamed = CACHE_LINE - 1
+        # Of results whose stores bypass the caches these are more. PyTorch's memory starts at a multiple of a cache
+        # line, but a view, whose memory is written in place, may start anywhere.
+        streamed: Sequence[int] = ()
         if step.device.type == "cpu":
             from ..backend.cpu.executable import Launcher
             from ..backend.cpu.team import openmp_threads
 
+            streamed = version.executable.artifact.streamed
             self.launch = Launcher(version.executable, known, openmp_threads).launch
             self.empty: Callable[..., torch.Tensor] = torch.empty_strided
             arrays = [array.__array_interface__["data"][0] for array in version.traced.arrays]
@@ -172,6 +173,7 @@ class Call:
         self.copies = [(at, how, source) for at, (how, source) in enumerate(sources) if how != "own"]
         owners = {source: at for at, (how, source) in enumerate(sources) if how == "own"}
         self.stored = [owners[number] for number in range(len(version.executable.artifact.stored))]
+        self.streamed = {self.stored[number] for number in streamed}
         self.made: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = []
         for item in step.outputs:
             shape = tuple(map(number, item.layout.held))
@@ -195,6 +197,10 @@ class Call:
             )
             for item in step.shown
         ]
+
+    def misalignment(self, at: int) -> int:
+        """Bits of an address at which a result cannot be stored."""
+        return CACHE_LINE - 1 if at in self.streamed else self.misaligned
 
     def _check_sizes(self, step: NativeStep, version: Version, sizes: dict[str, int]) -> None:
         """PyTorch's memory has room for what native code writes: sizes were open when both were traced."""
@@ -446,8 +452,8 @@ class NativeStep:
         """The input in whose memory a result is computed, if it lies as expected."""
         tensor: torch.Tensor = slots[call.over[at]]
         shape, strides, dtype = call.made[at]
-        misaligned = call.streamed if tensor.nbytes >= REPLACED else call.misaligned
-        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj() or tensor.data_ptr() & misaligned:
+        misaligned = tensor.data_ptr() & call.misalignment(at)
+        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj() or misaligned:
             return call.empty(shape, strides, dtype=dtype)
         torch.autograd.graph.increment_version(tensor)
         return tensor

@@ -6,14 +6,11 @@ expected, the program takes its usual way.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._dynamo.guards import _empty_strided_cpu  # type: ignore[attr-defined]
-
-from ..kernels.memory import REPLACED
 
 if TYPE_CHECKING:
     from .native import Call
@@ -56,11 +53,10 @@ def straight_line(program: Program) -> Run | None:
     made |= {program.slot(node): names[target] for node, (target, _) in zip(writes, copies)}
     known: dict[tuple[int, tuple[int, ...]], str] = {}  # addresses, of what lies in these slots with these strides
     for at, slot in over.items():
-        shape, strides, dtype = call.made[at]
-        large = dtype.itemsize * math.prod(shape) >= REPLACED
+        _, strides, _ = call.made[at]
         name, address = names[slot], f"p{at}"
         space[f"apart{at}"] = strides
-        misaligned = f" or {address} & {call.streamed if large else call.misaligned}"
+        misaligned = f" or {address} & {call.misalignment(at)}"
         lines.append(f"    {address} = {name}.data_ptr()")
         lines.append(f"    if {name}.stride() != apart{at}{misaligned}:")
         lines.append("        return run_steps(args)")

@@ -15,6 +15,7 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
+    Register,
     Statement,
     Store,
     Transpose,
@@ -52,25 +53,29 @@ def stream(
         return kernel
     read = {item.buffer.name for item in walk(kernel.body) if isinstance(item, Load)}
     read |= {item.source.buffer.name for item in walk(kernel.body) if isinstance(item, Transpose)}
-    used = {item for let in walk(kernel.body) if isinstance(let, Let) for item in let.operands}
-    read |= {
+    lets = [item for item in walk(kernel.body) if isinstance(item, Let)]
+    used = {operand for let in lets for operand in let.operands if isinstance(operand, Register)}
+    kept = {
         item.buffer.name
         for item in walk(kernel.body)
         if isinstance(item, Store) and item.buffer.name in replaced and item.value in used
-    }
+    } | read
     fresh = fresh_registers(kernel)
 
     def large(buffer: Buffer) -> bool:
         size = product(buffer.shape)
         enough = REPLACED if buffer.name in replaced else least
-        return isinstance(size, int) and size * buffer.dtype.bytes >= enough and buffer.name not in read
+        return isinstance(size, int) and size * buffer.dtype.bytes >= enough and buffer.name not in kept
 
     def visit(statement: Statement) -> list[Statement]:
         if isinstance(statement, Concurrent):
             return [Concurrent(tuple(_streamed(inside(branch), large) for branch in statement.branches))]
         if not isinstance(statement, Loop):
             return [statement]
-        return [_streamed(part, large) for part in _aligned(inside(statement), large, fresh)]
+        loop = inside(statement)
+        # Of a loop in two, nobody could tell that each element is read before it is replaced.
+        whole = any(isinstance(item, Store) and item.buffer.name in replaced for item in loop.body)
+        return [_streamed(part, large) for part in ([loop] if whole else _aligned(loop, large, fresh))]
 
     def inside(loop: Loop) -> Loop:
         return with_body(loop, [new for item in loop.body for new in visit(item)])
