@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..ir.types import DType, f32, float_of
 from .define import Tensor, composite
 from .elementary import exp, log
-from .pointwise import convert, eq, where, widen
+from .pointwise import convert, eq, reciprocal, where, widen
 from .reduce import amax
 from .reduce import sum as total
 from .shapes import dimension
@@ -40,7 +40,8 @@ def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     dim = dimension(dim, self.ndim)
     target = f32 if half_to_float else float_of(self.dtype)
     powers = exp(_shifted(self, dim))
-    return convert(powers / total(powers, dim, True), target)
+    # One division a row: processors multiply much faster.
+    return convert(powers * reciprocal(total(powers, dim, True)), target)
 
 
 @composite
