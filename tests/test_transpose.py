@@ -17,6 +17,7 @@ from smelt.backend.cpu.engine import engine
 from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import Part
 from smelt.backend.cpu.transpose import ELEMENTS, LINE, called, transpose_text
+from smelt.ir.errors import CompileError
 from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_verify import verify_kernel
@@ -454,6 +455,8 @@ def test_code_knows_which_results_replace_parameters() -> None:
         assert key is not None and other is not None and (key.name == other.name) == (not replaced)
     small = smelt.jit(scale).trace(smelt.spec("f32[1024, 1024]"), smelt.spec("f32[1024]"))
     assert compile_graph(small, CompileOptions(replaced=(0,))).artifact.streamed == []
+    with pytest.raises(CompileError, match="replaced names result 1; there are 1"):
+        compile_graph(small, CompileOptions(replaced=(1,)))
 
 
 def test_parameters_of_channels_stay_outside_of_the_vectors():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...ir.errors import CompileError
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
 from ...ir.symbolic import Dim
@@ -49,7 +50,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         lowered = lower(fused, bits)
         products = libraries(lowered, bits)
         start(products, bits)  # those that were not expected
-        replaced = tuple(f"%{fused.names[fused.stored(simple.results[number])]}" for number in options.replaced)
+        replaced = tuple(f"%{fused.names[fused.stored(_result(simple, number))]}" for number in options.replaced)
     emitter = ModuleEmitter(bits, options.annotate, None if options.addresses else DATA_OFFSET)
     threads = get_num_threads()
     code = engine().start([], threads)
@@ -92,6 +93,13 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         code=b"",
     )
     return artifact, code
+
+
+def _result(graph: Graph, number: int) -> Value:
+    """The result that an option names."""
+    if not 0 <= number < len(graph.results):
+        raise CompileError(f"CompileOptions: replaced names result {number}; there are {len(graph.results)}")
+    return graph.results[number]
 
 
 def expected_libraries(graph: Graph) -> list[str]:
