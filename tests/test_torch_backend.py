@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -286,6 +286,77 @@ def test_views_of_inputs_and_results():
     for got, expected in zip(function(x), f(x)):
         same(got, expected)
     assert function(x)[2].data_ptr() == x.data_ptr()
+
+
+def storages(tensors: Sequence[torch.Tensor]) -> list[list[bool]]:
+    """Which of them share memory."""
+    return [[one.untyped_storage()._cdata == other.untyped_storage()._cdata for other in tensors] for one in tensors]
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda y: (y, y[0]),
+        lambda y: (y.t(), y + 1, y),
+        lambda y: (y.view(-1), y.detach()),
+        lambda y: y.split(2),
+        lambda y: y.unbind(1),
+        lambda y: (y[1:, 2:], y[:3], y.expand(2, 4, 6)[1]),
+        lambda y: (y.view(torch.int32), y),
+        lambda y: (y.to(torch.complex64).conj(), y),
+        lambda y: (lambda z: (z.imag, z.conj(), torch.view_as_real(z), z.conj().imag))(torch.complex(y, y + 1)),
+    ],
+)
+def test_results_that_are_views_of_one_tensor_share_memory(views: Callable):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(views(x * 2))
+
+    x = torch.randn(4, 6)
+    compiled = torch.compile(function, backend="smelt", fullgraph=True)
+    for _ in range(3):  # the first call, the next, and all others take different ways
+        wanted, found = function(x), compiled(x)
+        assert storages(found) == storages(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            assert (one.stride(), one.storage_offset()) == (other.stride(), other.storage_offset())
+            one.mul_(3)
+            other.mul_(3)
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_views_across_a_graph_break_share_memory():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        canvas = torch.zeros(4, 4)
+        window = canvas[1:3, 1:3]
+        torch._dynamo.graph_break()
+        window += x
+        return canvas
+
+    assert torch.compile(function, backend="smelt")(torch.ones(2, 2)).sum() == 4
+
+
+def test_views_of_open_sizes_share_memory():
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        return y, y[1:, 1:], y.t()
+
+    compiled = torch.compile(function, backend="smelt", dynamic=True)
+    for rows in (5, 6, 9):
+        whole, inner, turned = compiled(torch.ones(rows, 3))
+        inner.zero_()
+        assert whole.sum() == turned.sum() == 2 * (rows + 2)
+
+
+def test_a_result_that_replaces_an_input_keeps_its_views_apart_from_it():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        x.copy_(y)
+        return y[1:]
+
+    x = torch.zeros(4)
+    found = torch.compile(function, backend="smelt")(x)
+    found.zero_()
+    assert x.tolist() == [1, 1, 1, 1]
 
 
 def test_inputs_with_strides():

@@ -100,9 +100,13 @@ class Shown:
     """A tensor that is a view of another's memory."""
 
     def __init__(self, node: Node, slot: int, base: Node, base_slot: int):
+        tensor, whole = node.meta["val"], base.meta["val"]
         self.node, self.slot, self.base = node, slot, base_slot
-        self.layout = layout_of(node.meta["val"])
-        self.offset = node.meta["val"].storage_offset() - base.meta["val"].storage_offset()
+        self.layout = layout_of(tensor)
+        ahead = tensor.storage_offset() * tensor.itemsize - whole.storage_offset() * whole.itemsize
+        self.offset = ahead // tensor.itemsize
+        # How its memory is read, if in another way than the other's.
+        self.reading = _reading(tensor) if _reading(tensor) != _reading(whole) else None
 
 
 class Version:
@@ -194,6 +198,7 @@ class Call:
                 tuple(map(number, item.layout.shape)),
                 tuple(map(number, item.layout.strides)),
                 int(item.offset) if isinstance(item.offset, int) else number(step.size(item.offset)),
+                item.reading,
             )
             for item in step.shown
         ]
@@ -241,14 +246,13 @@ class NativeStep:
             _memory(item): item
             for node in nodes
             for item in node.all_input_nodes
-            if item not in inside and isinstance(item.meta.get("val"), torch.Tensor)
+            if item not in inside and _is_tensor(item)
         }
         self.outputs: list[Output] = []
         self.shown: list[Shown] = []
-        for node in wanted:
-            base = bases.get(_memory(node))
+        for node, base in self._owners(wanted, bases).items():
             slot = program.slot(node)
-            if base is not None:
+            if base is not node:
                 self.shown.append(Shown(node, slot, base, program.slot(base)))
             else:
                 self.outputs.append(Output(node, slot))
@@ -263,10 +267,34 @@ class NativeStep:
         self.calls: dict[tuple[int, ...], Call] = {}
         self.compile_seconds = 0.0
 
+    def _owners(self, wanted: Sequence[Node], bases: dict[tuple[Any, ...], Node]) -> dict[Node, Node]:
+        """Whose memory each wanted tensor is a view of: its own if that is nobody else's.
+
+        Several that share memory stay views of one tensor, also if that itself is not wanted: who writes into one of
+        them sees it in the others.
+        """
+        sharing: dict[int, list[Node]] = {}
+        for node in wanted:
+            if _memory(node) not in bases:
+                sharing.setdefault(_storage(node), []).append(node)
+        first: dict[int, Node] = {}
+        for node in self.nodes:
+            if _is_tensor(node):
+                first.setdefault(_storage(node), node)
+        found: dict[Node, Node] = {}
+        for node in wanted:
+            base = bases.get(_memory(node), node)
+            if base is node and len(sharing[_storage(node)]) > 1:
+                whole = first[_storage(node)]
+                if not any(_storage(item) == _storage(node) for item in whole.all_input_nodes if _is_tensor(item)):
+                    found[whole] = base = whole
+            found[node] = base
+        return found
+
     def _mark_writes(self, inside: set[Node]) -> None:
         """Outputs that are only copied into an input which nobody else reads: they may be computed there."""
-        outputs = {item.node: item for item in self.outputs}
         shown = {item.base for item in self.shown}
+        outputs = {item.node: item for item in self.outputs if item.slot not in shown}
         for write in self.program.partition.writes:
             target, source = write.args[:2]
             if source not in outputs or not isinstance(target, Node) or self.program.slot(target) in shown:
@@ -444,9 +472,8 @@ class NativeStep:
             made[at] = _laid_out(made[at], shape, strides) if gaps else made[at].as_strided(shape, strides)
         for output, tensor in zip(self.outputs, made):
             slots[output.slot] = tensor
-        for slot, base, shape, strides, offset in call.shown:
-            tensor = slots[base]
-            slots[slot] = tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
+        for slot, base, shape, strides, offset, reading in call.shown:
+            slots[slot] = view_of(slots[base], shape, strides, offset, reading)
 
     def _target(self, slots: Slots, call: Call, at: int) -> torch.Tensor:
         """The input in whose memory a result is computed, if it lies as expected."""
@@ -512,10 +539,39 @@ def _same_memory(origin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return flat.as_strided(target.shape, target.stride(), origin.storage_offset())
 
 
+Reading = tuple[torch.dtype, bool, bool]  # of memory: the element type, and whether to conjugate and to negate
+
+
+def _reading(tensor: torch.Tensor) -> Reading:
+    return tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
+def _storage(node: Node) -> int:
+    """What tells one memory from another while tracing."""
+    return node.meta["val"].untyped_storage()._cdata
+
+
 def _memory(node: Node) -> tuple[Any, ...]:
-    """What tells one memory from another, and from the same one read in another way, while tracing."""
-    tensor = node.meta["val"]
-    return (tensor.untyped_storage()._cdata, tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    """The same, and how it is read."""
+    return _storage(node), _reading(node.meta["val"])
+
+
+def _is_tensor(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def view_of(
+    tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int, reading: Reading | None
+) -> torch.Tensor:
+    """A view that begins so many of its elements behind a tensor."""
+    if reading is None:
+        return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
+    dtype, is_conjugate, is_negative = reading
+    found = torch.empty(0, dtype=dtype, device=tensor.device)
+    start = tensor.storage_offset() * tensor.itemsize // dtype.itemsize + offset
+    found.set_(tensor.untyped_storage(), start, shape, strides)  # type: ignore[call-overload]
+    found = torch._conj(found) if is_conjugate else found
+    return torch._neg_view(found) if is_negative else found
 
 
 def _tensors(item: Any) -> list[Any]:

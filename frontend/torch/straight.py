@@ -28,7 +28,7 @@ def straight_line(program: Program) -> Run | None:
         return None
     call = step.calls.get(())
     on_host = step.device.type == "cpu"
-    if step.symbols or call is None or call.copies or call.spread or call.shown or call.seeded:
+    if step.symbols or call is None or call.copies or call.spread or call.seeded:
         return None
     if any(is_lazy for _, is_lazy, _, _ in call.read):
         return None
@@ -85,6 +85,10 @@ def straight_line(program: Program) -> Run | None:
     addresses += [str(item) for item in call.hidden]
     addresses += [f"p{at}" if at in over else f"r{at}.data_ptr()" for at in call.stored]
     lines.append(f"    launch({', '.join(addresses)})")
+    for at, (slot, base, *view) in enumerate(call.shown):
+        space |= {f"view{at}": view, "view_of": native.view_of}
+        lines.append(f"    v{at} = view_of({made.get(base) or names[base]}, *view{at})")
+        made[slot] = f"v{at}"
     returned: list[str] = []
     for at, place in enumerate(program.result_places()):
         if place is None:
