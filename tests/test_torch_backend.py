@@ -250,8 +250,8 @@ def test_results_are_computed_in_the_memory_of_inputs(monkeypatch):
 
     written_out: list[Any] = []
 
-    def straight_line(item):
-        written_out.append(original(item))
+    def straight_line(*args):
+        written_out.append(original(*args))
         return written_out[-1]
 
     original = program.straight_line
@@ -359,6 +359,42 @@ def test_a_result_that_replaces_an_input_keeps_its_views_apart_from_it():
     assert x.tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda y: y.expand(3, 8)[:, ::2],
+        lambda y: y.unfold(0, 3, 1),
+        lambda y: y[1::3],
+        lambda y: y.expand(3, 8)[:, ::2].sort()[0],
+    ],
+)
+def test_views_with_gaps_or_of_the_same_elements(view: Callable):
+    x = torch.randn(8)
+    function = compiled(lambda x: view(x + 1))
+    for _ in range(3):
+        same(function(x), view(x + 1))
+
+
+def test_a_step_remembers_so_many_sizes(monkeypatch):
+    from smelt.torch import native, program
+
+    monkeypatch.setattr(native, "MOST_CALLS", 3)
+    steps: list[Any] = []
+    original = native.NativeStep.__init__
+
+    def note(self, *args):
+        original(self, *args)
+        steps.append(self)
+
+    monkeypatch.setattr(program.NativeStep, "__init__", note)
+    function = compiled(lambda x: x.exp() + 1, dynamic=True)
+    for rows in (*range(2, 9), 2):
+        x = torch.randn(rows)
+        same(function(x), x.exp() + 1)
+    (step,) = steps
+    assert len(step.calls) == 3
+
+
 def test_inputs_with_strides():
     def f(x, y, z, t):
         return x @ y + z, t * 2
@@ -435,6 +471,20 @@ def test_random_numbers_of_eager():
     got = compiled(model, options={"rng": "eager"})(x)
     torch.manual_seed(1)
     assert torch.equal(got, model(x))
+
+
+def test_eager_random_numbers_are_drawn_in_the_order_of_the_program():
+    def f(x):
+        first = torch.rand_like(x)
+        second = torch.rand_like(first.sin())
+        return first, second, torch.rand(3)
+
+    x = torch.randn(5)
+    torch.manual_seed(7)
+    expected = f(x)
+    torch.manual_seed(7)
+    for got, wanted in zip(compiled(f, options={"rng": "eager"})(x), expected):
+        same(got, wanted)
 
 
 def test_bfloat16_and_autocast():
@@ -744,3 +794,21 @@ def test_calls_after_the_first_ones():
             same(got, expected)
         assert results[1] is x
     assert_native()
+
+
+def test_buffers_that_are_not_saved_are_changed_too():
+    class Counter(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("fleeting", torch.zeros(3), persistent=False)
+            self.register_buffer("saved", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.fleeting.add_(x)
+            self.saved.add_(x)
+            return self.fleeting * 2 + self.saved
+
+    x = torch.ones(3)
+    program = smelt.from_exported(torch.export.export(Counter(), (x,)))
+    for number in range(1, 4):
+        assert program(x).tolist() == [3.0 * number] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_weights_are_packed_once(model: nn.Module, shape: tuple[int, ...], made:
             torch.testing.assert_close(function(x), model(x))
     (program,) = made
     width = RegisterTile("f32", host().vector_bits).width
-    constants = [program.program.template[place] for place in program.places]
+    constants = [program.folded[0].constants.template[place] for place in program.places]
     weights = [weight for weight in model.parameters() if weight.ndim == 2]
     assert program.folds == 1
     assert sorted(item.shape for item in constants) == sorted(
@@ -223,7 +224,7 @@ def test_a_single_row_reads_the_weight_as_it_is(made: list[freeze.Frozen]):
     model, x = nn.Linear(8, 70).eval(), torch.randn(1, 8)
     with torch.no_grad():
         torch.testing.assert_close(frozen(model)(x), model(x))
-    assert all(tensor.ndim < 3 for tensor in made[0].program.template if isinstance(tensor, torch.Tensor))
+    assert all(tensor.ndim < 3 for tensor in made[0].folded[0].constants.template if isinstance(tensor, torch.Tensor))
 
 
 def test_one_program_for_two_models():
@@ -233,6 +234,43 @@ def test_one_program_for_two_models():
     with torch.inference_mode():
         for model in (*models, *models):
             torch.testing.assert_close(function(model, x), model(x) * (model.bias + 1))
+
+
+def test_models_in_turn_and_in_threads(made: list[freeze.Frozen]):
+    models = [nn.Linear(6, 6).eval() for _ in range(2)]
+    function = frozen(lambda model, x: model(x))
+    x = torch.randn(3, 6)
+    wrong: list[int] = []
+
+    def call(number: int) -> None:
+        with torch.no_grad():
+            expected = models[number](x)
+            for _ in range(1500):
+                if not torch.allclose(function(models[number], x), expected):
+                    wrong.append(number)
+
+    call(0)
+    call(1)
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    (program,) = made
+    assert program.folds == 2
+
+
+def test_constants_of_models_that_are_gone_are_not_kept(made: list[freeze.Frozen]):
+    function = frozen(lambda model, x: model(x))
+    x = torch.randn(3, 6)
+    with torch.no_grad():
+        for _ in range(2 * freeze.KEPT):
+            model = nn.Linear(6, 6).eval()
+            torch.testing.assert_close(function(model, x), model(x))
+            model.weight += 1
+            torch.testing.assert_close(function(model, x), model(x))
+    assert len(made[0].folded) <= 2
 
 
 def test_results_do_not_share_memory_with_constants():

@@ -73,13 +73,15 @@ class Exported:
         for item in self.signature.input_specs:
             if item.kind is InputKind.USER_INPUT:
                 found.append(next(remaining))
-            elif item.kind is InputKind.CONSTANT_TENSOR or (item.kind is InputKind.BUFFER and not item.persistent):
-                found.append(self.exported.constants[item.target])
-            elif item.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-                found.append(self.exported.state_dict[item.target])
+            elif item.kind in (InputKind.CONSTANT_TENSOR, InputKind.PARAMETER, InputKind.BUFFER):
+                found.append(self._tensor(item.target))
             else:
                 raise ArgumentError(f"an exported program with an input of kind {item.kind.name} is not supported")
         return found
+
+    def _tensor(self, name: str) -> Any:
+        """One of the module's own tensors. Buffers that are not saved with it are among the constants."""
+        return self.exported.state_dict[name] if name in self.exported.state_dict else self.exported.constants[name]
 
     def _check(self, placed: Sequence[tuple[Any, Any]]) -> None:
         """Native code relies on types and sizes: what was exported for others would read beyond their memory."""
@@ -106,7 +108,7 @@ class Exported:
                 if item.kind is OutputKind.USER_OUTPUT:
                     leaves.append(result)
                 elif item.kind is OutputKind.BUFFER_MUTATION:
-                    self.exported.state_dict[item.target].copy_(result)
+                    self._tensor(item.target).copy_(result)
                 elif item.kind is OutputKind.USER_INPUT_MUTATION:
                     names = [entry.arg.name for entry in self.signature.input_specs]
                     inputs[names.index(item.target)].copy_(result)

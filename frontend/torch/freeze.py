@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import threading
+import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,10 +22,11 @@ from torch.fx import Graph, GraphModule, Node
 from ..backend.cpu.target import host
 from ..kernels.gemm import RegisterTile
 from .importer import result_tensors
-from .program import Program
+from .program import Constants, Program
 from .rules import RANDOM
 
 aten = torch.ops.aten
+KEPT = 4  # models whose constants a program keeps
 # Ops with a row of their weight for each channel. Those that AOTAutograd takes apart are in exported programs.
 WITH_ROWS = {
     aten.convolution.default, aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.linear.default
@@ -135,15 +137,37 @@ class Prologue:
         return sum(node.op == "call_function" for node in self.compute.graph.nodes)
 
 
+class Folded:
+    """The constants that were computed of some tensors, for as long as these are as they were."""
+
+    def __init__(self, held: Sequence[torch.Tensor]):
+        self.tensors = [weakref.ref(tensor) for tensor in held]
+        self.state = [(_version(tensor), tensor.data_ptr()) for tensor in held]
+        self.constants = Constants([])
+
+    def is_of(self, held: Sequence[torch.Tensor]) -> bool:
+        return all(known() is tensor for known, tensor in zip(self.tensors, held))
+
+    def serves(self, held: Sequence[torch.Tensor]) -> bool:
+        return all(
+            known() is tensor and _version(tensor) == version and tensor.data_ptr() == address
+            for tensor, known, (version, address) in zip(held, self.tensors, self.state)
+        )
+
+    @property
+    def is_dead(self) -> bool:
+        return any(known() is None for known in self.tensors)
+
+
 class Frozen:
-    """A program with the constants that it was given last."""
+    """A program with the constants of the tensors that it is called with; it keeps those of the last few models."""
 
     def __init__(self, program: Program, prologue: Prologue):
         self._boxed_call = True
         self.program, self.prologue = program, prologue
         slots = {node.target: slot for node, slot in program.slots.items() if node.op == "get_attr"}
         self.places = [slots[name] for name in prologue.names]
-        self.seen: list[tuple[torch.Tensor, Any, int]] = []
+        self.folded: tuple[Folded, ...] = ()  # the newest first; replaced as a whole, as threads read it meanwhile
         self.lock = threading.Lock()
         self.folds = 0
 
@@ -153,21 +177,24 @@ class Frozen:
 
     def __call__(self, args: list[Any]) -> Any:
         held = [args[number] for number in self.prologue.held]
-        if len(self.seen) != len(held) or any(
-            tensor is not known or _version(tensor) != version or tensor.data_ptr() != address
-            for tensor, (known, version, address) in zip(held, self.seen)
-        ):
-            self._fold(held)
-        return self.program(args)
+        for folded in self.folded:
+            if folded.serves(held):
+                break
+        else:
+            folded = self._fold(held)
+        return self.program.run(args, folded.constants)
 
-    def _fold(self, held: list[torch.Tensor]) -> None:
+    def _fold(self, held: list[torch.Tensor]) -> Folded:
+        folded = Folded(held)  # as they are before they are read
         with self.lock, torch.no_grad():
-            template = self.program.template.copy()
+            template = folded.constants.template
+            template += self.program.template
             for place, tensor in zip(self.places, self.prologue.compute(*held)):
                 template[place] = tensor
-            self.program.use_constants(template)
+            others = [item for item in self.folded if not item.is_of(held) and not item.is_dead]
+            self.folded = (folded, *others[: KEPT - 1])
             self.folds += 1
-            self.seen = [(tensor, _version(tensor), tensor.data_ptr()) for tensor in held]
+        return folded
 
 
 def _version(tensor: torch.Tensor) -> Any:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from .program import Program, Slots
 
 
+MOST_CALLS = 1024  # sizes that a step remembers; a program whose sizes grow with every call has no end of them
+
+
 class Input:
     """A tensor that native code reads, as a parameter."""
 
@@ -271,7 +274,7 @@ class NativeStep:
         """Whose memory each wanted tensor is a view of: its own if that is nobody else's.
 
         Several that share memory stay views of one tensor, also if that itself is not wanted: who writes into one of
-        them sees it in the others.
+        them sees it in the others. So does one whose elements lie apart, or more than once in the same place.
         """
         sharing: dict[int, list[Node]] = {}
         for node in wanted:
@@ -284,7 +287,8 @@ class NativeStep:
         found: dict[Node, Node] = {}
         for node in wanted:
             base = bases.get(_memory(node), node)
-            if base is node and len(sharing[_storage(node)]) > 1:
+            has_gaps = layout_of(node.meta["val"]).order is None
+            if base is node and (has_gaps or len(sharing[_storage(node)]) > 1):
                 whole = first[_storage(node)]
                 if not any(_storage(item) == _storage(node) for item in whole.all_input_nodes if _is_tensor(item)):
                     found[whole] = base = whole
@@ -488,7 +492,10 @@ class NativeStep:
     def _call(self, key: tuple[int, ...]) -> Call:
         sizes = dict(zip(self.symbols, key))
         version = next((item for item in self.versions if item.serves(sizes)), None) or self.compile(sizes)
-        call = self.calls[key] = Call(self, version, sizes)
+        call = Call(self, version, sizes)
+        if len(self.calls) >= MOST_CALLS:
+            self.calls.pop(next(iter(self.calls)), None)
+        self.calls[key] = call
         return call
 
     @property
@@ -521,7 +528,10 @@ def _laid_out(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]
     """The tensor with these strides; itself where they say the same."""
     if all(a == b or size == 1 for a, b, size in zip(tensor.stride(), strides, shape)) or 0 in shape:
         return tensor
-    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    # What repeats the same memory is written once.
+    held = [1 if stride == 0 else size for size, stride in zip(shape, strides)]
+    made = torch.empty_strided(held, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor.as_strided(held, tensor.stride())).as_strided(shape, strides)
 
 
 def _moved(tensor: torch.Tensor) -> torch.Tensor:

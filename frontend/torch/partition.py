@@ -45,6 +45,11 @@ def is_size(node: Node) -> bool:
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
 
 
+def draws(node: Node) -> bool:
+    """Whether PyTorch's generator moves on."""
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
 def traced_sizes(graph: Graph) -> dict[Symbol, int]:
     """The sizes that PyTorch had at hand, of all symbols in the graph."""
     found: dict[Symbol, int] = {}
@@ -77,6 +82,7 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
     level: dict[Node, int] = {}
     levels: dict[int, Level] = {}
     writes: list[Node] = []
+    last_draw = 1  # the level of the last node that takes PyTorch's random numbers
 
     def fresh(item: Any) -> Any:
         """What a node of PyTorch's gives to smelt's ops."""
@@ -128,5 +134,8 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
         items = [fresh(item) for item in result_tensors(node)]
         values[node] = tuple(items) if isinstance(node.meta.get("val"), (tuple, list)) else items[0]
         level[node] = max([at if at % 2 else at + 1 for at in before if at >= 0], default=1)
+        if draws(node):
+            # As eager does: in the order of the program.
+            level[node] = last_draw = max(level[node], last_draw)
         levels.setdefault(level[node], Level(False)).nodes.append(node)
     return Partition([levels[at] for at in sorted(levels)], refused, writes, sizes)

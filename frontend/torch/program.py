@@ -20,6 +20,15 @@ Slots = list[Any]
 Step = Callable[[Slots], None]
 
 
+class Constants:
+    """What is in the slots before a call, and how the program is called with that."""
+
+    def __init__(self, template: Slots):
+        self.template = template
+        self.straight: Run | None = None  # from the second call on, if the program is that simple
+        self.calls = 0
+
+
 class Program:
     """Called with the list of all inputs, which it empties: what nobody needs any more is freed while it runs."""
 
@@ -41,12 +50,7 @@ class Program:
         self.steps = self._steps()
         self.results: Any = map_arg(self.output.args[0], self._place)
         self._release(found)
-        self.straight: Run | None = None  # from the second call on, if the program is that simple
-        self.calls = 0
-
-    def use_constants(self, template: Slots) -> None:
-        """Other constants from the next call on."""
-        self.template, self.straight, self.calls = template, None, 0
+        self.constants = Constants(self.template)
 
     def result_places(self) -> list[int | None]:
         """The slot of each result; None for what is no tensor."""
@@ -149,15 +153,18 @@ class Program:
                 self.dead[number].append(place)
 
     def __call__(self, args: list[Any]) -> Any:
-        if self.straight is not None:
-            return self.straight(args)
-        if self.calls == 1:
-            self.straight = straight_line(self)
-        self.calls += 1
-        return self.run_steps(args)
+        return self.run(args, self.constants)
 
-    def run_steps(self, args: list[Any]) -> list[Any]:
-        slots = self.template.copy()
+    def run(self, args: list[Any], constants: Constants) -> Any:
+        if constants.straight is not None:
+            return constants.straight(args)
+        if constants.calls == 1:
+            constants.straight = straight_line(self, constants.template)
+        constants.calls += 1
+        return self.run_steps(args, constants.template)
+
+    def run_steps(self, args: list[Any], template: Slots) -> list[Any]:
+        slots = template.copy()
         slots[: len(args)] = args
         args.clear()
         for step, dead in zip(self.steps, self.dead):

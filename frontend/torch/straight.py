@@ -7,6 +7,7 @@ expected, the program takes its usual way.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Run = Callable[[list[Any]], list[Any]]
 
 
-def straight_line(program: Program) -> Run | None:
+def straight_line(program: Program, template: list[Any]) -> Run | None:
     """A function that does what the program does, if it has one step of known sizes with plain results."""
     from . import native
 
@@ -44,11 +45,11 @@ def straight_line(program: Program) -> Run | None:
         "launch": call.launch,
         "laid_out": native._laid_out,
         "moved": native._moved,
-        "run_steps": program.run_steps,
+        "run_steps": partial(program.run_steps, template=template),
         "increment_version": torch.autograd.graph.increment_version,
     }
     lines = ["def run(args):"]
-    names = _bind_slots(program, call, space, lines)
+    names = _bind_slots(program, template, call, space, lines)
     made = {item.slot: names[over[at]] if at in over else f"r{at}" for at, item in enumerate(step.outputs)}
     made |= {program.slot(node): names[target] for node, (target, _) in zip(writes, copies)}
     known: dict[tuple[int, tuple[int, ...]], str] = {}  # addresses, of what lies in these slots with these strides
@@ -103,14 +104,16 @@ def straight_line(program: Program) -> Run | None:
     return space["run"]
 
 
-def _bind_slots(program: Program, call: Call, space: dict[str, Any], lines: list[str]) -> dict[int, str]:
+def _bind_slots(
+    program: Program, template: list[Any], call: Call, space: dict[str, Any], lines: list[str]
+) -> dict[int, str]:
     """Names of what is in the slots before the call: arguments, and constants of the program."""
     given = len(program.placeholders)
     names = {slot: f"a{slot}" for slot in range(given)}
     for slot, _, _, _ in call.read:
         if slot >= given:
             names[slot] = f"constant{slot}"
-            space[f"constant{slot}"] = program.template[slot]
+            space[f"constant{slot}"] = template[slot]
     if given:
         lines.append(f"    {', '.join(names[slot] for slot in range(given))}{',' if given == 1 else ''} = args")
     return names
