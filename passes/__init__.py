@@ -12,6 +12,7 @@ MODULES = (
     "loop.part",
     "loop.transpose",
     "loop.vectorize",
+    "loop.keep",
     "loop.block",
     "loop.interchange",
     "loop.parallelize",

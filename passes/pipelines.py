@@ -6,7 +6,7 @@ from __future__ import annotations
 GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce")
 
 # Loops of one kernel: from serial to what the machine runs.
-LOOPS = ("part", "transpose", "vectorize", "block", "interchange", "parallelize", "stream", "fetch", "strip")
+LOOPS = ("part", "transpose", "vectorize", "keep", "block", "interchange", "parallelize", "stream", "fetch", "strip")
 
 # The same for a GPU.
 CUDA_LOOPS = ("part", "transpose", "grid")

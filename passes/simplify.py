@@ -1,7 +1,8 @@
 """Rules that make a program smaller and keep what it means, to the bit.
 
 The exceptions are PyTorch's too: pow(x, 3) is x * x * x, which rounds twice, and pow(x, 0.5) is sqrt(x), though
-they differ for -0.0 and -inf. The sign of a NaN may change. What is not a rule: x + 0.0 is not x, because
+they differ for -0.0 and -inf. exp(log_softmax(x)) is softmax(x): rounded fewer times, and no logarithm's error grows
+with the exponential. The sign of a NaN may change. What is not a rule: x + 0.0 is not x, because
 -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and NaNs.
 
 Views move towards the inputs, through elementwise ops whose value has no other reader: there they meet other
@@ -172,6 +173,17 @@ def power_minus_one(x):
 @rules.rule("pow(%x, 0.5)")
 def power_half(x):
     return REGISTRY["sqrt"](x) if x.dtype.is_float else None
+
+
+_SHIFTED = "sub(%x, amax(%x) {dim = %dim, keepdim = true})"
+
+
+@rules.rule(f"exp(sub({_SHIFTED}, log(sum(exp({_SHIFTED})) {{dim = %dim, keepdim = true}})))")
+def exp_of_log_softmax(x, dim):
+    """A softmax: its exponentials are those of the sum. They are at most 1, and their sum is at least that."""
+    make = REGISTRY
+    powers = make["exp"](make["sub"](x, make["amax"](x, dim, True)))
+    return make["mul"](powers, make["reciprocal"](make["sum"](powers, dim, True)))
 
 
 def never_negative(value: Value, depth: int = 4) -> bool:

@@ -85,6 +85,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     "layer_norm gradient": (gradient(layer_norm, 3), [X, W, B]),
     "cross_entropy": (lambda x, t: ops.cross_entropy(x, t), [X, indices(13, 9)]),
     "cross_entropy gradient": (gradient(lambda x, t: ops.cross_entropy(x, t), 1), [X, indices(13, 9)]),
+    "cross_entropy of pixels": (
+        gradient(lambda x, t: ops.cross_entropy(x, t), 1),
+        [numbers(2, 5, 3, 7), indices(5, 2, 3, 7)],
+    ),
     "batch_norm": (batch_norm, [IMAGES, CHANNEL, CHANNEL]),
     "batch_norm gradient": (gradient(batch_norm, 3), [IMAGES, CHANNEL, CHANNEL]),
     "group_norm": (lambda x, w, b: ops.group_norm(x, 2, w, b), [IMAGES, CHANNEL, CHANNEL]),
@@ -157,6 +161,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
 # Sizes that are symbols: names of the dims of each argument, numbers stay as they are.
 SYMBOLIC: dict[str, Sequence[Sequence[str]]] = {
     "softmax": ["N M"],
+    "softmax of columns": ["9 M"],
     "softmax gradient": ["N 13"],
     "layer_norm gradient": ["N 13", "13", "13"],
     "column sums": ["N M"],

@@ -382,6 +382,50 @@ def test_long_sums_are_nearly_pairwise(shape: tuple[int, ...], dim: Any) -> None
     assert np.max(np.abs(found - exact) / exact) < 6e-7
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_one_nan_is_the_extreme(dtype: Any, bits: int) -> None:
+    """In whichever lane and iteration it comes, along rows and along columns, with whatever before and behind it."""
+    size = 403
+    x = np.random.default_rng(0).normal(size=(size, size)).astype(dtype)
+    x[:, -3:] = np.inf, -np.inf, 0.0
+    np.fill_diagonal(x, np.nan)
+    x[3] = -np.inf
+    x[5, :] = x[:, 5] = 1.5
+    program = smelt.jit(
+        lambda x: tuple(extreme(x, dim) for extreme in (ops.amax, ops.amin) for dim in (0, 1)),
+        options=CompileOptions(vector_bits=bits),
+    )
+    for found, expected in zip(program(x), (x.max(0), x.max(1), x.min(0), x.min(1)), strict=True):
+        assert 0 < np.isnan(expected).sum() < size
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_maximum_waits_for_one_instruction() -> None:
+    """Not for the sign of zero: that is four times as long, and all of a row waits for it."""
+    text: dict[str, Any] = {}
+    compile_graph(smelt.jit(lambda x: ops.amax(x, 1)).trace(smelt.spec("f32[64, 4096]")), None, text.__setitem__)
+    loop = str(text["llvm"]).partition("loop")[2].partition("halves onto halves")[0]
+    assert "fcmp ogt <" in loop and "llvm.maximum.v" not in loop.partition("br i1")[0]
+
+
+def test_the_gradient_of_cross_entropy_is_as_near_as_softmax() -> None:
+    """Of numbers whose differences are exact. By exponentials less a logarithm it would be ten times as far."""
+    x = np.random.default_rng(0).integers(-60, 60, (64, 999)).astype(np.float32) / 4
+    labels = np.random.default_rng(1).integers(0, 999, 64)
+    gradient = smelt.jit(lambda x: smelt.grad(lambda x: ops.cross_entropy(x, labels, reduction="sum"))(x))
+    powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    exact = powers / powers.sum(1, keepdims=True)
+    found = gradient(x)
+    others = np.arange(999) != labels[:, None]
+    ulps = np.abs(found - exact)[others] / np.spacing(exact.astype(np.float32))[others]
+    assert ulps.max() < 3
+    found[np.arange(64), labels] += 1
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-7)
+    loops = stages(gradient, x)["loops"]
+    assert loops.count("= exp(") == 1  # the sum's exponentials are kept
+
+
 def test_many_kernels_one_after_the_other() -> None:
     """Every kernel reads the one before, and two read an index that may be wrong: sites are numbered through."""
     count = 40

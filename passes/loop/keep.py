@@ -1,0 +1,214 @@
+"""What one loop down the columns works out and a later one needs again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.proofs import substitute
+from ...ir.symbolic import Dim, Symbol
+from ...kernels.loop_ir import (
+    Accumulator,
+    Alloc,
+    Buffer,
+    Concurrent,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Operand,
+    Register,
+    Statement,
+    Store,
+    prefixes,
+    with_body,
+)
+from ...kernels.loop_verify import written
+from ..inline import INLINE_COST
+from ..manager import loop_pass
+from .analysis import cost
+from .transpose_blocks import Names, split
+
+ROOM = 1 << 19  # bytes: half of a second cache, the other half is for what they are made of
+NUMBERS = ("f32", "f64")
+
+
+@loop_pass("keep")
+def keep(kernel: Kernel, *, room: int = ROOM) -> Kernel:
+    """Where lanes run across columns, what a loop down the columns has worked out is kept for a later one.
+
+        vector<64> %j in 0..4096 {                     serial %j.block in 0..64 {
+          serial %k in 0..21 reduce %5: f32 = add {      alloc %kept0: f32[21, 64]
+            %2 = load %x[%k, %j]                         vector<64> %j in (64 * %j.block)..(64 * %j.block + 64) {
+            %4 = exp(%2) : f32                             serial %k in 0..21 reduce %5: f32 = add {
+            yield %4                                         %2 = load %x[%k, %j]
+          }                                                  %4 = exp(%2) : f32
+          serial %k in 0..21 {                    ->         store %kept0[%k, -64 * %j.block + %j], %4
+            %6 = load %x[%k, %j]                             yield %4
+            %8 = exp(%6) : f32                             }
+            %9 = div(%8, %5) : f32                         serial %k in 0..21 {
+            store %y[%k, %j], %9                             %8 = load %kept0[%k, -64 * %j.block + %j]
+          }                                                  %9 = div(%8, %5) : f32
+        }                                                    store %y[%k, %j], %9
+
+    Along rows it is lowering that does this. Here one vector of columns at a time has its memory, which stays in the
+    caches. What is cheap, or would take more than so many bytes, is worked out again.
+    """
+    names = Names(kernel)
+
+    def visit(statement: Statement) -> Statement:
+        if isinstance(statement, Concurrent):
+            return Concurrent(tuple(map(loop, statement.branches)))
+        return loop(statement) if isinstance(statement, Loop) else statement
+
+    def loop(found: Loop) -> Loop:
+        if found.kind == "vector":
+            return _columns(found, room, names) or found
+        return with_body(found, list(map(visit, found.body)))
+
+    return replace(kernel, body=tuple(map(visit, kernel.body)))
+
+
+def _columns(loop: Loop, room: int, names: Names) -> Loop | None:
+    """The loop over columns in blocks, with what is kept of each; None if there is nothing to keep."""
+    passes = [item for item in loop.body if isinstance(item, Loop)]
+    if len(passes) < 2 or prefixes(loop) or not _alike(passes):
+        return None
+    plans = [_Pass(item, passes[0].variable, written(loop)) for item in passes]
+    length = passes[0].extent
+    assert isinstance(length, int)
+    made: dict[Hashable, tuple[_Pass, Register]] = {}  # where something is worked out first
+    found: dict[Hashable, Buffer] = {}
+    for plan in plans:
+        for key, register in plan.repeated(made):
+            if key not in found:
+                taken = length * loop.width * register.dtype.bytes
+                if taken > room:
+                    continue
+                room -= taken
+                found[key] = Buffer(names.new(f"%kept{len(found)}"), register.dtype, (length, loop.width), "scratch")
+                first, value = made[key]
+                first.stored.append((found[key], value))
+            plan.loaded[register.name] = found[key]
+        for name, key in plan.keys.items():
+            made.setdefault(key, (plan, plan.made[name].result))
+    if not found:
+        return None
+    blocks, columns = split(loop, loop.width, names)
+    lane = loop.variable.expr() - columns.start
+    changed = {id(plan.loop): plan.changed((plan.loop.variable.expr() - plan.loop.start, lane)) for plan in plans}
+    body = [changed.get(id(item), item) for item in loop.body]
+    parts = [
+        replace(item, results=tuple(Register(f"{result.name}.part", result.dtype) for result in item.results))
+        for item in loop.accumulators
+    ]
+    whole = [
+        Accumulator(item.results, item.combiner, part.results)
+        for item, part in zip(loop.accumulators, parts, strict=True)
+    ]
+    columns = with_body(replace(columns, accumulators=tuple(parts)), body)
+    return replace(with_body(blocks, [*map(Alloc, found.values()), columns]), accumulators=tuple(whole))
+
+
+def _alike(passes: Sequence[Loop]) -> bool:
+    """Whether all loops run over the same, as serial loops without others inside."""
+    first = passes[0]
+    return isinstance(first.extent, int) and all(
+        item.kind == "serial"
+        and (item.start, item.stop) == (first.start, first.stop)
+        and all(isinstance(inner, (Let, Load, Index, Store)) for inner in item.body)
+        for item in passes
+    )
+
+
+@dataclass
+class _Pass:
+    """A loop down the columns: what its registers are, by keys that are equal where the values are."""
+
+    loop: Loop
+    common: Symbol  # what the variables of all passes are called in keys
+    changing: set[str]  # buffers that are stored to meanwhile
+
+    def __post_init__(self) -> None:
+        self.made = {item.result.name: item for item in self.loop.body if isinstance(item, (Let, Load, Index))}
+        self.keys: dict[str, Hashable] = {}
+        self.stored: list[tuple[Buffer, Register]] = []
+        self.loaded: dict[str, Buffer] = {}
+        for name, item in self.made.items():
+            self.keys[name] = self._key(item)
+
+    def _key(self, item: Let | Load | Index) -> Hashable:
+        places = {self.loop.variable: self.common.expr()}
+        if isinstance(item, Let):
+            return item.op, item.result.dtype, *map(self._operand, item.operands)
+        if isinstance(item, Index):
+            return "index", substitute(item.expression, places)
+        if item.guard is not None or item.buffer.name in self.changing:
+            return self, item.result.name  # like nothing else
+        return "load", item.buffer, tuple(substitute(place, places) for place in item.index)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def _operand(self, operand: Operand) -> Hashable:
+        return self.keys.get(operand.name, operand) if isinstance(operand, Register) else operand
+
+    def repeated(self, before: dict[Hashable, tuple[_Pass, Register]]) -> list[tuple[Hashable, Register]]:
+        """What is worth keeping of what was worked out before: only what others are not made of."""
+        found: set[str] = set()
+        pending, seen = self._roots(), set()
+        while pending:
+            item = self.made.get(pending.pop())
+            if item is None or item.result.name in seen:
+                continue
+            seen.add(item.result.name)
+            numbers = isinstance(item, Let) and item.result.dtype.name in NUMBERS
+            if numbers and self.keys[item.result.name] in before and self._work(item) > INLINE_COST:
+                found.add(item.result.name)
+            else:
+                pending.extend(_reads(item))
+        return [(self.keys[name], self.made[name].result) for name in self.made if name in found]
+
+    def _roots(self) -> list[str]:
+        stored = [name for item in self.loop.body if isinstance(item, Store) for name in _reads(item)]
+        return stored + _names(value for item in self.loop.accumulators for value in item.values)
+
+    def _work(self, item: Statement) -> int:
+        """What it costs to work something out from what lies in memory, in additions."""
+        cone: dict[str, Statement] = {}
+        pending = [item]
+        while pending:
+            for name in _reads(pending.pop()):
+                if name in self.made and name not in cone:
+                    cone[name] = self.made[name]
+                    pending.append(self.made[name])
+        return cost([item, *cone.values()])
+
+    def changed(self, place: tuple[Dim, ...]) -> Loop:
+        """The loop with what it stores for later ones, and loads instead of working it out again."""
+        body: list[Statement] = []
+        needed = set(self._roots())
+        for item in reversed(self.loop.body):
+            if isinstance(item, (Let, Load, Index)):
+                if item.result.name not in needed and not any(item.result == value for _, value in self.stored):
+                    continue
+                if item.result.name in self.loaded:
+                    item = Load(item.result, self.loaded[item.result.name], place)
+            needed.update(_reads(item))
+            body.append(item)
+        stores = [Store(buffer, place, value) for buffer, value in self.stored]
+        return with_body(self.loop, [*reversed(body), *stores])
+
+
+def _names(operands: Iterable[Operand | None]) -> list[str]:
+    return [item.name for item in operands if isinstance(item, Register)]
+
+
+def _reads(statement: Statement) -> list[str]:
+    """The registers that a statement reads."""
+    if isinstance(statement, Let):
+        return _names(statement.operands)
+    if isinstance(statement, Load):
+        return _names([statement.guard])
+    return _names([statement.value, statement.guard]) if isinstance(statement, Store) else []
