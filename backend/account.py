@@ -12,17 +12,24 @@ from ..passes.fuse import Fused
 from .report import KernelReport, Report
 
 
-def make_report(graph: Graph, fused: Fused, kernels: Sequence[Kernel], arena: Dim) -> Report:
+def make_report(
+    graph: Graph,
+    fused: Fused,
+    kernels: Sequence[Kernel],
+    arena: Dim,
+    scratch: Sequence[Dim] | None = None,
+    own_scratch: Dim = 0,
+) -> Report:
+    """scratch: that each thread needs, by kernels; own_scratch: that each one has for those that threads share."""
     entries: list[KernelReport] = []
     after: Dim = 0
-    for groups, kernel in zip(fused.launches, kernels, strict=True):
+    for number, (groups, kernel) in enumerate(zip(fused.launches, kernels, strict=True)):
         reads, writes = traffic(kernel)
         after = after + reads + writes
         ops = [op.name for group in groups for op in group.ops]
         widths = sorted({item.width for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"})
-        entries.append(
-            KernelReport(kernel.name, ops, regions(kernel), pieces(kernel), widths, size_text(reads), size_text(writes))
-        )
+        texts = size_text(reads), size_text(writes), "" if scratch is None else size_text(scratch[number])
+        entries.append(KernelReport(kernel.name, ops, regions(kernel), pieces(kernel), widths, *texts))
     before: Dim = 0
     for op in graph.ops:
         for value in (*op.operands, *op.results):
@@ -36,6 +43,7 @@ def make_report(graph: Graph, fused: Fused, kernels: Sequence[Kernel], arena: Di
         size_text(before),
         size_text(after),
         size_text(arena),
+        "" if scratch is None else size_text(own_scratch),
     )
 
 

@@ -59,6 +59,7 @@ class Artifact:
         stored: Sequence[tuple[DType, tuple[Dim, ...]]],
         sources: Sequence[tuple[str, int]],
         scratch: Sequence[Dim],
+        alone: Sequence[Dim],
         arena: Dim,
         products: Sequence[str],
         is_long: bool,
@@ -71,7 +72,8 @@ class Artifact:
     ):
         self.stored = stored  # arrays that native code fills
         self.sources = sources  # of each result: "own", a "copy" of a stored array, or of a "parameter"
-        self.scratch = scratch  # of each region, for each thread
+        self.scratch = scratch  # of each region that threads share, for each thread
+        self.alone = alone  # of each one that the caller runs alone, unless it lies in the arena
         self.arena = arena
         self.products = products  # libraries of routines for matrix products
         self.is_long = is_long  # worth waking threads for
@@ -88,6 +90,7 @@ class Artifact:
             "stored": [[item.name, list(map(encode, shape))] for item, shape in self.stored],
             "sources": self.sources,
             "scratch": list(map(encode, self.scratch)),
+            "alone": list(map(encode, self.alone)),
             "arena": encode(self.arena),
             "products": self.products,
             "is_long": self.is_long,
@@ -104,6 +107,7 @@ class Artifact:
             stored=[(dtype(name), tuple(map(decode, shape))) for name, shape in header["stored"]],
             sources=[(how, number) for how, number in header["sources"]],
             scratch=list(map(decode, header["scratch"])),
+            alone=list(map(decode, header["alone"])),
             arena=decode(header["arena"]),
             products=header["products"],
             is_long=header["is_long"],

@@ -21,6 +21,7 @@ class KernelReport:
     vector_widths: list[int]
     reads: str  # bytes
     writes: str
+    scratch: str = ""  # bytes that each thread at work needs beside; not told of a GPU
     threads: int = 1  # that can work on it, at most
 
     def __str__(self) -> str:
@@ -29,7 +30,10 @@ class KernelReport:
         threads = f", {self.threads} thread{'s' * (self.threads != 1)}"
         if self.regions > 1:
             threads += f" in {self.regions} regions"
-        return f"{self.name}: {count}{widths}{threads}, reads {self.reads}, writes {self.writes}"
+        scratch = f", scratch {self.scratch}" if self.scratch not in ("", "0 B") else ""
+        if scratch and self.threads > 1:
+            scratch += " a thread"
+        return f"{self.name}: {count}{widths}{threads}, reads {self.reads}, writes {self.writes}{scratch}"
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,8 @@ class Report:
     refusals: list[str]
     bytes_before: str
     bytes_after: str
-    arena: str
+    arena: str  # all temporaries at once, and the scratch of kernels that one thread runs
+    scratch: str = ""  # that each thread has for the kernels that threads share
     cache: Lookup = field(default_factory=lambda: Lookup("off"))
     milliseconds: dict[str, float] = field(default_factory=dict)
 
@@ -75,7 +80,9 @@ class Report:
         if self.refusals:
             lines.append("  not fused:")
             lines.extend(f"    {refusal}" for refusal in self.refusals)
-        lines.append(f"  memory traffic: {self.bytes_before} op by op, {self.bytes_after} fused; arena {self.arena}")
+        scratch = f", scratch of each thread {self.scratch}" if self.scratch not in ("", "0 B") else ""
+        lines.append(f"  memory traffic: {self.bytes_before} op by op, {self.bytes_after} fused")
+        lines.append(f"  memory: arena {self.arena}{scratch}")
         lines.append(f"  cache: {self.cache}")
         if self.milliseconds:
             shown = ", ".join(f"{stage} {time:.1f}" for stage, time in self.milliseconds.items())

@@ -14,7 +14,7 @@ The whole grammar:
     Prefix     a combiner over the iterations of the loop it stands in, up to this one
     Check      a data-dependent index: in range or an error is reported; gives a guard
     Lead       how many elements of a buffer lie before its first whole cache line; no result depends on it
-    Alloc      scratch that lives for one iteration of the enclosing parallel loop (see Pack for the exception)
+    Alloc      scratch that lives for one iteration of the loop that it stands in (see Pack for the exception)
     Gemm       a matrix product on sub-matrices of buffers
     Transpose  a block of a buffer copied, read along its columns and written along its rows
     Pack       a copy of some columns of a matrix in the order in which Gemm reads them

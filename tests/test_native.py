@@ -18,10 +18,15 @@ import pytest
 import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
+from smelt.backend.cpu import emit, scratch
 from smelt.backend.cpu import executable as native
 from smelt.backend.cpu.allocator import ALIGNMENT, MIDDLE
 from smelt.backend.cpu.pool_text import runtime_text
 from smelt.ir.errors import ArgumentError, ShapeError, TraceError
+from smelt.ir.proofs import ceil_divide
+from smelt.kernels.loop_ir import Statement
+from smelt.passes.lifetime import Owner
+from smelt.passes.memory import ALIGN, Plan
 from support import evaluate, flatten
 
 PAGE = mmap.PAGESIZE
@@ -100,8 +105,18 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("bits", [128, 256, 512])
-def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded) -> None:
-    """With one thread the scratch of a product is the last of its memory."""
+def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one thread, and if nothing shares a place, the scratch of a product is the last of its memory."""
+
+    def products_last(statements: Sequence[Statement], bits: int) -> Plan[Owner]:
+        sizes = scratch.scratch_sizes(statements, bits)
+        plan: Plan[Owner] = Plan({}, 0)
+        for owner in sorted(sizes, key=lambda owner: isinstance(owner, int)):
+            plan.offsets[owner], plan.size = plan.size, plan.size + ceil_divide(sizes[owner], ALIGN) * ALIGN
+        return plan
+
+    monkeypatch.setattr(emit, "plan_scratch", products_last)
+    monkeypatch.setattr(emit, "lone_scratch", lambda kernel, bits: {})
 
     def both(x: Any, y: Any) -> Any:
         return ops.relu(x @ y), ops.softmax(x @ y, 1)

@@ -8,7 +8,6 @@ from typing import Any
 from ...ir.errors import CompileError
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
-from ...ir.symbolic import Dim
 from ...kernels.gemm import BYTES, RegisterTile
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_verify import verify_kernel
@@ -16,7 +15,6 @@ from ...ops.kinds import Contract
 from ...passes.fuse import Fused, fuse
 from ...passes.lower import lower
 from ...passes.manager import PASSES, Pipeline
-from ...passes.memory import plan_memory
 from ...passes.overwrite import find_overwrites
 from ...passes.pipelines import GRAPH, LOOPS
 from ..account import make_report
@@ -30,6 +28,7 @@ from .emit import Layout, ModuleEmitter
 from .engine import Started, engine
 from .libraries import start
 from .runtime import DATA_OFFSET
+from .scratch import Arena, most, plan_arena
 from .target import host
 from .threads import get_num_threads
 
@@ -66,10 +65,12 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     hook("loops", kernels)
     with stages.timed("memory"):
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
-        plan = plan_memory(kernels, outside)
+        scratch = emitter.scratch(False)
+        own = most(scratch)
+        plan = plan_arena(kernels, emitter.uses, outside, own)
     stored, sources = result_sources(fused)
     with stages.timed("emit"):
-        module = emitter.finish(make_layout(fused, stored, plan.offsets))
+        module = emitter.finish(make_layout(fused, stored, plan))
     hook("llvm", readable_text(module.text))
     if options.want_asm:
         hook("asm", "".join(map(readable_assembly, engine().assembly(module.parts(1)))))
@@ -81,7 +82,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     artifact = Artifact(
         stored=[(value.dtype, value.shape) for value in stored],
         sources=sources,
-        scratch=list(dict.fromkeys(emitter.scratch)),
+        scratch=scratch,
+        alone=emitter.scratch(True),
         arena=plan.size,
         products=products,
         is_long=emitter.is_long,
@@ -89,7 +91,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         overwrites=Overwrites(times.reads, times.writes, times.same_place),
         streamed=[number for number, name in enumerate(names[1]) if name in streamed],
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
-        report=make_report(simple, fused, kernels, plan.size).lasting(),
+        report=make_report(simple, fused, kernels, plan.size, emitter.scratch_of_kernels(), own).lasting(),
         code=b"",
     )
     return artifact, code
@@ -132,11 +134,11 @@ def schedule(kernel: Kernel, bits: int, verify: bool, replaced: tuple[str, ...] 
     return kernel
 
 
-def make_layout(fused: Fused, stored: Sequence[Value], offsets: dict[str, Dim]) -> Layout:
+def make_layout(fused: Fused, stored: Sequence[Value], arena: Arena) -> Layout:
     """The slots of ctx, in the order that Executable fills them."""
     names = [symbol.name for symbol in fused.graph.sizes]
     sizes = {name: FIRST_FREE + number for number, name in enumerate(names)}
     outside = (*fused.graph.params, *stored)
     first = FIRST_FREE + len(sizes)
     pointers = {f"%{fused.names[value]}": first + number for number, value in enumerate(outside)}
-    return Layout(sizes, pointers, offsets)
+    return Layout(sizes, pointers, arena)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...ir.proofs import floor_divide, limit
-from ...ir.types import u8
-from ...kernels.gemm import RegisterTile
-from ...kernels.loop_ir import Buffer, Gemm, Matrix, Pack, Transpose
+from ...ir.proofs import floor_divide
+from ...kernels.loop_ir import Gemm, Matrix, Pack, Transpose
 from .context import PRODUCT_TYPES, PRODUCTS, ROUTINES
 from .transpose import AHEAD, called
 
@@ -25,9 +23,7 @@ class Calls:
         """A call of one of the routines of gemm.py, with scratch memory for what it packs."""
         output, left, right = statement.output, statement.left, statement.right
         dtype = output.buffer.dtype
-        tile = RegisterTile(dtype.name, self.region.bits)
-        needed = tile.scratch_bytes(limit(statement.rows, True), statement.depth, not left.panel, not right.panel)
-        scratch = self.region.scratch(Buffer("%gemm", u8, (needed,), "scratch"))
+        scratch = self.region.scratch(id(statement))
         # From row to row of packed panels it is as far as the depth of one, on the average.
         left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride
         left_numbers = (left_row, left.panel or left.column_stride, left.panel)

@@ -12,16 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.proofs import ceil_divide
-from ...ir.symbolic import Dim, Symbol, product
+from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop_ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
 from ...kernels.loop_text import identity, size_symbols
 from ...kernels.loop_verify import read, written
+from ...passes.lifetime import Owner
 from ...passes.loop.analysis import cost
+from ...passes.memory import Plan
 from .accesses import NONTEMPORAL
-from .context import ALIGN, ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
+from .context import ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
 from .debug import DebugInfo
 from .parts import Module, Part, declaration
 from .region import Region
+from .scratch import Arena, Place, Use, kernel_use, most, plan_scratch, scratch_sizes
 from .transpose import ELEMENTS, called, transpose_text
 
 LONG = 1 << 20  # work for which waking a thread pays
@@ -34,7 +37,7 @@ class Layout:
 
     sizes: dict[str, int]
     pointers: dict[str, int]  # parameters and results, by buffer name
-    arena: dict[str, Dim]  # temporaries: their offset in the arena
+    arena: Arena  # where temporaries lie, and scratch of what the caller runs alone
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,27 @@ class Step:
     grain: int | None  # None: the caller runs it alone
     long: bool = False  # enough work to wake a thread that sleeps
     blocks: tuple[tuple[int, ...], ...] = ()  # the buffers of each branch, by their numbers in the kernel
+    scratch: Dim = 0  # bytes that each thread needs
+    placed: bool = False  # by plan_arena, since no other thread runs it
 
 
-# A block of arguments: these, then sizes, then buffers, then numbers.
+@dataclass(frozen=True)
+class Address:
+    """An argument: where scratch of what the caller runs alone lies, the kernel's n-th."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """What became of a kernel, and of all that are equal to it."""
+
+    steps: list[Step]
+    arguments: list[int | Address]  # behind its buffers
+    use: Use
+
+
+# A block of arguments: these, then sizes, then buffers, then numbers and addresses of scratch.
 CONTEXT, FIRST_SITE, HEAD = range(3)
 
 
@@ -84,29 +105,44 @@ class ModuleEmitter:
     """Takes the kernels one after the other. Parts of the module that are long enough can be had at once."""
 
     def __init__(self, vector_bits: int, annotate: bool, data_offset: int | None):
-        self.layout = Layout({}, {}, {})
-        self.added: list[tuple[Kernel, list[Step], list[int]]] = []
+        self.layout = Layout({}, {}, Arena({}, 0, {}))
+        self.added: list[tuple[Kernel, Code]] = []
         self.data_offset = data_offset  # of the data's address in an array object; None: slots hold the address itself
         self.vector_bits = vector_bits
         self.debug = DebugInfo() if annotate else None
         self.declarations: set[str] = set()
         self.module = Module()
-        self.scratch: list[Dim] = []  # bytes of each region, for each thread
         self.is_long = False  # some step has enough work to wake a thread that sleeps
         self.transpositions: dict[tuple[int, bool], str] = {}  # by the size of elements, and whether they are fetched
-        self.known: dict[str, tuple[list[Step], list[int]]] = {}  # with the numbers among the arguments
+        self.known: dict[str, Code] = {}  # kernels, by their identity
         self.functions: dict[str, str] = {}  # names of functions, by their texts
-        self.branches: dict[str, str] = {}  # functions of branches, by their identity
+        self.branches: dict[str, tuple[str, Dim]] = {}  # functions of branches with their scratch, by their identity
         self.sites = 0
-        self.allocated: Dim = 0
+        self.places: Plan[Owner] = Plan({}, 0)  # of a region's scratch
+        self.placed: dict[Owner, int] = {}  # scratch that is an argument of the kernel: which one it is
         self.next_block = 0  # where the arguments of the next branch begin
         self.kernel: Kernel | None = None
         self.sizes: list[str] = []
-        self.numbers: list[int] | None = None  # that are arguments of the kernel; None: none may be
+        self.arguments: list[int | Address] = []  # of the kernel, behind its buffers
+        self.passes_numbers = False  # whether numbers may be among them
+
+    @property
+    def uses(self) -> list[Use]:
+        """The memory that the kernels need."""
+        return [code.use for _, code in self.added]
+
+    def scratch(self, alone: bool) -> list[Dim]:
+        """Bytes that each thread needs. Alone: those for what only the caller runs, and that have no place yet."""
+        steps = (step for _, code in self.added for step in code.steps if not step.placed)
+        return list(dict.fromkeys(step.scratch for step in steps if (step.grain is None) == alone))
+
+    def scratch_of_kernels(self) -> list[Dim]:
+        """Bytes that each thread at work needs, for each kernel."""
+        return [most(step.scratch for step in code.steps) for _, code in self.added]
 
     def add(self, kernel: Kernel) -> None:
         """The functions of the next kernel."""
-        self.added.append((kernel, *self._steps(kernel)))
+        self.added.append((kernel, self._code(kernel)))
 
     def next_part(self) -> Part | None:
         """What is there, if it is enough to be compiled meanwhile."""
@@ -164,9 +200,9 @@ class ModuleEmitter:
             run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
             run.write(f"%{name} = load ptr, ptr %{name}.at")
         slots = 0
-        for kernel, steps, numbers in self.added:
-            slots = max(slots, self._call(run, kernel, steps, numbers))
-            self.is_long |= any(step.long for step in steps)
+        for number, (kernel, code) in enumerate(self.added):
+            slots = max(slots, self._call(run, number, kernel, code))
+            self.is_long |= any(step.long for step in code.steps)
             self.sites += len(kernel.sites)
         body = "\n".join(run.frames[0].lines)
         block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
@@ -182,16 +218,20 @@ class ModuleEmitter:
             if self.data_offset is None:
                 return array
             return write(f"load ptr, ptr {write(f'getelementptr i8, ptr {array}, i64 {self.data_offset}')}, align 8")
-        at = write(f"getelementptr i64, ptr %ctx, i64 {ARENA}")
-        base = write(f"load ptr, ptr {at}, align 8")
-        place = region.uniform(self.layout.arena[buffer.name])
-        return write(f"getelementptr i8, ptr {base}, i64 {place}")
+        return self._planned(region, buffer.name)
+
+    def _planned(self, region: Region, place: Place) -> str:
+        """The address of what plan_arena has a place for."""
+        arena, write = self.layout.arena, region.emitter.instruction
+        slot, offset = (SCRATCH, arena.unshared[place]) if place in arena.unshared else (ARENA, arena.offsets[place])
+        base = write(f"load ptr, ptr {write(f'getelementptr i64, ptr %ctx, i64 {slot}')}, align 8")
+        return write(f"getelementptr i8, ptr {base}, i64 {region.uniform(offset)}")
 
     def _run_size(self, region: Region, symbol: Symbol) -> str:
         at = region.emitter.instruction(f"getelementptr i64, ptr %ctx, i64 {self.layout.sizes[symbol.name]}")
         return region.emitter.instruction(f"load i64, ptr {at}, align 8")
 
-    def _call(self, run: Region, kernel: Kernel, steps: Sequence[Step], numbers: Sequence[int]) -> int:
+    def _call(self, run: Region, place: int, kernel: Kernel, code: Code) -> int:
         """Fill the block of arguments and run the kernel's steps; gives the block's length.
 
         The buffers of concurrent loops are arguments of the branches, which have a block each."""
@@ -200,13 +240,17 @@ class ModuleEmitter:
         buffers = [("ptr", run.pointer(buffer)) for buffer in kernel.buffers]
         sizes = [("i64", run.uniform(symbol.expr())) for symbol in size_symbols(kernel)]
         values = [*head, *sizes, *([] if only_concurrent(kernel) else buffers)]
-        values += [("i64", str(number)) for number in numbers]
-        for block in (block for step in steps for block in step.blocks):
+        for item in code.arguments:
+            if isinstance(item, Address):
+                values.append(("ptr", self._planned(run, (place, item.number))))
+            else:
+                values.append(("i64", str(item)))
+        for block in (block for step in code.steps for block in step.blocks):
             values += [*head, *sizes, *(buffers[number] for number in block)]
         for slot, (kind, value) in enumerate(values):
             at = run.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
             run.write(f"store {kind} {value}, ptr {at}, align 8")
-        for step in steps:
+        for step in code.steps:
             count = run.uniform(step.count)
             if step.grain is None:
                 run.write(f"call void @{step.function}(ptr %args, i64 0, i64 {count}, i64 0, i64 0)")
@@ -229,23 +273,25 @@ class ModuleEmitter:
 
     def _number(self, region: Region, number: int) -> str:
         """A number that code is none the better for knowing."""
-        if self.numbers is None or number <= SMALL:
-            return str(number)
-        assert self.kernel is not None
         # One argument for each use: which of them are equal is another thing that kernels would differ in.
-        slot = HEAD + len(self.sizes) + len(self.kernel.buffers) + len(self.numbers)
-        self.numbers.append(number)
+        return self._passed(region, "i64", number) if self.passes_numbers and number > SMALL else str(number)
+
+    def _passed(self, region: Region, kind: str, value: int | Address) -> str:
+        """One more argument."""
+        assert self.kernel is not None
+        slot = HEAD + len(self.sizes) + len(self.kernel.buffers) + len(self.arguments)
+        self.arguments.append(value)
         with region.at(0):
-            return self._argument(region, "i64", slot)
+            return self._argument(region, kind, slot)
 
     def _argument(self, region: Region, kind: str, slot: int) -> str:
         at = region.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
         return region.emitter.instruction(f"load {kind}, ptr {at}, align 8")
 
-    def _scratch(self, region: Region, buffer: Buffer) -> str:
-        place = self.allocated
-        nbytes = product(buffer.shape) * buffer.dtype.bytes
-        self.allocated = place + ceil_divide(nbytes, ALIGN) * ALIGN
+    def _scratch(self, region: Region, owner: Owner) -> str:
+        if owner in self.placed:
+            return self._passed(region, "ptr", Address(self.placed[owner]))
+        place = self.places.offsets[owner]
         write = region.emitter.instruction
         with region.at(0):
             if "%scratch" not in region.pointers:
@@ -257,14 +303,17 @@ class ModuleEmitter:
             offset = self._number(region, place) if isinstance(place, int) else region.uniform(place)
             return write(f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {offset}")
 
-    def _steps(self, kernel: Kernel) -> tuple[list[Step], list[int]]:
-        """The functions of a kernel, and the numbers among its arguments; those of an equal kernel if there is one."""
+    def _code(self, kernel: Kernel) -> Code:
+        """The functions of a kernel; those of an equal kernel if there is one."""
         key = identity(kernel)
         if key in self.known:
             return self.known[key]
         self.kernel, self.sizes = kernel, [symbol.name for symbol in size_symbols(kernel)]
         self.next_block = HEAD + len(self.sizes) + (0 if only_concurrent(kernel) else len(kernel.buffers))
-        self.numbers = [] if takes_numbers(kernel) else None
+        self.arguments, self.passes_numbers = [], takes_numbers(kernel)
+        placed = lone_scratch(kernel, self.vector_bits)
+        use = kernel_use(kernel, placed)
+        self.placed = {owner: number for number, owner in enumerate(placed)}
         steps: list[Step] = []
         alone: list[Statement] = []
 
@@ -273,7 +322,8 @@ class ModuleEmitter:
 
         def flush() -> None:
             if alone:
-                steps.append(Step(self._serial(next_name(), list(alone)), 1, None))
+                name, scratch = self._serial(next_name(), list(alone))
+                steps.append(Step(name, 1, None, scratch=use.room if placed else scratch, placed=bool(placed)))
                 alone.clear()
 
         for statement in kernel.body:
@@ -282,12 +332,13 @@ class ModuleEmitter:
                 steps.append(self._concurrent(next_name(), statement))
             elif isinstance(statement, Loop) and statement.kind == "parallel":
                 flush()
-                name = self._parallel(next_name(), statement)
-                steps.append(Step(name, statement.stop, statement.width, cost([statement]) >= LONG))
+                name, scratch = self._parallel(next_name(), statement)
+                long = cost([statement]) >= LONG
+                steps.append(Step(name, statement.stop, statement.width, long, scratch=scratch))
             else:
                 alone.append(statement)
         flush()
-        self.known[key] = steps, self.numbers or []
+        self.known[key] = Code(steps, self.arguments, use)
         return self.known[key]
 
     def _region(self, name: str) -> Region:
@@ -306,23 +357,25 @@ class ModuleEmitter:
             f"(ptr %args, i64 %begin, i64 %end, i64 %worker, i64 %before) #0{note} {{\n"
             f"entry:\n{sink}{lines}\n  ret void\n}}"
         )
-        self.scratch.append(self.allocated)
-        self.allocated = 0
         if text not in self.functions:
             self.functions[text] = name
             (self.module.plain if plain else self.module.hot).append(f"define void @{name}{text}")
         return self.functions[text]
 
-    def _serial(self, name: str, statements: Sequence[Statement]) -> str:
+    def _serial(self, name: str, statements: Sequence[Statement]) -> tuple[str, Dim]:
+        """A function, and the scratch that it needs."""
         region = self._region(name)
+        if not self.placed:
+            self.places = plan_scratch(statements, self.vector_bits)
         for statement in statements:
             # Not before those in front of it, which may make what it packs.
             region.prepare([statement])
             region.body([statement])
-        return self._finish(name, region, only_calls(statements))
+        return self._finish(name, region, only_calls(statements)), self.places.size
 
-    def _parallel(self, name: str, loop: Loop) -> str:
+    def _parallel(self, name: str, loop: Loop) -> tuple[str, Dim]:
         region = self._region(name)
+        self.places = plan_scratch(loop.body, self.vector_bits)
         region.prepare(loop.body)
 
         def body(current: list) -> list:
@@ -330,7 +383,7 @@ class ModuleEmitter:
             return []
 
         region.counted(loop.variable, "%begin", "%end", 1, True, [], body)
-        return self._finish(name, region, only_calls([loop]))
+        return self._finish(name, region, only_calls([loop])), self.places.size
 
     def _concurrent(self, name: str, statement: Concurrent) -> Step:
         """Tiles of all branches in one region: tile numbers run through the branches in turn."""
@@ -339,10 +392,13 @@ class ModuleEmitter:
         counts: list[Dim] = []
         functions: list[str] = []
         blocks: list[tuple[int, ...]] = []
+        scratch: list[Dim] = []
         for branch in statement.branches:
             names = read(branch) | written(branch)
             blocks.append(tuple(number for number, buffer in enumerate(kernel.buffers) if buffer.name in names))
-            functions.append(self._branch(f"{name}.b{len(functions)}", branch, blocks[-1]))
+            function, needed = self._branch(f"{name}.b{len(functions)}", branch, blocks[-1])
+            functions.append(function)
+            scratch.append(needed)
             counts.append(ceil_divide(branch.stop, branch.width) if branch.kind == "parallel" else 1)
         region = self._region(name)
         tile = Symbol("%tile")
@@ -384,9 +440,9 @@ class ModuleEmitter:
         for count in counts:
             total = total + count
         threaded = any(branch.kind == "parallel" for branch in statement.branches)
-        return Step(name, total, 1 if threaded else None, cost([statement]) >= LONG, tuple(blocks))
+        return Step(name, total, 1 if threaded else None, cost([statement]) >= LONG, tuple(blocks), most(scratch))
 
-    def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> str:
+    def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> tuple[str, Dim]:
         """The function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""
         assert self.kernel is not None
         whole = self.kernel
@@ -408,6 +464,19 @@ def takes_numbers(kernel: Kernel) -> bool:
     """Whether it has matrix products, and arguments of its own: those of branches are theirs."""
     items = list(walk(kernel.body))
     return any(isinstance(item, Gemm) for item in items) and not any(isinstance(item, Concurrent) for item in items)
+
+
+def lone_scratch(kernel: Kernel, bits: int) -> dict[Owner, int]:
+    """The scratch of statements which the caller runs alone, with its bytes, if plan_arena shall have a place for it.
+
+    Not where some size is symbolic: the arena would have room for all that cannot be compared, while of the memory of
+    threads the most that any region needs will do. And branches have arguments of their own."""
+    if any(isinstance(item, Concurrent) for item in kernel.body):
+        return {}
+    alone = [item for item in kernel.body if not (isinstance(item, Loop) and item.kind == "parallel")]
+    sizes = scratch_sizes(alone, bits)
+    static = {owner: size for owner, size in sizes.items() if isinstance(size, int)}
+    return static if len(static) == len(sizes) else {}
 
 
 def only_concurrent(kernel: Kernel) -> bool:

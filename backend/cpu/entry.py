@@ -21,7 +21,7 @@ import numpy as np
 import optree
 
 from . import entry_words as word
-from .allocator import ALIGNMENT, MIDDLE, allocator, numpy_functions
+from .allocator import MIDDLE, allocator, numpy_functions
 from .executable import KEPT, Frame, Launcher
 from .once import Once
 from .runtime import DATA_OFFSET, runtime
@@ -200,7 +200,7 @@ def make_entry(
     threads = pool()
     frame = Frame(launcher.executable)
     frame.prepare(launcher, threads)
-    needed = launcher.arena_bytes + launcher.scratch_bytes * frame.workers + ALIGNMENT
+    needed = launcher.memory_bytes(frame.workers)
     borrows = own is not None and needed > KEPT
     if not borrows:
         frame.give_memory(launcher, np.empty(needed, np.uint8))

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 KEPT = 1 << 17  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
+# Bytes between the scratch of threads, at most, that no one touches: what one of them fetches ahead, or the processor
+# does for it, would take the next one's from its cache.
+GAP = 1 << 14
 _BYTE = np.dtype(np.uint8)
 _NO_MEMORY = np.empty(0, _BYTE)
 
@@ -117,7 +120,7 @@ class Frame:
     def fit(self, launcher: Launcher, threads: Threads) -> None:
         """Prepare for a launcher's sizes and as many threads as there are now."""
         self.prepare(launcher, threads)
-        needed = launcher.arena_bytes + launcher.scratch_bytes * self.workers + ALIGN
+        needed = launcher.memory_bytes(self.workers)
         kept = self.memory
         self.give_memory(launcher, kept if len(kept) >= needed else empty_arrays([((needed,), _BYTE)])[0])
 
@@ -127,7 +130,7 @@ class Frame:
         self.workers = max(threads.limit, threads.started)
         self.pool = block[POOL] = threads.address
         block[PARALLEL] = threads.parallel
-        block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_bytes, self.workers
+        block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_stride, self.workers
         for number, name in enumerate(launcher.executable.sizes):
             block[FIRST_FREE + number] = launcher.sizes[name]
 
@@ -152,7 +155,9 @@ class Launcher:
         self.threads = threads if executable.artifact.is_long else pool
         artifact = executable.artifact
         scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
-        self.scratch_bytes = scratch + -scratch % ALIGN
+        self.scratch_bytes = scratch + -scratch % ALIGN  # of each thread
+        self.scratch_stride = self.scratch_bytes + min(self.scratch_bytes, GAP)
+        self.alone_bytes = max((evaluate(item, sizes) for item in artifact.alone), default=0)
         self.arena_bytes = evaluate(artifact.arena, sizes)
         self.results = [(_shape(shape, sizes), dtype.numpy) for dtype, shape in artifact.stored]
         self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
@@ -165,6 +170,11 @@ class Launcher:
         self.offset = 8 * executable.first_param
         self.frames = executable.frames
         self.run = executable.run
+
+    def memory_bytes(self, workers: int) -> int:
+        """The memory of a call with so many threads, wherever it begins."""
+        scratch = self.scratch_stride * (workers - 1) + self.scratch_bytes
+        return self.arena_bytes + max(scratch, self.alone_bytes) + ALIGN
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         results = empty_arrays(self.results)

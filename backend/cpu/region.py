@@ -40,6 +40,7 @@ from ...kernels.loop_ir import (
 from ...kernels.loop_text import list_text, loop_head, operands_text
 from ...kernels.memory import CACHE_LINE
 from ...kernels.scalar import COMBINERS
+from ...passes.lifetime import Owner
 from .accesses import Accesses
 from .calls import Calls
 from .debug import FunctionNotes
@@ -60,7 +61,7 @@ class Region(Frames):
         declarations: set[str],
         pointer: Callable[[Region, Buffer], str],
         size: Callable[[Region, Symbol], str],
-        scratch: Callable[[Region, Buffer], str],
+        scratch: Callable[[Region, Owner], str],
         bits: int,
         note: FunctionNotes | None = None,
         number: Callable[[Region, int], str] | None = None,
@@ -89,9 +90,9 @@ class Region(Frames):
             self.pointers[buffer.name] = found
         return found
 
-    def scratch(self, buffer: Buffer) -> str:
+    def scratch(self, owner: Owner) -> str:
         """Memory of this thread alone."""
-        return self._scratch(self, buffer)
+        return self._scratch(self, owner)
 
     def passed(self, value: Dim) -> str:
         """A number that is only passed on to a routine: a constant need not be a part of the code."""
@@ -110,7 +111,7 @@ class Region(Frames):
         if not packs:
             return
         for item in packs:
-            self.pointers[item.output.buffer.name] = self.scratch(item.output.buffer)
+            self.pointers[item.output.buffer.name] = self.scratch(item.output.buffer.name)
             self.prepared.add(item.output.buffer.name)
 
         def pack() -> None:
@@ -143,7 +144,7 @@ class Region(Frames):
                 self.loop(statement)
             elif isinstance(statement, Alloc):
                 if statement.buffer.name not in self.prepared:
-                    self.pointers[statement.buffer.name] = self.scratch(statement.buffer)
+                    self.pointers[statement.buffer.name] = self.scratch(statement.buffer.name)
             elif isinstance(statement, Gemm):
                 self.calls.gemm(statement)
             elif isinstance(statement, Transpose):
