@@ -38,6 +38,8 @@ def rebuild(graph: Graph, visit: Visit, name: str | None = None) -> Graph:
             for old, new in zip(op.results, values, strict=True):
                 replaced[old] = replaced[new]
             continue
+        if op.serial in done:
+            continue  # one of the graph's own, which an op before it was replaced by: constants are shared
         done.add(op.serial)
         arguments = op.arguments
         changed = False

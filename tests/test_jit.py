@@ -344,6 +344,11 @@ def test_constant_results() -> None:
     np.testing.assert_array_equal(smelt.jit(lambda: ops.arange(4))(), np.arange(4))
 
 
+def test_a_result_that_is_a_constant_of_another_result() -> None:
+    power, mean = smelt.jit(lambda x: (x**0, x.mean()))(np.array(np.float32(3)))
+    assert (power, mean) == (1, 3)
+
+
 def test_a_size_comes_back_as_a_number() -> None:
     function = smelt.jit(lambda x: (x.shape, x.shape[0] * 2 + 1, x.numel(), x.sum()))
     for rows in (3, 5, 7):

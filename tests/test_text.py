@@ -264,6 +264,17 @@ def test_rebuild_keeps_what_does_not_change() -> None:
     assert [op.name for op in graph.ops] == ["exp", "neg", "mul"]
 
 
+def test_rebuild_keeps_once_what_a_visitor_takes_from_further_below() -> None:
+    """Constants are shared by all programs: what replaces an op may be the constant of a later one."""
+    x = param("x", f32)
+    replaced, one = ops.exp(x), constant(1.0, f32)
+    total = ops.add(replaced, one)
+    graph = Graph("f", [x], [replaced.op, one.op, total.op], [total, replaced])
+    result = rebuild(graph, lambda op, arguments: one if op.name == "exp" else None)
+    verify_graph(result)
+    assert [op.name for op in result.ops] == ["constant", "add"]
+
+
 def test_rules() -> None:
     rules = Rules()
 
