@@ -460,12 +460,20 @@ def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
     """Whether a reshape ends at values that have their own memory or are reshapes already.
 
     Anywhere else it would keep the ops on both sides of it from sharing a kernel."""
-    op = value.op
-    if not value.shape or op is None or op.name == "reshape" or isinstance(op.defn.kind, Contract):
-        return True
-    if depth == 0 or not movable(value, single):
-        return False
-    return all(reshapes_well(operand, single, depth - 1) for operand in op.operands)
+    level = {value}
+    for _step in range(depth + 1):
+        further: set[Value] = set()  # each value once: an op may read the same one twice
+        for item in level:
+            op = item.op
+            if not item.shape or op is None or op.name == "reshape" or isinstance(op.defn.kind, Contract):
+                continue
+            if not movable(item, single):
+                return False
+            further.update(op.operands)
+        if not further:
+            return True
+        level = further
+    return False
 
 
 def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:

@@ -64,11 +64,12 @@ def split(graph: Graph) -> Graph:
 
 def own_chain(value: Value, alone: set[Value]) -> bool:
     """Whether a value is made, element by element, of inputs and products that nothing else reads."""
-    pending = [value]
+    pending, seen = [value], set()
     while pending:
         item = pending.pop()
-        if not item.shape:
+        if not item.shape or item in seen:
             continue
+        seen.add(item)
         if item not in alone or item.shape != value.shape:
             return False
         if item.op is not None and not isinstance(item.op.defn.kind, Contract):
