@@ -88,6 +88,17 @@ class Kind:
 _NUMBERS = {"b": True, "i": 1, "f": 1.0, "c": 1j}
 
 
+def common_dtype(items: Sequence[Any]) -> DType:
+    """The type in which tensors and numbers meet."""
+    types: list[Any] = []
+    for item in items:
+        if not isinstance(item, Value):
+            types.append(item)
+        else:
+            types.append(item.type if item.exact is None else _NUMBERS[item.dtype.kind])
+    return promote(types)
+
+
 class Elementwise(Kind):
     """One scalar op on broadcast operands.
 
@@ -113,16 +124,10 @@ class Elementwise(Kind):
         names = defn.tensor_names
         if self.promote == "where":
             names = names[1:]
-        types: list[Any] = []
         for name in names:
-            item = arguments[name]
-            if item is None:
+            if arguments[name] is None:
                 raise ArgumentError(f"{name} must be a tensor or a number, got None")
-            if not isinstance(item, Value):
-                types.append(item)
-            else:
-                types.append(item.type if item.exact is None else _NUMBERS[item.dtype.kind])
-        wanted = promote(types)
+        wanted = common_dtype([arguments[name] for name in names])
         if self.promote == "float":
             wanted = float_of(wanted)
         for name in names:

@@ -17,7 +17,7 @@ from ..ir.errors import ArgumentError
 from ..ir.graph import Value
 from ..ir.types import ANY, COMPLEX, EXACT, FLOAT, INEXACT, INTEGER, REAL, DType, bool_, f32, f64, float_of, promote
 from .define import Scalar, Tensor, composite, prim, zero_derivative
-from .kinds import Elementwise
+from .kinds import Elementwise, common_dtype
 
 NUMBER = (*INTEGER, *INEXACT)
 REAL_NUMBER = (*INTEGER, *FLOAT)
@@ -72,6 +72,15 @@ def convert(value: Tensor, dtype: DType) -> Tensor:
     return value if value.dtype is dtype else cast(value, dtype)
 
 
+def promoted(*items: Tensor | Scalar) -> list[Any]:
+    """Tensors in the type in which they and the numbers among them meet: before one of them is scaled or compared."""
+    wanted = common_dtype(items)
+    return [
+        convert(item.in_full(), wanted) if isinstance(item, Value) and item.dtype is not wanted else item
+        for item in items
+    ]
+
+
 def widen(value: Tensor) -> Tensor:
     """value in the type that arithmetic on it is done in."""
     return convert(value, float_of(value.dtype).compute)
@@ -83,7 +92,7 @@ def widen(value: Tensor) -> Tensor:
 @prim(Elementwise("add"))
 def add(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self + alpha * other."""
-    return None if alpha == 1 else {"other": other * alpha, "alpha": 1}
+    return None if alpha == 1 else {"other": promoted(self, other)[1] * alpha, "alpha": 1}
 
 
 @add.vjp
@@ -94,7 +103,7 @@ def add_vjp(grad):
 @prim(Elementwise("sub"), dtypes=NUMBER)
 def sub(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self - alpha * other."""
-    return None if alpha == 1 else {"other": other * alpha, "alpha": 1}
+    return None if alpha == 1 else {"other": promoted(self, other)[1] * alpha, "alpha": 1}
 
 
 @sub.vjp
@@ -256,6 +265,7 @@ def reciprocal_vjp(grad, result):
 @rounded_once
 def addcmul(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
+    self, tensor1, tensor2 = promoted(self, tensor1, tensor2)
     product = mul(tensor1, tensor2)
     return add(self, product if value == 1 else product * value)
 
@@ -264,6 +274,7 @@ def addcmul(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | S
 @rounded_once
 def addcdiv(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1) -> Tensor:
     """self + value * tensor1 / tensor2."""
+    self, tensor1, tensor2 = promoted(self, tensor1, tensor2)
     scaled = tensor1 if value == 1 else mul(tensor1, value)
     return add(self, true_divide(scaled, tensor2))
 

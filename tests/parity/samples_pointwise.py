@@ -28,6 +28,8 @@ from .table import (
 )
 
 SCALAR_RIGHT = (S(t(5), 2), S(t(5), 1.5).only(*FLOAT), S(t(5), True))
+# Times three it is no i8 any more.
+NARROW = t(4, low=50, high=100, dtype="i8", differentiate=False)
 KINK = values(-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 
 ENTRIES = {
@@ -43,17 +45,29 @@ ENTRIES = {
         torch=lambda x, dtype: x.to(dtype),
     ),
     "add": binary(
-        *SCALAR_RIGHT, S(2.5, t(4)), S(t(4), t(4), alpha=2), S(t(3), t(3), alpha=0.5).only(*FLOAT), dtypes=ANY
+        *SCALAR_RIGHT,
+        S(2.5, t(4)),
+        S(t(4), t(4), alpha=2),
+        S(t(3), t(3), alpha=0.5).only(*FLOAT),
+        S(t(4), NARROW, alpha=3),
+        dtypes=ANY,
     ),
     "sub": binary(
         S(t(5), t(5, dtype="i32", differentiate=False)),
         *SCALAR_RIGHT[:2],
         S(2.5, t(4)).only(*FLOAT),
         S(t(4), t(4), alpha=2),
+        S(t(4), NARROW, alpha=3),
         mixed=False,
         dtypes=(*NUMBER, *COMPLEX),
     ),
-    "rsub": binary(*SCALAR_RIGHT[:2], S(t(4), t(4), alpha=2), mixed=False, dtypes=(*NUMBER, *COMPLEX)),
+    "rsub": binary(
+        *SCALAR_RIGHT[:2],
+        S(t(4), t(4), alpha=2),
+        S(NARROW, t(4), alpha=3),
+        mixed=False,
+        dtypes=(*NUMBER, *COMPLEX),
+    ),
     "mul": binary(*SCALAR_RIGHT, S(2.5, t(4)), dtypes=ANY),
     "div": binary(
         *SCALAR_RIGHT,
@@ -245,9 +259,16 @@ ENTRIES = {
     "addcmul": ternary(
         S(t(5), t(5), t(5), value=0.5).only(*FLOAT),
         S(t(2, 3), t(3), t(2, 1), value=2),
+        S(t(4), NARROW, NARROW),
+        S(t(4), NARROW, t(4), value=3).forward_only(),  # PyTorch's derivatives multiply in i8
         dtypes=(*NUMBER, *COMPLEX),
     ),
-    "addcdiv": ternary(S(t(5), t(5), nonzero(5), value=0.5), parts=(t(), t(), nonzero()), dtypes=INEXACT),
+    "addcdiv": ternary(
+        S(t(5), t(5), nonzero(5), value=0.5),
+        S(t(4), NARROW, nonzero(4), value=3).forward_only(),  # likewise
+        parts=(t(), t(), nonzero()),
+        dtypes=INEXACT,
+    ),
     "deg2rad": unary(low=-180, high=180, dtypes=REAL),
     "rad2deg": unary(dtypes=REAL),
     "nan_to_num": unary(
