@@ -7,7 +7,7 @@ from ..ir.graph import Value
 from ..ir.types import REAL
 from .define import Scalar, Tensor, composite, prim
 from .kinds import Elementwise
-from .pointwise import eq, ge, gt, isnan, le, lt, where
+from .pointwise import eq, ge, gt, isnan, le, lt, promoted, where
 
 
 def _divided(grad: Tensor, tie: Tensor, first_loses: Tensor, second_loses: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,12 +63,13 @@ def clamp(self: Tensor, min: Tensor | Scalar | None = None, max: Tensor | Scalar
     """self kept within min and max; max wins if they cross."""
     if min is None and max is None:
         raise ArgumentError("give min, max or both")
-    result = self
-    if min is not None:
-        result = clamp_min(result, min)
-    if max is not None:
-        result = clamp_max(result, max)
-    return result
+    if max is None:
+        return clamp_min(self, min)
+    if min is None:
+        return clamp_max(self, max)
+    # In one type from the start: -1 is none in u8, which is too narrow if the other bound is 0.5.
+    result, min, max = promoted(self, min, max)
+    return clamp_max(clamp_min(result, min), max)
 
 
 @clamp.vjp

@@ -191,6 +191,11 @@ ENTRIES = {
         S(t(3), None, t(2, 1)),
         S(KINK, -1.0, 1.0).only(*FLOAT),
         S(t(5), 2, -2),
+        # What does not fit the type of one of the bounds fits that of all three.
+        S(values(0, 1, 2, 200, dtype="u8"), -1, 0.5).forward_only(),
+        S(
+            values(70000, dtype="i64", shape=()), t(4, dtype="i8"), values(60000, 80000, 0, 1, dtype="i32")
+        ).forward_only(),
         dtypes=NUMBER,
         special=True,
     ),
