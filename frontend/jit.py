@@ -26,6 +26,7 @@ import optree
 from .backend.arrays import is_plain
 from .backend.forks import no_forks
 from .backend.options import CompileOptions
+from .backend.statics import static_key
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Graph, Value, current_location
 from .ir.symbolic import Dim, Expr, Symbol, evaluate
@@ -339,7 +340,7 @@ class Jitted:
                     f"a tuple is, where a list is not",
                     current_location(),
                 ) from None
-        return leaves, structure, _static_key((static_args, static_kwargs))
+        return leaves, structure, tuple([(which, static_key(value)) for which, value in (*static_args, *static_kwargs)])
 
     def _arrays(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Order | None]]:
         """Leaves as arrays in the order of memory, and that order; for a GPU, what is in its memory stays there."""
@@ -554,13 +555,6 @@ def _keep(table: dict[Any, Bound], key: Any, bound: Bound) -> None:
     if len(table) >= _BOUND:
         del table[next(iter(table))]
     table[key] = bound
-
-
-def _static_key(value: Any) -> Any:
-    """What tells static arguments apart: to a dict True == 1 == 1.0 and 0.0 == -0.0, to a program they differ."""
-    if isinstance(value, tuple):
-        return tuple(map(_static_key, value))
-    return (type(value), repr(value)) if isinstance(value, (int, float, complex, np.generic)) else value
 
 
 def _symbolic(

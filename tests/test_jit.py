@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 import weakref
 from collections import namedtuple
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,30 @@ from support import floats
 X = floats(3, 4)
 
 Pair = namedtuple("Pair", "left right")
+Couple = namedtuple("Couple", "left right")
+
+
+class Mode(enum.StrEnum):
+    UP = "up"
+
+
+@dataclass(frozen=True)
+class Frozen:
+    first: Any
+    second: Any
+    noted: Any = field(default=None, compare=False)
+
+
+class Derived(Frozen):
+    pass
+
+
+@dataclass(frozen=True)
+class Hashed:
+    members: list[int]
+
+    def __hash__(self) -> int:
+        return len(self.members)
 
 
 # Arguments.
@@ -117,6 +143,38 @@ def test_static_numbers_that_compare_equal_are_told_apart() -> None:
     signed = smelt.jit(lambda x, k: ops.copysign(x, k[0]), static_argnames="k")
     assert np.signbit(signed(X, k=(-0.0,))).all() and not np.signbit(signed(X, k=(0.0,))).any()
     assert np.signbit(ops.full_like(X, -0.0)).all() and not np.signbit(ops.full_like(X, 0.0)).any()
+
+
+def test_static_containers_that_compare_equal_are_told_apart() -> None:
+    class Shape(tuple):
+        """As equal as the names that it gives its members."""
+
+        def __new__(cls, name: str, *sizes: int) -> Any:
+            made = tuple.__new__(cls, sizes)
+            made.name = name
+            return made
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Shape) and tuple.__eq__(self, other) and self.name == other.name
+
+        __hash__ = tuple.__hash__
+
+    shown: list[Any] = []
+    show = smelt.jit(lambda x, k: shown.append(k) or x + 1, static_argnames="k")
+    alike = [
+        Pair(1, 2), Couple(1, 2), (1, 2), (1.0, 2), (True, 2), (1, (2,)), (1, None),
+        frozenset({0.0, 1}), frozenset({-0.0, 1}), frozenset({0, 1}), frozenset({False, True}),
+        Frozen(1, 0.0), Frozen(1, -0.0), Frozen(True, 0.0), Frozen(Pair(1, 2), 0.0), Frozen((1, 2), 0.0),
+        Frozen, Derived(1, 0.0), Hashed([1]), Hashed([2]), Shape("NC", 1, 2), Shape("CN", 1, 2), Mode.UP, "up",
+        1j, complex(-0.0, 1), 10**5000,
+    ]  # fmt: skip
+    for _again in range(3):
+        for value in alike:
+            show(X, value)
+    assert len(shown) == show.compiles == len(alike)
+    assert all(seen is value for seen, value in zip(shown, alike, strict=True))
+    show(X, Couple(1, 2)), show(X, frozenset({1, 0.0})), show(X, Frozen(1, 0.0)), show(X, Frozen(1, 0.0, [3]))
+    assert show.compiles == len(alike)
 
 
 def test_a_static_nan_compiles_once() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from ..statics import is_known_by_value
 from . import entry_words as word
 from .allocator import MIDDLE, allocator, numpy_functions
 from .executable import KEPT, Frame, Launcher
@@ -122,9 +123,7 @@ class Call:
         return self.words
 
     def _static(self, item: Any) -> None:
-        # Of these types equal values are the same to a program; 0.0 and -0.0 are not.
-        equal = type(item) in (int, str) or (type(item) is float and item != 0)
-        self.words.add(word.IS_EQUAL if equal else word.IS_SAME)
+        self.words.add(word.IS_EQUAL if is_known_by_value(item) else word.IS_SAME)
         self.words.refer(item)
 
     def _moving(self, item: Any) -> None:
