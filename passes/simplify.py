@@ -410,6 +410,9 @@ def sum_of_one_hot(condition, x, dim, op):
         conditions.append(item)
     if label is None or any(size(item) != 1 for item in (*conditions, x)) or isinstance(whole.shape[at], Expr):
         return None
+    # A label of 1.5 is within range but no index; in a type that is too narrow, indices repeat.
+    if not label.dtype.is_integer or whole.shape[at] >> _MAGNITUDE[label.dtype.name]:
+        return None
     make = REGISTRY
     chosen = make["logical_and"](make["ge"](label, 0), make["lt"](label, whole.shape[at]))
     for item in conditions:
