@@ -31,18 +31,25 @@ def mul(z: Term, w: Term) -> Term:
 
 
 def div(z: Term, w: Term) -> Term:
-    """Scaled by the larger part of the divisor, so that its square neither overflows nor vanishes."""
+    """By the larger part of the divisor last, so that its square neither overflows nor vanishes.
+
+    What is divided by zero, either one, has the parts a / 0 and b / 0."""
     (a, b), (c, d) = parts(z), parts(w)
-    scale = abs(c).op("maximum", abs(d))
-    # Zero and infinity keep their meaning unscaled.
-    scale = select((scale > 0) & (scale < math.inf), scale, 1)
-    c, d = c / scale, d / scale
-    size = c * c + d * d
-    return make((a * c + b * d) / size / scale, (b * c - a * d) / size / scale)
+    forward = abs(c) >= abs(d)
+    large, small = select(forward, c, d), select(forward, d, c)
+    along, across = select(forward, a, b), select(forward, b, a)
+    ratio = small / large
+    size = ratio * ratio + 1
+    real = (along + across * ratio) / size / large
+    imag = (across - along * ratio) / size / large
+    zero = large.equals(0) & small.equals(0)
+    real, imag = select(zero, a * math.inf, real), select(forward, imag, -imag)
+    return make(real, select(zero, b * math.inf, imag))
 
 
 def reciprocal(z: Term) -> Term:
-    return div(make(z.op("real") * 0 + 1, z.op("real") * 0), z)
+    a, _ = parts(z)
+    return div(make(a.constant(1), a.constant(0)), z)
 
 
 def neg(z: Term) -> Term:
@@ -167,15 +174,17 @@ def rsqrt(z: Term) -> Term:
 
 
 def power(z: Term, w: Term) -> Term:
-    """exp(w log z); 0 ** w is 0, and z ** 0 is 1."""
+    """exp(w log z); z ** 0 is 1, and 0 ** w follows the size, which is nan for an imaginary w."""
     a, b = parts(z)
     c, d = parts(w)
     size = log_size(a, b)
     turn = b.op("atan2", a)
     zero = a.equals(0) & b.equals(0)
     result_real, result_imag = parts(exp(make(c * size - d * turn, c * turn + d * size)))
-    real = select(zero, 0, result_real)
-    imag = select(zero, 0, result_imag)
+    vanishes = c > 0
+    limit = select(vanishes, c.constant(0), select(c < 0, c.constant(math.inf), c.constant(math.nan)))
+    real = select(zero, limit, result_real)
+    imag = select(zero, select(vanishes, c.constant(0), c.constant(math.nan)), result_imag)
     plain = c.equals(0) & d.equals(0)
     return make(select(plain, 1, real), select(plain, 0, imag))
 

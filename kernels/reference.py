@@ -105,6 +105,9 @@ def power(a: Any, b: Any) -> np.ndarray:
     if a.dtype.kind == "f":
         # For a single exponent of 0.5 NumPy takes a square root, of which that of -inf is nan.
         return np.where((a == -np.inf) & (b == 0.5), b.dtype.type(np.inf), np.power(a, b))
+    if a.dtype.kind == "c":
+        # 1 / 0 has an infinite real part; to NumPy's power it is nan.
+        return np.where((a == 0) & (b.real < 0), a.dtype.type(complex(np.inf, np.nan)), np.power(a, b))
     if a.dtype.kind not in "iu":
         return np.power(a, b)
     positive = np.power(a, np.maximum(b, 0)).astype(a.dtype)

@@ -325,6 +325,28 @@ def test_complex_of_two_operands(name: str) -> None:
     np.testing.assert_allclose(by_numpy(name, z, w), SCALARS[name].numpy(z, w), rtol=1e-12)
 
 
+@pytest.mark.parametrize("run", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_complex_zeros_and_infinities(run: Run, kind: type) -> None:
+    reals = (0.0, -0.0, 1.0, -2.0, INF, -INF, NAN)
+    numbers = np.array([complex(a, b) for a in reals for b in reals], kind)
+    z, w = (part.ravel() for part in np.meshgrid(numbers, numbers))
+    finite = (z == 0) & np.isfinite(w)
+    base, exponent = z[finite], w[finite]
+    powers = torch.pow(to_torch(base), to_torch(exponent)).numpy()
+    powers[exponent == 0] = 1  # as for NumPy, and for PyTorch if the exponent is a number
+    expected = [
+        (("div", z, w), torch.div(to_torch(z), to_torch(w)).numpy()),
+        (("reciprocal", numbers), torch.div(1, to_torch(numbers)).numpy()),
+        (("pow", base, exponent), powers),
+    ]
+    for call, wanted in expected:
+        with np.errstate(all="ignore"):
+            result = run(*call)
+        for part in ("real", "imag"):
+            np.testing.assert_allclose(getattr(result, part), getattr(wanted, part), rtol=1e-6, err_msg=call[0])
+
+
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 def test_place_of_an_extreme_does_not_depend_on_the_order(name: str) -> None:
     combiner, builder = COMBINERS[name], NumpyBuilder()
