@@ -146,3 +146,10 @@ def test_the_place_of_an_extreme_is_looked_for_by_all_threads() -> None:
     (kernel,) = loops_of(lambda x: (ops.argmax(x, 0), ops.amax(x, 0)), np.zeros(1 << 20, np.float32))
     first = kernel.body[0]
     assert isinstance(first, Loop) and first.kind == "parallel"
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize("size", [0, 3])
+def test_extremes_of_complex_numbers_are_refused(name: str, size: int) -> None:
+    with pytest.raises(smelt.SmeltError, match=f"{name}: self is c64, accepted are bool"):
+        getattr(ops, name)(np.ones(size, np.complex64), 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from ..ir.errors import ShapeError
-from ..ir.types import FLOAT, DType, f32, f64, i64
+from ..ir.types import FLOAT, REAL, DType, f32, f64, i64
 from . import elementary, pointwise
 from .create import full, iota
 from .define import OpDef, Tensor, composite, prim
@@ -107,13 +107,13 @@ def running_logsumexp_jvp(self_tangent, result, self, dim):
     return positive - negative
 
 
-@prim(Scan("max"))
+@prim(Scan("max"), dtypes=REAL)
 def running_max(self: Tensor, dim: int) -> Tensor:
     """The largest of all elements along dim up to each one; NaN from the first NaN on."""
     return _along(self, dim)
 
 
-@prim(Scan("min"))
+@prim(Scan("min"), dtypes=REAL)
 def running_min(self: Tensor, dim: int) -> Tensor:
     """The smallest of all elements along dim up to each one; NaN from the first NaN on."""
     return _along(self, dim)
