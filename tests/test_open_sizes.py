@@ -10,6 +10,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ import smelt
 import torch
 from open_programs import SMELT, TORCH, Program, draw
 from smelt import ops
-from smelt.backend.cpu import executable
+from smelt.backend.compile import compile_graph
+from smelt.backend.cpu import build, executable
+from smelt.backend.cpu.build import schedule
+from smelt.kernels.loop_ir import Kernel, Loop
 from support import Guarded, flatten
 
 PROGRAMS = 24
@@ -256,3 +260,22 @@ def test_sizes_that_must_be_equal_stay_open(left: Any, right: Any, more: int) ->
 def test_without_sizes_at_hand_a_program_is_for_those_that_fit() -> None:
     graph = smelt.jit(lambda x: x.unfold(0, 40, 1).amax(-1)).trace(smelt.spec("f32[N]"))
     assert "where N >= 40" in str(graph)
+
+
+def test_a_vector_loop_of_fewer_than_no_iterations_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No program has one, as far as we know; if it had, the tail would be stored in front of the result."""
+
+    def shorter(kernel: Kernel, *rest: Any) -> Kernel:
+        (loop,) = schedule(kernel, *rest).body
+        assert isinstance(loop, Loop) and loop.kind == "vector"
+        return replace(kernel, body=(replace(loop, stop=loop.stop - 40),))
+
+    memory = Guarded()
+    monkeypatch.setattr(build, "schedule", shorter)
+    monkeypatch.setattr(executable, "empty_arrays", memory.empty_arrays)
+    graph = smelt.jit(lambda x: x * 40.25).trace(smelt.spec("f32[N]"))  # no other test has it: code is cached
+    scaled = compile_graph(graph, smelt.CompileOptions())
+    np.testing.assert_array_equal(scaled([np.ones(43, np.float32)])[0][:3], 40.25)
+    for size in (10, 39, 40):
+        scaled([np.ones(size, np.float32)])
+    assert memory.intact()

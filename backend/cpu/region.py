@@ -453,6 +453,10 @@ class Region(Frames):
                 middle = self.uniform(loop.start + number // width * width)
             else:
                 length = self.emitter.instruction(f"sub i64 {stop}, {start}")
+                if not non_negative(extent):
+                    # The rest of fewer than no iterations would lie before the first.
+                    self.emitter.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
+                    length = self.emitter.instruction(f"call i64 @llvm.smax.i64(i64 {length}, i64 0)")
                 full = self.emitter.instruction(f"and i64 {length}, {-width}")
                 middle = self.emitter.instruction(f"add i64 {start}, {full}")
         short = number < width if number is not None else non_negative(width - 1 - extent)
