@@ -16,6 +16,7 @@ import numpy as np
 
 from .ir.errors import ArgumentError, TraceError, suggest
 from .ir.graph import Value, current_location
+from .ir.types import bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8
 from .numpy_calls import call_function, call_ufunc
 from .ops.define import REGISTRY, OpDef
 
@@ -26,8 +27,8 @@ BINARY = {
 }  # fmt: skip
 COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
 CASTS = {
-    "float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "bool": "bool", "byte": "u8", "char": "i8",
-    "short": "i16", "int": "i32", "long": "i64",
+    "float": f32, "double": f64, "half": f16, "bfloat16": bf16, "bool": bool_, "byte": u8, "char": i8, "short": i16,
+    "int": i32, "long": i64,
 }  # fmt: skip
 UNARY = {"neg": "neg", "pos": "positive", "invert": "bitwise_not", "abs": "abs"}
 
@@ -283,7 +284,7 @@ def install() -> None:
         table[f"__{method}__"] = _binary(name)
     for method, name in UNARY.items():
         table[f"__{method}__"] = _unary(name)
-    for method, name in CASTS.items():
-        table[method] = partialmethod(_to, name)
+    for method, wanted in CASTS.items():
+        table[method] = partialmethod(_to, wanted)
     for name, member in table.items():
         setattr(Value, name, member)

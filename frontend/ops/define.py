@@ -39,7 +39,7 @@ from ..ir.caller import is_internal
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Op, Value, current_location, located, operands_of, ops_behind
 from ..ir.symbolic import Dim, Expr
-from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
+from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype, user_dtype
 from .kinds import Kind
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
 from .shapes import are_ints
@@ -321,7 +321,7 @@ class OpDef:
                 return tuple(self._tensor(parameter, item) for item in value)
             return self._tensor(parameter, value)
         if parameter.is_dtype and value is not None:
-            return dtype(value)
+            return user_dtype(value)
         return attribute(value, f"{self.name}: {parameter.name}")
 
     def _tensor(self, parameter: Parameter, value: Any) -> Any:
@@ -369,7 +369,7 @@ class OpDef:
                 return names[value]
             if isinstance(value, (tuple, list)):
                 return f"[{', '.join(show(item) for item in value)}]"
-            if hasattr(value, "shape") and hasattr(value, "dtype"):
+            if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
                 return f"array{list(value.shape)}"
             return repr(value)
 
