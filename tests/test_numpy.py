@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 import smelt
-from smelt.ir.errors import DTypeError
+from smelt.ir.errors import DTypeError, SmeltError
 from support import floats
 
 X = floats(3, 4)
@@ -81,3 +82,155 @@ def test_the_type_of_a_traced_tensor_is_asked_for_in_numpys_way() -> None:
 
     np.testing.assert_array_equal(function(X), X + np.finfo(np.float32).eps)
     assert ml_dtypes.finfo(smelt.bf16).bits == 16
+
+
+# Calls that mean what they mean in NumPy
+
+I = np.arange(12, dtype=np.int32).reshape(3, 4)
+U = np.arange(12, dtype=np.uint8).reshape(3, 4)
+CUBE = floats(5, 4, 2, seed=7)
+ROWS = np.array([True, False, True])
+COLUMNS = np.array([False, True, True, False])
+EVERY_OTHER = np.arange(12).reshape(3, 4) % 2 == 0
+
+CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "roll": (lambda x: (np.roll(x, 2, axis=1), np.roll(x, 1), np.roll(x, (1, 2), axis=(0, 1))), X),
+    "roll by one shift": (lambda x: (np.roll(x, 1, axis=(0, 1)), np.roll(x, (1, 2), axis=1)), X),
+    "flip": (lambda x: (np.flip(x), np.flip(x, axis=1), np.flip(x, 0), np.flip(x, (0, 1))), X),
+    "mean of bools": (lambda x: (np.mean(x), np.mean(x, axis=0), x.mean(axis=1)), X > 0),
+    "mean of integers": (lambda x: (np.mean(x), np.mean(x, axis=0, keepdims=True), np.mean(x, dtype=np.float32)), I),
+    "mean of floats": (lambda x: (np.mean(x), np.mean(x, axis=0), np.mean(x, dtype="f8")), X),
+    "spread of integers": (lambda x: (np.std(x), np.var(x, axis=1), np.std(x, ddof=1)), I),
+    "spread of bools": (lambda x: np.std(x, axis=0), X > 0),
+    "cumsum": (lambda x: (np.cumsum(x), np.cumsum(x, axis=0), np.cumsum(x, 1, dtype=np.float64), np.cumprod(x)), X),
+    "dot of matrices": (lambda x: (np.dot(x, x.T), np.dot(x, X.T), x.dot(x.T)), X),
+    "dot of an array": (lambda x: np.dot(X.T, x), X),
+    "dot with vectors": (lambda x: (np.dot(x, x[0]), np.dot(x[0], x[1])), X),
+    "dot of cubes": (lambda x: (np.dot(X, x), np.dot(x, X[:2, :2])), CUBE),
+    "tensordot": (lambda x: (np.tensordot(x, x), np.tensordot(x, X.T, axes=1), np.tensordot(x, X, ([0], [0]))), X),
+    "take": (lambda x: (np.take(x, [1, -2]), np.take(x, [0, 2], axis=1), np.take(x, 1, axis=0), x.take(1, axis=-1)), X),
+    "take of many dims": (lambda x: (np.take(x, np.array([[0, 1], [1, 0]]), axis=-1), np.take(x, [], axis=0)), X),
+    "repeat": (
+        lambda x: (np.repeat(x, 2), np.repeat(x, 3, axis=1), np.repeat(x, [1, 0, 2], 0), x.repeat(2, axis=0)),
+        X,
+    ),
+    "split": (lambda x: (*np.split(x, 2, axis=1), *np.split(x, [1, 2]), *np.array_split(x, 2)), X),
+    "select": (lambda x: np.select([x > 1, x > 0], [x, x * 10], -1.0), X),
+    "where of integers": (lambda x: np.where(x, x, np.int32(7)), I),
+    "round": (lambda x: (np.round(x, 1), x.round(1), x.round(), x.round(decimals=1)), X),
+    "copy": (lambda x: (np.copy(x), x.copy(), np.ravel(x)), X),
+    "pad": (lambda x: (np.pad(x, 1), np.pad(x, ((0, 1), (2, 0)), constant_values=3), np.pad(x, (1, 2))), X),
+    "any and all of bytes": (lambda x: (np.any(x), np.all(x, axis=0)), U),
+    "float_power": (lambda x: (np.float_power(x, 2), np.float_power(2, x), np.float_power(x, x)), I),
+    "float_power of floats": (lambda x: np.float_power(abs(x), 1.5), X),
+    "clip": (lambda x: (np.clip(x, 0, 2**40), np.clip(x, -(2**40), 5), x.clip(2, 2**70), np.clip(x, min=2)), I),
+    "clip of bytes": (lambda x: (np.clip(x, -1, 300), np.clip(x, 3, None)), U),
+    "comparison with large numbers": (
+        lambda x: (x < 2**40, x <= 2**70, x > 2**40, x >= 2**40, x == 2**40, x != 2**40, x < 2**40, x == 2**70),
+        I,
+    ),
+    "comparison with small numbers": (
+        lambda x: (x < -1, x > -1, x >= -(2**70), np.less(x, -1), np.less(-1, x), np.equal(x, np.int64(-1))),
+        U,
+    ),
+    "conversion": (lambda x: (x.astype(np.float64, copy=False), x.astype(dtype="i4", order="C"), x.astype(None)), X),
+    "safe conversion": (lambda x: x.astype(np.float64, casting="safe"), X),
+    "methods with an axis": (
+        lambda x: (x.sum(axis=0), x.max(axis=1), x.min(axis=0, keepdims=True), x.argmax(axis=1), x.prod(axis=(0, 1))),
+        X,
+    ),
+    "methods that PyTorch has with other arguments": (
+        lambda x: (x.std(axis=0), x.var(ddof=1), x.cumsum(), x.cumprod(), x.cumsum(axis=1), x.any(axis=0)),
+        X,
+    ),
+    "bool arrays as indices": (
+        lambda x: (x[ROWS], x[:, COLUMNS], x[..., COLUMNS], x[ROWS, 1], x[None, ROWS], x[ROWS, :2], x[EVERY_OTHER]),
+        X,
+    ),
+    "lists as indices": (lambda x: (x[[True, False, True]], x[[]], x[[], 1], x[:, []], x[[2, 0]]), X),
+    "bool arrays beside others": (lambda x: (x[ROWS, [0, 1]], x[0, COLUMNS], x[[False] * 3], x[:, None, COLUMNS]), X),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_of_numpy(name: str) -> None:
+    function, given = CALLS[name]
+    results, expected = smelt.jit(function)(given), function(given)
+    if not isinstance(expected, tuple):
+        results, expected = (results,), (expected,)
+    for result, wanted in zip(results, expected, strict=True):
+        assert result.dtype == wanted.dtype and result.shape == np.shape(wanted)
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_bool_index_beside_a_size_that_is_open() -> None:
+    chosen = smelt.jit(lambda x: x[:, COLUMNS])
+    for rows in (3, 5, 7):
+        given = floats(rows, 4)
+        np.testing.assert_array_equal(chosen(given), given[:, COLUMNS])
+    picked = smelt.jit(lambda x, mask: x[mask], static_argnames=())
+    with pytest.raises(SmeltError, match="no fixed shape"):
+        picked(X, ROWS)
+
+
+def test_methods_are_pytorchs_where_no_argument_says_otherwise() -> None:
+    spread, (largest, places) = smelt.jit(lambda x: (x.std(0), x.max(0)))(X)
+    np.testing.assert_allclose(spread, X.std(0, ddof=1), rtol=1e-5)
+    np.testing.assert_array_equal(largest, X.max(0))
+    np.testing.assert_array_equal(places, X.argmax(0))
+
+
+# Calls that are errors
+
+ERRORS: dict[str, tuple[Callable[..., Any], Any, str]] = {
+    **{
+        name: (
+            lambda x, name=name: getattr(x, name)(0),
+            X,
+            rf"x.{name}\(\) changes an array in place in NumPy.*Instead: .",
+        )
+        for name in ("fill", "sort", "partition", "put", "itemset", "resize", "setflags", "setfield", "byteswap")
+    },
+    "too large for i64": (
+        lambda x: x + 2**70,
+        I.astype(np.int64),
+        r"add: 1180591620717411303424 is out of range for i64",
+    ),
+    "too large for i32": (lambda x: x * 2**31, I, r"mul: 2147483648 is out of range for i32.*x.astype\('int64'\)"),
+    "too large for a minimum": (lambda x: np.minimum(x, 2**31), I, "minimum: 2147483648 is out of range for i32"),
+    "too large for a bound": (lambda x: np.clip(x, 2**40, None), I, "clamp: 1099511627776 is out of range for i32"),
+    "too large for a bound of PyTorch's": (lambda x: x.clamp(0, 2**40), I, "clamp: 1099511627776 is out of range"),
+    "too large to fill with": (lambda x: np.full_like(x, 2**40), I, "full_like: 1099511627776 is out of range for i32"),
+    "infinite": (lambda x: np.full_like(x, np.inf), I, "full_like: inf is out of range for i32"),
+    "not a number": (lambda x: np.full_like(x, np.nan), I, "full_like: nan is out of range for i32"),
+    "negative byte": (lambda x: x + -1, U, "add: -1 is out of range for u8, which goes from 0 to 255"),
+    "too large to choose": (lambda x: np.where(x > 3, x, 2**40), I, "where: 1099511627776 is out of range"),
+    "too large for a float": (lambda x: x + 10**400, X, "add: int too large for f32"),
+    "view": (lambda x: x.view(np.int32), X, r"x.view\(dtype\) reads the bytes.*x.astype\(dtype\)"),
+    "format": (lambda x: f"{x[0, 0]:.3f}", X, "no digits to show while tracing: format what"),
+    "unsafe conversion": (lambda x: x.astype("i4", casting="safe"), X, "f32 to i32 is no conversion of casting='safe'"),
+    "where of a condition": (lambda x: np.where(x > 0), X, "data decides how many places there are"),
+    "uneven split": (lambda x: np.split(x, 2), X, "numpy.split: 3 is no multiple of 2"),
+    "other padding": (lambda x: np.pad(x, 1, mode="edge"), X, "numpy.pad .*smelt.ops.pad, whose widths begin with the"),
+    "bool index of another shape": (lambda x: x[COLUMNS], X, r"a bool index \[4\] for dims \[3\]"),
+    "bool index of more dims": (lambda x: x[0, EVERY_OTHER], X, r"a bool index \[3, 4\] for dims \[4\]"),
+    "called by NumPy": (lambda x: np.apply_along_axis(np.sum, 0, x), X, "numpy.apply_along_axis on a traced tensor"),
+    "called by NumPy's Python code": (
+        lambda x: np.isscalar(x) or np.fromfunction(lambda i: x.item(), (2,)),
+        X,
+        "number",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_calls_that_are_errors(name: str) -> None:
+    function, given, message = ERRORS[name]
+    with pytest.raises(SmeltError, match=rf"^test_numpy.py:\d+: (.|\n)*{message}"):
+        smelt.jit(function)(given)
+
+
+def test_numbers_beyond_a_type_are_overflows_as_in_numpy() -> None:
+    for library in (lambda function: function, smelt.jit):
+        with pytest.raises(OverflowError):
+            library(lambda x: np.minimum(x, 2**31))(I)

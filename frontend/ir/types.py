@@ -72,6 +72,12 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest number of an integer type."""
+        top = 1 << (self.bits - (self.kind == "i"))
+        return (-top if self.kind == "i" else 0), top - 1
+
+    @property
     def compute(self) -> DType:
         """The type that arithmetic on this type is done in: f16 and bf16 in f32, rounded when stored."""
         return f32 if self.bits == 16 and self.kind == "f" else self
