@@ -40,6 +40,7 @@ UFUNC_METHODS = {
 _SAME_NAME = (
     "sum", "prod", "argmax", "argmin", "stack", "einsum", "reshape", "tril", "triu", "outer", "broadcast_to", "squeeze",
     "swapaxes", "zeros_like", "ones_like", "full_like", "empty_like", "tile", "real", "imag", "ravel", "vdot", "kron",
+    "hstack", "vstack", "trace", "nansum", "nanmean", "count_nonzero",
 )  # fmt: skip
 NUMPY_FUNCTIONS = {name: name for name in _SAME_NAME} | {
     "concatenate": "cat", "max": "amax", "min": "amin", "amax": "amax", "amin": "amin", "any": "any_true",
@@ -60,6 +61,26 @@ def _inexact(x: Any) -> Any:
 
 def _mean(x: Value, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     return REGISTRY["mean"](x if dtype is not None else _inexact(x), axis, keepdims, dtype=dtype)
+
+
+def _sum(name: str) -> Callable[..., Any]:
+    """In NumPy the type stands before keepdims."""
+
+    def add(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        return REGISTRY[name](a, axis, keepdims, dtype=dtype)
+
+    return add
+
+
+def _reduction(name: str) -> Callable[..., Any]:
+    def reduction(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        return REGISTRY[name](a, axis, keepdims)
+
+    return reduction
+
+
+def _like(name: str) -> Callable[..., Any]:
+    return lambda a, dtype=None: REGISTRY[name](a, dtype=dtype)
 
 
 def _cumulative(name: str) -> Callable[..., Any]:
@@ -193,6 +214,23 @@ def _size(x: Value, axis: int | None = None) -> Any:
 # NumPy's functions that need more than other names.
 OTHERS: dict[Any, Callable[..., Any]] = {
     np.mean: _mean,
+    np.sum: _sum("sum"),
+    np.prod: _sum("prod"),
+    np.nansum: _sum("nansum"),
+    np.max: _reduction("amax"),
+    np.min: _reduction("amin"),
+    np.argmax: _reduction("argmax"),
+    np.argmin: _reduction("argmin"),
+    np.any: _reduction("any_true"),
+    np.all: _reduction("all_true"),
+    np.zeros_like: _like("zeros_like"),
+    np.ones_like: _like("ones_like"),
+    np.empty_like: _like("empty_like"),
+    np.full_like: lambda a, fill_value, dtype=None: REGISTRY["full_like"](a, fill_value, dtype=dtype),
+    np.tril: lambda m, k=0: REGISTRY["tril"](m, k),
+    np.triu: lambda m, k=0: REGISTRY["triu"](m, k),
+    np.tile: lambda A, reps: REGISTRY["tile"](A, reps),
+    np.outer: lambda a, b: REGISTRY["outer"](REGISTRY["ravel"](a), REGISTRY["ravel"](b)),
     np.cumsum: _cumulative("cumsum"),
     np.cumprod: _cumulative("cumprod"),
     np.dot: dot,
@@ -255,8 +293,10 @@ def call_function(self: Value, function: Any, types: Any, args: Any, kwargs: Any
         try:
             inspect.signature(OTHERS[function]).bind(*args, **kwargs)
         except TypeError as error:
-            raise TraceError(f"{shown} on a traced tensor: {error}", current_location()) from None
-        return OTHERS[function](*args, **kwargs)
+            if function.__name__ not in NUMPY_FUNCTIONS:
+                raise TraceError(f"{shown} on a traced tensor: {error}", current_location()) from None
+        else:
+            return OTHERS[function](*args, **kwargs)
     name = NUMPY_FUNCTIONS.get(function.__name__)
     if name is not None and not set(kwargs) - {"axis", "keepdims", *REGISTRY[name].by_name}:
         renamed = {NUMPY_NAMES.get(key, key): value for key, value in kwargs.items()}

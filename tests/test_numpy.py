@@ -118,6 +118,22 @@ CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
     "select": (lambda x: np.select([x > 1, x > 0], [x, x * 10], -1.0), X),
     "where of integers": (lambda x: np.where(x, x, np.int32(7)), I),
     "round": (lambda x: (np.round(x, 1), x.round(1), x.round(), x.round(decimals=1)), X),
+    "stacks": (lambda x: (np.hstack([x, x]), np.vstack((x, X))), X),
+    "trace and sums": (lambda x: (np.trace(x), np.nansum(x, axis=0), np.nanmean(x), np.count_nonzero(x, axis=1)), X),
+    "the order of arguments": (
+        lambda x: (np.sum(x, 0, np.float64), np.prod(x, None, "f8"), np.nansum(x, 1, float), np.mean(x, 0, float)),
+        X,
+    ),
+    "tensors like others": (
+        lambda x: (np.zeros_like(x, np.int64), np.ones_like(x, int), np.full_like(x, 2, "f8"), np.full_like(x, 2)),
+        X,
+    ),
+    "reductions": (
+        lambda x: (np.max(x, 0), np.amin(x, axis=1, keepdims=True), np.argmin(x, 1), np.any(x, axis=(0, 1)), np.all(x)),
+        X,
+    ),
+    "triangles": (lambda x: (np.tril(x, k=1), np.triu(x, -1), np.tile(x, reps=2), np.tile(x, (2, 1, 3))), X),
+    "outer product": (lambda x: (np.outer(x, x), np.outer(x[0], X)), X),
     "copy": (lambda x: (np.copy(x), x.copy(), np.ravel(x)), X),
     "pad": (lambda x: (np.pad(x, 1), np.pad(x, ((0, 1), (2, 0)), constant_values=3), np.pad(x, (1, 2))), X),
     "any and all of bytes": (lambda x: (np.any(x), np.all(x, axis=0)), U),
@@ -215,11 +231,7 @@ ERRORS: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "bool index of another shape": (lambda x: x[COLUMNS], X, r"a bool index \[4\] for dims \[3\]"),
     "bool index of more dims": (lambda x: x[0, EVERY_OTHER], X, r"a bool index \[3, 4\] for dims \[4\]"),
     "called by NumPy": (lambda x: np.apply_along_axis(np.sum, 0, x), X, "numpy.apply_along_axis on a traced tensor"),
-    "called by NumPy's Python code": (
-        lambda x: np.isscalar(x) or np.fromfunction(lambda i: x.item(), (2,)),
-        X,
-        "number",
-    ),
+    "called by NumPy's Python code": (lambda x: np.full(2, x[0, 0]), X, "cannot become a NumPy array while tracing"),
 }
 
 
