@@ -49,6 +49,7 @@ Tensor = Value
 Size = Sequence[Dim]
 Dims = int | Sequence[int] | None
 
+_ANY_NAMES = frozenset(entry.name for entry in ANY)
 REQUIRED = object()  # in place of a default
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
@@ -113,6 +114,7 @@ class OpDef:
         self.function = function
         self.kind = kind
         self.dtypes = dtypes if dtypes is ANY else tuple(dtypes)
+        self.takes = _ANY_NAMES if dtypes is ANY else frozenset([entry.name for entry in dtypes])
         self.differentiable = differentiable
         self.doc = (function.__doc__ or "").strip().split("\n")[0]
         schema = inspect.unwrap(function)
@@ -343,7 +345,7 @@ class OpDef:
         for parameter in self.tensors:
             value = arguments[parameter.name]
             for item in value if value.__class__ is tuple else (value,):
-                if item.__class__ is Value and item.type.dtype not in self.dtypes:
+                if item.__class__ is Value and item.type.dtype.name not in self.takes:
                     accepted = ", ".join(entry.name for entry in self.dtypes)
                     raise DTypeError(f"{parameter.name} is {item.dtype}, accepted are {accepted}")
             if self.kind is None or not self.kind.promotes:

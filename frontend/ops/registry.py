@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.errors import NumberRangeError
 from ..ir.graph import Op, Value
-from ..ir.types import DType, scalar_type
+from ..ir.types import DTYPES, DType, scalar_type
 
 if TYPE_CHECKING:
     from .define import OpDef
@@ -25,7 +25,7 @@ def constant(value: Scalar, type: DType) -> Value:
     A program has the same few numbers over and over: all of them are one value, which belongs to no line.
     """
     if value.__class__ in _SHARED and (value or repr(value) != "-0.0"):
-        return _shared_constant(value, type)
+        return _shared_constant(value, type.name)
     return _constant(value, type)
 
 
@@ -35,7 +35,11 @@ def _constant(value: Scalar, type: DType) -> Value:
 
 
 _SHARED = (float, int, bool)  # what is equal among them, and of one class, is the same, but for -0.0
-_shared_constant = lru_cache(maxsize=4096, typed=True)(_constant)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _shared_constant(value: Scalar, type: str) -> Value:
+    return _constant(value, DTYPES[type])
 
 
 def holds(type: DType, value: Any) -> bool:
