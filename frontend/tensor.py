@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from .ir.errors import ArgumentError, TraceError, suggest
+from .ir.errors import ArgumentError, DTypeError, ShapeError, TraceError, suggest
 from .ir.graph import Value, current_location
-from .numpy_calls import call_function, call_ufunc
+from .ir.types import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8
+from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, call_function, call_ufunc, clip, dot
 from .ops.define import REGISTRY, OpDef
+from .ops.registry import holds
+from .ops.shapes import equal
 
 BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -26,8 +29,8 @@ BINARY = {
 }  # fmt: skip
 COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
 CASTS = {
-    "float": "f32", "double": "f64", "half": "f16", "bfloat16": "bf16", "bool": "bool", "byte": "u8", "char": "i8",
-    "short": "i16", "int": "i32", "long": "i64",
+    "float": f32, "double": f64, "half": f16, "bfloat16": bf16, "bool": bool_, "byte": u8, "char": i8, "short": i16,
+    "int": i32, "long": i64,
 }  # fmt: skip
 UNARY = {"neg": "neg", "pos": "positive", "invert": "bitwise_not", "abs": "abs"}
 
@@ -42,6 +45,20 @@ def _binary(name: str) -> Callable[[Value, Any], Any]:
         if other is None or isinstance(other, str):
             return NotImplemented
         return op.apply({left: self, right: other, **rest})
+
+    return operator
+
+
+def _comparison(name: str) -> Callable[[Value, Any], Any]:
+    """A number beyond an integer type is above or below all that it has, as in NumPy."""
+    compare = _binary(name)
+
+    def operator(self: Value, other: Any) -> Any:
+        if isinstance(other, (int, np.integer)) and self.dtype.is_integer and not holds(self.dtype, other):
+            return REGISTRY["full_like"](
+                self, name in (("lt", "le", "ne") if other > 0 else ("gt", "ge", "ne")), dtype=bool_
+            )
+        return compare(self, other)
 
     return operator
 
@@ -63,13 +80,41 @@ def _unary(name: str) -> Callable[[Value], Any]:
     return lambda self: op.apply(op.bind((self,), {}))
 
 
+# Methods that change an array in NumPy, and what to write instead.
+IN_PLACE = {
+    "fill": "x = smelt.ops.full_like(x, value)", "sort": "sort the array before the call",
+    "partition": "partition the array before the call", "put": "x = smelt.ops.index_put(x, [index], values)",
+    "itemset": "x = smelt.ops.index_put(x, [index], values)", "resize": "x = x.reshape(shape)",
+    "setfield": "x = x.astype(dtype)", "setflags": "set the flags of the array",
+    "byteswap": "swap the bytes of the array before the call",
+}  # fmt: skip
+
+
+def _changed_in_place(self: Value, name: str) -> Any:
+    raise TraceError(
+        f"x.{name}() changes an array in place in NumPy; a traced tensor is never changed. Instead: {IN_PLACE[name]}",
+        current_location(),
+        f"the tensor is {self!r}",
+    )
+
+
 def _method(self: Value, name: str) -> Any:
+    if name in IN_PLACE:
+        return lambda *args, **named: _changed_in_place(self, name)
     op = REGISTRY.get(name)
     if op is not None and op.parameters and op.parameters[0].name == "self":
-        return partial(op, self)
+        function = getattr(np, name, None)
+        return partial(op, self) if function is None else partial(_as_in_numpy, self, op, function)
     if name.startswith("__"):
         raise AttributeError(name)
     raise AttributeError(f"a traced tensor has no {name!r}{suggest(name, REGISTRY)}")
+
+
+def _as_in_numpy(self: Value, op: OpDef, function: Any, *args: Any, **named: Any) -> Any:
+    """x.sum(axis=0), which NumPy has as np.sum(x, axis=0), too: arguments of NumPy's names have NumPy's meaning."""
+    if (not args and not named and op.name in NEED_NOTHING) or not named.keys().isdisjoint(ONLY_NUMPYS):
+        return function(self, *args, **named)
+    return op(self, *args, **named)
 
 
 # How to get the array of a value that depends on no parameter; set by the public face, which knows the back ends.
@@ -147,9 +192,54 @@ def _backwards(self: Value, dim: int, item: slice) -> Any:
     return REGISTRY["flip"](REGISTRY["slice"](self, dim, low, high, -item.step), (dim,))
 
 
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray) and item.dtype == np.bool_ and item.ndim > 0
+
+
+def _dims_of(item: Any) -> int:
+    """How many dims of a tensor an entry of an index is for."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if _is_mask(item) else 1
+
+
+def _listed(item: Any) -> Any:
+    """A list of numbers as an array; an empty one has integers, as in NumPy."""
+    if item.__class__ is not list:
+        return item
+    if any(isinstance(entry, Value) for entry in item):
+        return item
+    return np.asarray(item) if item else np.zeros(0, np.int64)
+
+
+def _places(items: tuple, shape: tuple) -> tuple:
+    """An index whose bool arrays, which are known while tracing, are the integers of the places that they choose."""
+    items = tuple(map(_listed, items))
+    if not any(map(_is_mask, items)):
+        return items
+    found: list[Any] = []
+    dim = 0
+    for at, item in enumerate(items):
+        if item is Ellipsis:
+            dim = len(shape) - builtins.sum(map(_dims_of, items[at + 1 :]))
+        if _is_mask(item):
+            sizes = shape[dim : dim + item.ndim]
+            if len(sizes) < item.ndim or not all(map(equal, item.shape, sizes)):
+                raise ShapeError(f"a bool index {list(item.shape)} for dims {list(sizes)}", current_location())
+            found += np.nonzero(item)
+        else:
+            found.append(item)
+        dim += _dims_of(item)
+    return tuple(found)
+
+
 def _get_item(self: Value, index: Any) -> Any:
     """NumPy's indexing: integers, slices, None, ..., and index tensors."""
     items = index if isinstance(index, tuple) else (index,)
+    for item in items:
+        if item.__class__ is list or item.__class__ is np.ndarray:
+            items = _places(items, self.shape)
+            break
     consumed = ellipses = 0
     for item in items:
         if item is Ellipsis:
@@ -217,12 +307,42 @@ def _set_item(self: Value, index: Any, value: Any) -> None:
     )
 
 
-def _rounded(self: Value, digits: int | None = None) -> Any:
-    return REGISTRY["round"](self, decimals=digits or 0)
+def _rounded(self: Value, decimals: int | None = None) -> Any:
+    return REGISTRY["round"](self, decimals=decimals or 0)
 
 
 def _to(self: Value, target: Any) -> Any:
     return REGISTRY["cast"](self.in_full(), target.dtype if isinstance(target, Value) else target)
+
+
+def _astype(
+    self: Value, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+) -> Any:
+    """NumPy's conversion. Tensors do not change, so that it does not matter what is a copy."""
+    result = _to(self, f64 if dtype is None else dtype)
+    if not np.can_cast(self.dtype.numpy, result.dtype.numpy, casting):  # type: ignore[arg-type]
+        raise DTypeError(f"{self.dtype} to {result.dtype} is no conversion of casting={casting!r}", current_location())
+    return result
+
+
+def _view(self: Value, *size: Any, **named: Any) -> Any:
+    """PyTorch's: another shape. NumPy's, another type for the same bytes, is an error."""
+    if "dtype" in named or (len(size) == 1 and isinstance(size[0], (type, str, np.dtype, DType))):
+        raise TraceError(
+            "x.view(dtype) reads the bytes of an array as another type, and a traced tensor has none. x.astype(dtype) "
+            "converts its numbers; for their bytes call view on the array, outside of the function",
+            current_location(),
+            f"the tensor is {self!r}",
+        )
+    return REGISTRY["view"](self, *size, **named)
+
+
+def _format(self: Value, form: str) -> str:
+    question = (
+        "a traced tensor has no digits to show while tracing: format what the compiled function returns, or leave the "
+        "format away, which shows the type"
+    )
+    return format(_known(self, question).item(), form) if form else str(self)
 
 
 def _transposed(self: Value) -> Any:
@@ -264,7 +384,12 @@ def install() -> None:
         "numpy": _array,
         "tolist": lambda self: _array(self).tolist(),
         "to": _to,
-        "astype": _to,
+        "astype": _astype,
+        "view": _view,
+        "round": _rounded,
+        "clip": clip,
+        "dot": dot,
+        "__format__": _format,
         "T": property(_transposed),
         "transpose": _transpose,
         "real": property(lambda self: REGISTRY["real"](self)),
@@ -280,10 +405,10 @@ def install() -> None:
         table[f"__{method}__"] = _binary(name)
         table[f"__r{method}__"] = _reflected(name)
     for method, name in COMPARE.items():
-        table[f"__{method}__"] = _binary(name)
+        table[f"__{method}__"] = _comparison(name)
     for method, name in UNARY.items():
         table[f"__{method}__"] = _unary(name)
-    for method, name in CASTS.items():
-        table[method] = partialmethod(_to, name)
+    for method, wanted in CASTS.items():
+        table[method] = partialmethod(_to, wanted)
     for name, member in table.items():
         setattr(Value, name, member)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from smelt.passes.manager import NOUNS, PASSES
 
 MODULE = """
 import smelt
@@ -139,7 +140,14 @@ def test_opt_runs_passes(folder: Path) -> None:
 def test_opt_prints_between_and_timings(folder: Path) -> None:
     shown = smelt(folder, "opt", "twice.ir", "-p", "decompose,cse", "--print-between", "--timings")
     assert shown.stdout.count("graph @twice") == 2
-    assert "cse" in shown.stderr and "cse" in smelt(folder, "opt", "--list").stdout
+    assert "cse" in shown.stderr
+
+
+def test_opt_lists_all_passes_with_whole_sentences(folder: Path) -> None:
+    rows = [line.split(maxsplit=2) for line in smelt(folder, "opt", "--list").stdout.splitlines()]
+    assert {name: kind for name, kind, _ in rows} == {name: NOUNS[entry.kind] for name, entry in PASSES.items()}
+    for name, _, sentence in rows:
+        assert " ".join(PASSES[name].doc.split()).startswith(sentence + ".")
 
 
 @pytest.mark.parametrize("interpret", [(), ("--interpret",)], ids=["compiled", "interpreted"])
@@ -187,6 +195,7 @@ MISTAKES = {
     "broken-module": (["dump", "broken.py:layer"], 1, "ZeroDivisionError"),
     "wrong-shapes": (["dump", "model.py:wrong", "--args", "f32[2, 3]"], 1, "model.py:18"),
     "misspelt-pass": (["opt", "twice.ir", "-p", "csee"], 1, "did you mean 'cse'"),
+    "pass-over-kernels": (["opt", "twice.ir", "-p", "cse,vectorize"], 2, "vectorize works on kernels"),
     "no-graph-file": (["opt", "missing.ir"], 1, "missing.ir"),
     "too-few-inputs": (["run", "twice.ir"], 1, "%x: f32[N, 3]"),
     "wrong-input": (["run", "twice.ir", "--inputs", "wide.npy"], 1, "expected f32[N, 3]"),

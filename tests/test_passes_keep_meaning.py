@@ -58,7 +58,7 @@ def twice(x: Any, y: Any) -> Any:
 
 def constants(x: Any) -> Any:
     """What can be computed at once, at the edges of the types."""
-    big = op("full")((3,), 250, dtype="u8") + op("full")((3,), 10, dtype="u8")
+    big = op("full")((3,), 250, dtype="uint8") + op("full")((3,), 10, dtype="uint8")
     nan = op("full")((), float("nan"), dtype="f32")
     return x * (op("full")((), 2.0, dtype="f32") + 1), big, nan * 0, op("full")((2,), 1, dtype="i32") // 0
 

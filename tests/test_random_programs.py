@@ -52,7 +52,7 @@ def test_nothing_is_written_beyond_the_results(name: str, columns: int, monkeypa
     narrow = wide.astype(DTYPES[name].numpy)
 
     def function(x: Any, y: Any) -> Any:
-        return x[:, 0] * x[:, 1], (y[:, 0] + 1).cast(name)
+        return x[:, 0] * x[:, 1], (y[:, 0] + 1).cast(DTYPES[name])
 
     evaluate(function, [narrow, wide], "cpu")
     assert len(guarded.guards) >= 4, "results are no longer made by `empty_arrays` in executable.py: adapt this test"

@@ -35,6 +35,11 @@ def run(options: Namespace) -> int:
     if options.file is None:
         raise UsageError("name a file of IR text, or - for standard input")
     pipeline = parse_pipeline(options.passes)
+    for step in pipeline.steps:
+        if step.target.kind != "graph":
+            raise UsageError(
+                f"{step.target.name} works on kernels, and a file has a graph; smelt opt --list shows which"
+            )
     graph = read_graph(options.file)
     timings: dict[str, float] | None = {} if options.timings else None
 
@@ -54,10 +59,11 @@ def run(options: Namespace) -> int:
 
 
 def list_passes() -> str:
-    """Every pass that works on graphs, with the first line of its docstring."""
-    from ..passes.manager import PASSES
+    """Every pass, what it works on, and the first sentence of its docstring."""
+    from ..passes.manager import NOUNS, PASSES
 
-    return table(
-        [(name, PASSES[name].doc.split("\n")[0]) for name in sorted(PASSES) if PASSES[name].kind == "graph"],
-        indent="",
-    )
+    rows = [
+        (name, NOUNS[entry.kind], " ".join(entry.doc.split()).partition(". ")[0].removesuffix("."))
+        for name, entry in sorted(PASSES.items(), key=lambda item: (item[1].kind, item[0]))
+    ]
+    return table(rows, indent="")

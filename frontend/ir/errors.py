@@ -56,6 +56,10 @@ class IndexRangeError(SmeltError, IndexError):
     """An index that came from data lies outside its tensor."""
 
 
+class NumberRangeError(SmeltError, OverflowError):
+    """A number that the type it is to have does not hold."""
+
+
 class ParseError(SmeltError, ValueError):
     """Text that is not a program."""
 

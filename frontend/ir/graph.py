@@ -20,7 +20,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from .caller import is_internal, known_files
+from .caller import is_skipped, skipped_files
 from .errors import TraceError
 from .symbolic import Symbol, symbols_of
 from .types import DType, TensorType
@@ -105,7 +105,7 @@ class located:
 
 
 def current_location(frames: int = 1) -> Location | None:
-    """The innermost line outside smelt's own code, unless a pass has set another.
+    """The innermost line of the user's, outside of smelt, NumPy and PyTorch, unless a pass has set another.
 
     frames: where to begin to look; the caller is 1.
     """
@@ -117,8 +117,8 @@ def current_location(frames: int = 1) -> Location | None:
         code = frame.f_code
         file = code.co_filename
         # Every op asks for every frame above it: most answers are in the table.
-        internal = known_files.get(file)
-        if not (is_internal(file) if internal is None else internal):
+        skipped = skipped_files.get(file)
+        if not (is_skipped(file) if skipped is None else skipped):
             return Location(file, frame.f_lasti, "", None, code)
         frame = frame.f_back  # type: ignore[assignment]
     return None

@@ -13,21 +13,41 @@ from .symbolic import Dim, Expr, product
 
 
 class DType:
-    """An element type. There is one object for each; compare with `is`."""
+    """An element type. There is one object for each: smelt itself compares with `is`.
 
-    __slots__ = ("bits", "kind", "name", "numpy")
+    For the user it equals what names the same type in NumPy, and NumPy takes it as it is: `np.zeros(3, x.dtype)`.
+    """
+
+    __slots__ = ("_hash", "bits", "kind", "name", "numpy")
 
     def __init__(self, name: str, kind: str, bits: int, numpy: Any):
         self.name = name
         self.kind = kind  # b: bool, u: unsigned, i: signed, f: float, c: complex
         self.bits = bits  # in memory
         self.numpy = np.dtype(numpy)
+        self._hash = hash(self.numpy)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or other.__class__ is DType:
+            return self is other
+        try:
+            return user_dtype(other) is self
+        except DTypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return self._hash  # that of NumPy's type, which is equal
 
     def __repr__(self) -> str:
         return self.name
 
     def __reduce__(self) -> tuple:
         return (dtype, (self.name,))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Where NumPy looks for a type of its own."""
+        return self.numpy
 
     @property
     def bytes(self) -> int:
@@ -50,6 +70,12 @@ class DType:
     def is_integer(self) -> bool:
         """Signed or unsigned, not bool."""
         return self.kind in "iu"
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and the largest number of an integer type."""
+        top = 1 << (self.bits - (self.kind == "i"))
+        return (-top if self.kind == "i" else 0), top - 1
 
     @property
     def compute(self) -> DType:
@@ -87,39 +113,46 @@ EXACT = (bool_, *INTEGER)
 ANY = (*REAL, *COMPLEX)
 
 _BY_NUMPY = {entry.numpy: entry for entry in DTYPES.values()}
-_BY_NAME = DTYPES | {str(entry.numpy): entry for entry in DTYPES.values()} | {
-    "float": f32, "half": f16, "double": f64, "int": i32, "long": i64, "bool_": bool_,
-}  # fmt: skip
+_BY_NAME = DTYPES | {str(entry.numpy): entry for entry in DTYPES.values()}
+# Names of smelt's, which count bits, that count bytes in NumPy. (So does f16, but its 16 bytes are no portable type.)
+_OF_NUMPY_TOO = ("i8", "u8")
 
 
 def dtype(value: object) -> DType:
-    """The element type that a name, a NumPy type, a Python type or a torch type stands for."""
+    """The element type that a name, a NumPy type, a Python type or a torch type stands for; of names smelt's first."""
     if isinstance(value, DType):
         return value
     if isinstance(value, np.dtype) and value in _BY_NUMPY:
         return _BY_NUMPY[value]
-    if value is bool:
-        return bool_
-    if value is int:
-        return i64
-    if value is float:
-        return f32
-    if value is complex:
-        return c64
-    if isinstance(value, str):
-        if value in _BY_NAME:
-            return _BY_NAME[value]
-        raise DTypeError(f"unknown dtype {value!r}{suggest(value, _BY_NAME)}; smelt has {', '.join(DTYPES)}")
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    return user_dtype(value)
+
+
+def user_dtype(value: object) -> DType:
+    """The type that an argument of a call names: NumPy's spellings mean NumPy's types, so 'i8' is i64; Python's types
+    are the ones they are in NumPy and PyTorch."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME and value not in _OF_NUMPY_TOO:
+        return _BY_NAME[value]
     text = str(value)
     if text.startswith("torch."):
         return dtype(text[len("torch.") :])
     try:
-        found = _BY_NUMPY.get(np.dtype(value))  # type: ignore[call-overload]
-    except TypeError:
-        found = None
-    if found is None:
-        raise DTypeError(f"unknown dtype {text}; smelt has {', '.join(DTYPES)}: convert the array first")
-    return found
+        named = None if value is None else np.dtype(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        named = None
+    found = None if named is None else _BY_NUMPY.get(named)
+    if found is not None:
+        return found
+    known = f"; smelt has {', '.join(DTYPES)}"
+    if isinstance(value, str) and value in _OF_NUMPY_TOO:
+        raise DTypeError(f"dtype {value!r} is NumPy's {named}{known}: 8 bits are '{_BY_NAME[value].numpy}'")
+    if isinstance(value, str):
+        raise DTypeError(f"unknown dtype {value!r}{suggest(value, _BY_NAME)}{known}")
+    advice = ": convert the array first" if isinstance(value, np.dtype) else ""
+    raise DTypeError(f"unknown dtype {text if named is None else named}{known}{advice}")
 
 
 class TensorType:

@@ -39,7 +39,7 @@ from ..ir.caller import is_internal
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Op, Value, current_location, located, operands_of, ops_behind
 from ..ir.symbolic import Dim, Expr
-from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype
+from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype, user_dtype
 from .kinds import Kind
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
 from .shapes import are_ints
@@ -49,6 +49,7 @@ Tensor = Value
 Size = Sequence[Dim]
 Dims = int | Sequence[int] | None
 
+_ANY_NAMES = frozenset(entry.name for entry in ANY)
 REQUIRED = object()  # in place of a default
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
@@ -113,6 +114,7 @@ class OpDef:
         self.function = function
         self.kind = kind
         self.dtypes = dtypes if dtypes is ANY else tuple(dtypes)
+        self.takes = _ANY_NAMES if dtypes is ANY else frozenset([entry.name for entry in dtypes])
         self.differentiable = differentiable
         self.doc = (function.__doc__ or "").strip().split("\n")[0]
         schema = inspect.unwrap(function)
@@ -321,7 +323,7 @@ class OpDef:
                 return tuple(self._tensor(parameter, item) for item in value)
             return self._tensor(parameter, value)
         if parameter.is_dtype and value is not None:
-            return dtype(value)
+            return user_dtype(value)
         return attribute(value, f"{self.name}: {parameter.name}")
 
     def _tensor(self, parameter: Parameter, value: Any) -> Any:
@@ -343,7 +345,7 @@ class OpDef:
         for parameter in self.tensors:
             value = arguments[parameter.name]
             for item in value if value.__class__ is tuple else (value,):
-                if item.__class__ is Value and item.type.dtype not in self.dtypes:
+                if item.__class__ is Value and item.type.dtype.name not in self.takes:
                     accepted = ", ".join(entry.name for entry in self.dtypes)
                     raise DTypeError(f"{parameter.name} is {item.dtype}, accepted are {accepted}")
             if self.kind is None or not self.kind.promotes:
@@ -369,7 +371,7 @@ class OpDef:
                 return names[value]
             if isinstance(value, (tuple, list)):
                 return f"[{', '.join(show(item) for item in value)}]"
-            if hasattr(value, "shape") and hasattr(value, "dtype"):
+            if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
                 return f"array{list(value.shape)}"
             return repr(value)
 

@@ -168,7 +168,7 @@ class Elementwise(Kind):
                 numbers = True
             else:
                 return None
-        if wanted is None or wanted.kind != "f" or wanted not in defn.dtypes:
+        if wanted is None or wanted.kind != "f" or wanted.name not in defn.takes:
             return None
         if numbers:
             for name in defn.tensor_names:

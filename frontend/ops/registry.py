@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ir.errors import NumberRangeError
 from ..ir.graph import Op, Value
-from ..ir.types import DType, scalar_type
+from ..ir.types import DTYPES, DType, scalar_type
 
 if TYPE_CHECKING:
     from .define import OpDef
@@ -24,7 +25,7 @@ def constant(value: Scalar, type: DType) -> Value:
     A program has the same few numbers over and over: all of them are one value, which belongs to no line.
     """
     if value.__class__ in _SHARED and (value or repr(value) != "-0.0"):
-        return _shared_constant(value, type)
+        return _shared_constant(value, type.name)
     return _constant(value, type)
 
 
@@ -34,19 +35,35 @@ def _constant(value: Scalar, type: DType) -> Value:
 
 
 _SHARED = (float, int, bool)  # what is equal among them, and of one class, is the same, but for -0.0
-_shared_constant = lru_cache(maxsize=4096, typed=True)(_constant)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _shared_constant(value: Scalar, type: str) -> Value:
+    return _constant(value, DTYPES[type])
+
+
+def holds(type: DType, value: Any) -> bool:
+    """Whether an integer type has a number, whose fraction does not count."""
+    low, high = type.bounds
+    return bool(low - 1 < value < high + 1)
 
 
 def scalar_value(value: Any, type: DType) -> Scalar:
-    """The Python number that `value` is once stored as `type`."""
+    """The Python number that `value` is once stored as `type`; an error if an integer type does not hold it."""
     if value.__class__ is float and type.kind == "f":
         # A number that meets an f16 or bf16 tensor keeps the precision that the arithmetic is done in.
         return value if type.bits == 64 else ctypes.c_float(value).value  # type: ignore[no-any-return]
     if type.kind == "b":
         return bool(value)
     if type.kind in "iu":
-        number = int(value) & ((1 << type.bits) - 1)
-        return number - (1 << type.bits) if type.kind == "i" and number >> (type.bits - 1) else number
-    with np.errstate(over="ignore"):
-        stored = np.asarray(value).astype(type.compute.numpy)
+        if not holds(type, value):
+            low, high = type.bounds
+            advice = "" if type.bits == 64 else ": convert the tensor first, x.astype('int64')"
+            raise NumberRangeError(f"{value} is out of range for {type}, which goes from {low} to {high}{advice}")
+        return int(value)
+    try:
+        with np.errstate(over="ignore"):
+            stored = np.asarray(value).astype(type.compute.numpy)
+    except OverflowError:
+        raise NumberRangeError(f"{value.__class__.__name__} too large for {type}") from None
     return complex(stored) if type.kind == "c" else float(stored)

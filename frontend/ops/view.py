@@ -233,10 +233,11 @@ def cyclic_shift(self: Tensor, shifts: Sequence[Dim], dims: Sequence[int]) -> Te
     wanted = tuple(dimension(dim, self.ndim) for dim in dims)
     if len(wanted) != len(shifts):
         raise ArgumentError(f"{len(shifts)} shifts for {len(wanted)} dims")
-    whole = tuple(
-        remainder(shift, self.shape[dim]) if self.shape[dim] != 0 else 0 for shift, dim in zip(shifts, wanted)
-    )
-    return {"shifts": whole, "dims": wanted}
+    total: dict[int, Dim] = {}  # a dim that is named twice moves by both shifts
+    for shift, dim in zip(shifts, wanted):
+        total[dim] = total.get(dim, 0) + shift
+    whole = tuple(remainder(shift, self.shape[dim]) if self.shape[dim] != 0 else 0 for dim, shift in total.items())
+    return {"shifts": whole, "dims": tuple(total)}
 
 
 @cyclic_shift.vjp

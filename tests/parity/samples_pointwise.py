@@ -201,7 +201,7 @@ ENTRIES = {
     ),
     "clamp_min": entry(S(t(37), 0), S(t(2, 3), t(3)), S(KINK, 0.5).only(*FLOAT), dtypes=NUMBER),
     "clamp_max": entry(S(t(37), 0), S(t(2, 3), t(3)), S(KINK, 0.5).only(*FLOAT), dtypes=NUMBER),
-    "clip": entry(S(t(37), -1, 1), S(t(2, 3), max=1), dtypes=NUMBER),
+    "clip": entry(S(t(37), -1, 1).only(*SIGNED), S(t(37), 1, 3), S(t(2, 3), max=1), dtypes=NUMBER),
     "where": entry(
         S(mask(37), t(37), t(37)),
         S(mask(3, 1), t(4), t(2, 1, 1)),

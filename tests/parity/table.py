@@ -235,7 +235,7 @@ class Call:
             if isinstance(item, Slot):
                 return tensors[item.position]
             if isinstance(item, D):
-                return TORCH_DTYPES[item.name] if torch_side else item.name
+                return (TORCH_DTYPES if torch_side else DTYPES)[item.name]
             if isinstance(item, (tuple, list)):
                 return [fill(part) for part in item]
             return item
