@@ -23,6 +23,7 @@ FAMILIES = (
     "conv",
     "indexing",
     "scan",
+    "products",
     "random",
     "softmax",
     "norm",

@@ -29,10 +29,12 @@ def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
         return sign
     if math.isinf(p):
         return pointwise.where(size == length, sign, 0)
+    zero = length == 0
+    safe = pointwise.where(zero, 1, length)
     if p == 2:
-        return pointwise.where(length == 0, 0, difference / length)
-    gone = (length == 0) | (difference == 0) if p < 2 else length == 0
-    return pointwise.where(gone, 0, sign * (size / length) ** (p - 1))
+        return pointwise.where(zero, 0, difference / safe)
+    gone = zero | (difference == 0) if p < 2 else zero
+    return pointwise.where(gone, 0, sign * (size / safe) ** (p - 1))
 
 
 def _differences(x1: Tensor, x2: Tensor) -> Tensor:

@@ -8,12 +8,29 @@ from __future__ import annotations
 import builtins
 import math
 
+import ml_dtypes
+
 from ..ir.graph import Value
 from ..ir.types import FLOAT, INEXACT, c128, f32, f64
 from .define import Scalar, Tensor, composite, prim
 from .extremes import clamp, maximum
 from .kinds import Elementwise
-from .pointwise import NUMBER, abs, cast, complex, conjugate, eq, ge, le, mul, reciprocal, rounded_once, where
+from .pointwise import (
+    NUMBER,
+    abs,
+    added,
+    cast,
+    complex,
+    conjugate,
+    eq,
+    ge,
+    le,
+    mul,
+    reciprocal,
+    rounded_once,
+    times,
+    where,
+)
 
 # Powers
 
@@ -63,9 +80,12 @@ def pow_vjp(grad, result, self, exponent):
             return grad, None
         slope = self * 2 if number == 2 else pow(self, number - 1) * number
         return grad * conjugate(slope), None
-    slope = where(eq(exponent, 0), 0, exponent * pow(self, exponent - 1))
+    # With an exponent of zero the slope is zero, but changes with the exponent, unless 1 / self is no number.
+    least = float(ml_dtypes.finfo(self.dtype.real.numpy).smallest_normal)
+    flat = eq(exponent, 0) & ~ge(abs(self), least)
+    slope = where(flat, 0, exponent * pow(where(flat, 1, self), exponent - 1))
     safe = eq(self, 0) if self.dtype.is_complex else eq(self, 0) & ge(exponent, 0)
-    growth = where(safe, 0, result * log(self))
+    growth = where(safe, 0, result * log(where(safe, 1, self)))
     return grad * conjugate(slope), grad * conjugate(growth)
 
 
@@ -190,6 +210,12 @@ def logaddexp_vjp(grad, self, other):
     return grad * sigmoid(self - other), grad * sigmoid(other - self)
 
 
+@logaddexp.jvp
+def logaddexp_jvp(self_tangent, other_tangent, self, other):
+    # Not through the body: where both are equal it has a kink that the function has not.
+    return added(times(self_tangent, sigmoid(self - other)), times(other_tangent, sigmoid(other - self)))
+
+
 @composite
 @rounded_once
 def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
@@ -202,6 +228,12 @@ def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
 def logaddexp2_vjp(grad, self, other):
     apart = (self - other) * math.log(2)
     return grad * sigmoid(apart), grad * sigmoid(-apart)
+
+
+@logaddexp2.jvp
+def logaddexp2_jvp(self_tangent, other_tangent, self, other):
+    apart = (self - other) * math.log(2)
+    return added(times(self_tangent, sigmoid(apart)), times(other_tangent, sigmoid(-apart)))
 
 
 # Trigonometry
@@ -418,4 +450,5 @@ def logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) 
     """grad_output / (self * (1 - self)); outside of eps to 1 - eps 0, without eps nan outside of 0 to 1."""
     low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
     inside = ge(self, low) & le(self, 1 - low)
-    return where(inside, grad_output / (self * (1 - self)), outside)
+    value = where(inside, self, 0.5)  # what is not used must not make the derivatives of the quotient infinite
+    return where(inside, grad_output / (value * (1 - value)), outside)

@@ -11,10 +11,11 @@ import math
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, product
 from ..ir.types import DType, float_of, promote
+from .activation import log_sigmoid
 from .create import iota, number_of
 from .define import Tensor, composite, constant
 from .elementary import exp, log, log1p, sigmoid, sqrt
-from .extremes import clamp_min, maximum, minimum
+from .extremes import clamp_min, minimum
 from .indexing import gather, select_along
 from .pointwise import abs, convert, logical_and, ne, sign, where, widen
 from .reduce import amax, linalg_vector_norm, total_over
@@ -96,9 +97,11 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, beta:
     """d*d / (2 * beta) where d = |self - target| < beta, else d - beta / 2."""
     if beta < 0:
         raise ArgumentError(f"beta is {beta}, expected at least 0")
-    distance = abs(widen(self) - widen(target))
+    difference = widen(self) - widen(target)
+    distance = abs(difference)
     if beta > 0:
-        distance = where(distance < beta, distance * distance * (0.5 / beta), distance - 0.5 * beta)
+        # Not the square of the distance, whose derivative at zero is that of a kink.
+        distance = where(distance < beta, difference * difference * (0.5 / beta), distance - 0.5 * beta)
     return _reduce(distance, reduction, _common(self, target))
 
 
@@ -125,8 +128,9 @@ def huber_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, delta: fl
     """d*d / 2 where d = |self - target| <= delta, else delta * (d - delta / 2)."""
     if delta <= 0:
         raise ArgumentError(f"delta is {delta}, expected more than 0")
-    distance = abs(widen(self) - widen(target))
-    loss = where(distance <= delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
+    difference = widen(self) - widen(target)
+    distance = abs(difference)
+    loss = where(distance <= delta, 0.5 * difference * difference, delta * (distance - 0.5 * delta))
     return _reduce(loss, reduction, _common(self, target))
 
 
@@ -199,15 +203,10 @@ def binary_cross_entropy_with_logits(
     )
 
 
-def _softplus(value: Tensor) -> Tensor:
-    """log(1 + exp(value)), without overflow."""
-    return maximum(value, 0.0) + log1p(exp(-abs(value)))
-
-
 def _logits_loss(logit: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
     if pos_weight is None:
-        return (1.0 - target) * logit + _softplus(-logit)
-    return (1.0 - target) * logit + (1.0 + (widen(pos_weight) - 1.0) * target) * _softplus(-logit)
+        return (1.0 - target) * logit - log_sigmoid(logit)
+    return (1.0 - target) * logit - (1.0 + (widen(pos_weight) - 1.0) * target) * log_sigmoid(logit)
 
 
 @binary_cross_entropy_with_logits.vjp
@@ -220,8 +219,8 @@ def binary_cross_entropy_with_logits_vjp(grad, self, target, weight, pos_weight,
         return scale * (sigmoid(logit) - wanted), -scale * logit, by_weight, None
     share = widen(pos_weight) * wanted
     by_self = (1.0 - wanted + share) * sigmoid(logit) - share
-    by_target = (widen(pos_weight) - 1.0) * _softplus(-logit) - logit
-    return scale * by_self, scale * by_target, by_weight, scale * wanted * _softplus(-logit)
+    by_target = (1.0 - widen(pos_weight)) * log_sigmoid(logit) - logit
+    return scale * by_self, scale * by_target, by_weight, -scale * wanted * log_sigmoid(logit)
 
 
 @composite
@@ -523,7 +522,7 @@ def cross_entropy_loss(
 @composite
 def soft_margin_loss(self: Tensor, target: Tensor, reduction: Reduction = 1) -> Tensor:
     """log(1 + exp(-target * self))."""
-    return _reduce(_softplus(-widen(target) * widen(self)), reduction, _common(self, target))
+    return _reduce(-log_sigmoid(widen(target) * widen(self)), reduction, _common(self, target))
 
 
 @soft_margin_loss.vjp

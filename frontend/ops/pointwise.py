@@ -127,6 +127,20 @@ def mul_vjp(grad, self, other):
     return grad * conjugate(other), grad * conjugate(self)
 
 
+def added(*parts: Tensor | None) -> Tensor | None:
+    """The sum of derivatives, where None is zero."""
+    known = [part for part in parts if part is not None]
+    total = known.pop(0) if known else None
+    for part in known:
+        total = total + part  # type: ignore[operator]
+    return total
+
+
+def times(tangent: Tensor | None, slope: Tensor) -> Tensor | None:
+    """A tangent by a slope, where None is zero."""
+    return None if tangent is None else tangent * slope
+
+
 @prim(Elementwise("div", promote="float"))
 def true_divide(self: Tensor, other: Tensor) -> Tensor:
     """self / other; integers become floats first."""

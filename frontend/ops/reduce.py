@@ -18,7 +18,7 @@ from .shapes import at_least, dimensions, reduced
 from .view import detach, expand, reshape
 
 
-def _restored(value: Tensor, shape: Sequence[Dim], dims: Sequence[int], keepdim: bool) -> Tensor:
+def restored(value: Tensor, shape: Sequence[Dim], dims: Sequence[int], keepdim: bool) -> Tensor:
     """A reduction's result (or its gradient) with the reduced dimensions back, of size 1."""
     return value if keepdim or not dims else reshape(value, reduced(tuple(shape), dims, True))
 
@@ -58,7 +58,7 @@ def sum(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType |
 
 @sum.vjp
 def sum_vjp(grad, self, dim, keepdim):
-    return expand(_restored(grad, self.shape, dim, keepdim), self.shape)
+    return expand(restored(grad, self.shape, dim, keepdim), self.shape)
 
 
 def total_over(value: Tensor, dims: Sequence[int], keepdim: bool = False) -> Tensor:
@@ -70,25 +70,6 @@ def total_over(value: Tensor, dims: Sequence[int], keepdim: bool = False) -> Ten
 def prod(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The product over dim; integers and bools multiply as i64."""
     return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
-
-
-def _other_factors(self: Tensor, dim: Sequence[int]) -> Tensor:
-    """For each element the product of all others, also where there are zeros."""
-    zero = self == 0
-    factors = pointwise.where(zero, 1, self)
-    zeros = sum(zero, dim, True)
-    others = prod(factors, dim, True) / factors
-    return pointwise.where((zeros == 0) | (zero & (zeros == 1)), others, 0)
-
-
-@prod.vjp
-def prod_vjp(grad, self, dim, keepdim):
-    return _restored(grad, self.shape, dim, keepdim) * pointwise.conjugate(_other_factors(self, dim))
-
-
-@prod.jvp
-def prod_jvp(self_tangent, self, dim, keepdim):
-    return sum(self_tangent * _other_factors(self, dim), dim, keepdim)
 
 
 @prim(Reduce("max"), dtypes=REAL)
@@ -109,14 +90,14 @@ def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 def _shares(result: Tensor, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """1 / how many elements are the extreme one, at each of those; 0 elsewhere."""
-    mask = pointwise.cast(self == _restored(result, self.shape, dim, keepdim), self.dtype)
+    mask = pointwise.cast(self == restored(result, self.shape, dim, keepdim), self.dtype)
     return mask / sum(mask, dim, True)
 
 
 @amax.vjp
 @amin.vjp
 def extreme_vjp(grad, result, self, dim, keepdim):
-    return _restored(grad, self.shape, dim, keepdim) * _shares(result, self, dim, keepdim)
+    return restored(grad, self.shape, dim, keepdim) * _shares(result, self, dim, keepdim)
 
 
 @amax.jvp
@@ -199,7 +180,7 @@ def mean(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
 @mean.vjp
 def mean_vjp(grad, self, dim, keepdim):
     dims = dimensions(dim, self.ndim)
-    return expand(_restored(grad / _count(self, dims), self.shape, dims, keepdim), self.shape)
+    return expand(restored(grad / _count(self, dims), self.shape, dims, keepdim), self.shape)
 
 
 def _degrees(value: Tensor, dims: Sequence[int], correction: Scalar | None) -> int | float | Tensor:
@@ -224,13 +205,6 @@ def _square(value: Tensor) -> Tensor:
     return value * value
 
 
-def _added(left: Tensor | None, right: Tensor | None) -> Tensor | None:
-    """The sum of two gradients, either of which may be zero."""
-    if left is None or right is None:
-        return right if left is None else left
-    return left + right
-
-
 @composite
 def var_mean(
     self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False
@@ -250,7 +224,7 @@ def var_mean_vjp(grads, self, dim, correction, keepdim):
         None if grads.known(0) is None else var_vjp(grads[0], self, dim, correction, keepdim),
         None if grads.known(1) is None else mean_vjp(grads[1], self, dim, keepdim),
     )
-    return _added(*parts)
+    return pointwise.added(*parts)
 
 
 @composite
@@ -264,7 +238,7 @@ def var_vjp(grad, self, dim, correction, keepdim):
     dims = dimensions(dim, self.ndim)
     value = _floating(self)
     scale = _floating(grad) * 2 / _degrees(value, dims, correction)
-    return pointwise.convert(_restored(scale, self.shape, dims, keepdim) * _deviation(value, dims)[1], self.dtype)
+    return pointwise.convert(restored(scale, self.shape, dims, keepdim) * _deviation(value, dims)[1], self.dtype)
 
 
 @composite
@@ -283,7 +257,7 @@ def std_mean_vjp(grads, results, self, dim, correction, keepdim):
         None if grads.known(0) is None else std_vjp(grads[0], results[0], self, dim, correction, keepdim),
         None if grads.known(1) is None else mean_vjp(grads[1], self, dim, keepdim),
     )
-    return _added(*parts)
+    return pointwise.added(*parts)
 
 
 @composite
@@ -294,9 +268,23 @@ def std(self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, kee
 
 @std.vjp
 def std_vjp(grad, result, self, dim, correction, keepdim):
-    # All elements equal: the derivative is taken to be zero there, not infinite.
-    through_root = pointwise.where(result == 0, 0, grad / (result * 2))
-    return var_vjp(through_root, self, dim, correction, keepdim)
+    return var_vjp(_through_root(grad, result), self, dim, correction, keepdim)
+
+
+@std_mean.jvp
+def std_mean_jvp(self_tangent, results, self, dim, correction, keepdim):
+    dims = dimensions(dim, self.ndim)
+    value, moved = _floating(self), _floating(self_tangent)
+    away = _deviation(value, dims)[1]
+    along = pointwise.real(moved * pointwise.conj(away)) if value.dtype.is_complex else moved * away
+    change = sum(along, dims, keepdim) * 2 / _degrees(value, dims, correction)
+    return _through_root(change, results[0]), mean(self_tangent, dim, keepdim)
+
+
+def _through_root(change: Tensor, root: Tensor) -> Tensor:
+    """The derivative of a square root, given that of its operand: taken to be zero at zero, not infinite."""
+    zero = root == 0
+    return pointwise.where(zero, 0, change / (pointwise.where(zero, 1, root) * 2))
 
 
 # Extremes
@@ -307,7 +295,7 @@ def _selected(value: Tensor, dim: int, keepdim: bool, indices: Tensor) -> Tensor
     if value.ndim == 0:
         return value
     dims = dimensions(dim, value.ndim)
-    picked = value.gather(dims[0], _restored(indices, value.shape, dims, keepdim))
+    picked = value.gather(dims[0], restored(indices, value.shape, dims, keepdim))
     return picked if keepdim else reshape(picked, indices.shape)
 
 
@@ -317,8 +305,8 @@ def _placed(grad: Tensor, value: Tensor, dim: int, keepdim: bool, indices: Tenso
         return grad
     dims = dimensions(dim, value.ndim)
     extent = tuple(size if position in dims else 1 for position, size in enumerate(value.shape))
-    here = iota(extent, dim=dims[0], dtype=i64) == _restored(indices, value.shape, dims, keepdim)
-    return pointwise.where(here, _restored(grad, value.shape, dims, keepdim), 0)
+    here = iota(extent, dim=dims[0], dtype=i64) == restored(indices, value.shape, dims, keepdim)
+    return pointwise.where(here, restored(grad, value.shape, dims, keepdim), 0)
 
 
 @composite
@@ -389,8 +377,8 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 def logsumexp_vjp(grad, result, self, dim, keepdim):
     dims = dimensions(dim, self.ndim)
     finite = pointwise.where(result == -math.inf, 0, result)
-    weight = elementary.exp(self - _restored(finite, self.shape, dims, keepdim))
-    return _restored(grad, self.shape, dims, keepdim) * weight
+    weight = elementary.exp(self - restored(finite, self.shape, dims, keepdim))
+    return restored(grad, self.shape, dims, keepdim) * weight
 
 
 @composite
@@ -442,20 +430,24 @@ def linalg_vector_norm(
 def _norm_slope(result: Tensor, self: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor | None:
     """The derivative of the norm by each element, zero where it has none."""
     dims = dimensions(dim, self.ndim)
-    length = _restored(result, self.shape, dims, keepdim)
+    length = restored(result, self.shape, dims, keepdim)
     if ord == 0:
         return None
     if ord == 1:
         return pointwise.sgn(self)
+    zero = length == 0
+    safe = pointwise.where(zero, 1, length)
     if ord == 2:
-        return pointwise.where(length == 0, 0, self / length)
+        return pointwise.where(zero, 0, self / safe)
     if math.isinf(ord):
         mask = pointwise.cast(pointwise.abs(self) == length, length.dtype)
         return pointwise.sgn(self) * (mask / sum(mask, dims, True))
     if ord < 2:
         power = pointwise.where(self == 0, 0, pointwise.abs(self) ** (ord - 1))
         return pointwise.sgn(self) * power * length ** (1 - ord)
-    return pointwise.where(length == 0, 0, self * pointwise.abs(self) ** (ord - 2) / length ** (ord - 1))
+    none = self == 0
+    power = pointwise.where(none, 0, self * pointwise.abs(pointwise.where(none, 1, self)) ** (ord - 2))
+    return pointwise.where(zero, 0, power / safe ** (ord - 1))
 
 
 @linalg_vector_norm.vjp
@@ -463,7 +455,7 @@ def linalg_vector_norm_vjp(grad, result, self, ord, dim, keepdim):
     slope = _norm_slope(result, self, ord, dim, keepdim)
     if slope is None:
         return None
-    return _restored(grad, self.shape, dimensions(dim, self.ndim), keepdim) * slope
+    return restored(grad, self.shape, dimensions(dim, self.ndim), keepdim) * slope
 
 
 @linalg_vector_norm.jvp

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.types import FLOAT
 from .define import Tensor, composite, prim, zero_derivative
 from .kinds import Elementwise
-from .pointwise import REAL_NUMBER, cast, complex, eq, gt, imag, isnan, positive, real, where
+from .pointwise import REAL_NUMBER, cast, complex, eq, gt, imag, isnan, positive, real, sign, where
 
 
 @prim(Elementwise("floor"), dtypes=REAL_NUMBER)
@@ -70,8 +70,8 @@ def copysign(self: Tensor, other: Tensor) -> Tensor:
 
 
 @copysign.vjp
-def copysign_vjp(grad, result, self):
-    return grad * where(eq(self, 0), 0, result / self), None
+def copysign_vjp(grad, self, other):
+    return grad * sign(self) * copysign(1, other), None
 
 
 @prim(Elementwise("nextafter", narrow=True), dtypes=FLOAT, differentiable=False)

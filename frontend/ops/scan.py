@@ -13,6 +13,7 @@ from . import elementary, pointwise
 from .create import full, iota
 from .define import OpDef, Tensor, composite, prim
 from .kinds import Scan
+from .pointwise import added, times
 from .reduce import accumulable
 from .shapes import dimension
 from .view import alias, flip
@@ -30,50 +31,20 @@ def running_sum(self: Tensor, dim: int) -> Tensor:
     return _along(self, dim)
 
 
-def _suffix_sum(value: Tensor, dim: int) -> Tensor:
+def suffix_sum(value: Tensor, dim: int) -> Tensor:
     """The sum of all elements along dim from each one on."""
     return flip(running_sum(flip(value, dim), dim), dim)
 
 
 @running_sum.vjp
 def running_sum_vjp(grad, dim):
-    return _suffix_sum(grad, dim)
+    return suffix_sum(grad, dim)
 
 
 @prim(Scan("mul"))
 def running_product(self: Tensor, dim: int) -> Tensor:
     """The product of all elements along dim up to each one."""
     return _along(self, dim)
-
-
-def _around_first_zero(self: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where the first zero is, what is not before it, self with that zero made 1, and the products of this.
-
-    Beyond the first zero only the derivative by that zero itself is not zero; before it one may divide."""
-    zero = self == 0
-    seen = running_sum(pointwise.cast(zero, i64), dim)
-    first = zero & (seen == 1)
-    filled = pointwise.where(first, 1, self)
-    return first, seen > 0, filled, running_product(filled, dim)
-
-
-@running_product.vjp
-def running_product_vjp(grad, result, self, dim):
-    first, after, filled, products = _around_first_zero(self, dim)
-    # A later zero is only divided by where the quotient is not used.
-    divisor = pointwise.where(filled == 0, 1, filled)
-    before = _suffix_sum(grad * pointwise.conjugate(result), dim) / pointwise.conjugate(divisor)
-    at_zero = _suffix_sum(grad * pointwise.conjugate(products), dim)
-    return pointwise.where(first, at_zero, pointwise.where(after, 0, before))
-
-
-@running_product.jvp
-def running_product_jvp(self_tangent, result, self, dim):
-    first, after, filled, products = _around_first_zero(self, dim)
-    divisor = pointwise.where(filled == 0, 1, filled)
-    before = result * running_sum(pointwise.where(after, 0, self_tangent / divisor), dim)
-    at_zero = products * running_sum(pointwise.where(first, self_tangent, 0), dim)
-    return pointwise.where(after, at_zero, before)
 
 
 @prim(Scan("logaddexp"), dtypes=FLOAT)
@@ -90,21 +61,63 @@ def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-@running_logsumexp.vjp
-def running_logsumexp_vjp(grad, result, self, dim):
-    # exp(self - result) may over- or underflow where the sum does not, so the sum is taken in logarithms.
+# exp(self - result) may over- or underflow where a sum of them does not, so the derivatives add up in logarithms. They
+# are linear as a whole, but not differentiable step by step: each is an op, and their derivatives are made of the two.
+
+
+@composite
+def running_logsumexp_backward(grad_output: Tensor, self: Tensor, total: Tensor, dim: int) -> Tensor:
+    """At each place along dim the sum of grad_output * exp(self there - total) from it on."""
     positive, negative = (
-        elementary.exp(flip(running_logsumexp(flip(part - result, dim), dim), dim) + self) for part in _logarithms(grad)
+        elementary.exp(flip(running_logsumexp(flip(part - total, dim), dim), dim) + self)
+        for part in _logarithms(grad_output)
     )
     return positive - negative
+
+
+@composite
+def running_logsumexp_jvp(tangent: Tensor, self: Tensor, total: Tensor, dim: int) -> Tensor:
+    """At each place along dim the sum of tangent * exp(self - total there) up to it."""
+    positive, negative = (elementary.exp(running_logsumexp(part + self, dim) - total) for part in _logarithms(tangent))
+    return positive - negative
+
+
+@running_logsumexp.vjp
+def running_logsumexp_by_self(grad, result, self, dim):
+    return running_logsumexp_backward(grad, self, result, dim)
 
 
 @running_logsumexp.jvp
-def running_logsumexp_jvp(self_tangent, result, self, dim):
-    positive, negative = (
-        elementary.exp(running_logsumexp(part + self, dim) - result) for part in _logarithms(self_tangent)
-    )
-    return positive - negative
+def running_logsumexp_along(self_tangent, result, self, dim):
+    return running_logsumexp_jvp(self_tangent, self, result, dim)
+
+
+@running_logsumexp_backward.vjp
+def running_logsumexp_backward_vjp(grad, result, grad_output, self, total, dim):
+    change = running_logsumexp_jvp(grad, self, total, dim)
+    return change, grad * result, -grad_output * change
+
+
+@running_logsumexp_backward.jvp
+def running_logsumexp_backward_jvp(
+    grad_output_tangent, self_tangent, total_tangent, result, grad_output, self, total, dim
+):
+    moved = added(grad_output_tangent, times(total_tangent, -grad_output))
+    change = None if moved is None else running_logsumexp_backward(moved, self, total, dim)
+    return added(change, times(self_tangent, result))
+
+
+@running_logsumexp_jvp.vjp
+def running_logsumexp_jvp_vjp(grad, result, tangent, self, total, dim):
+    gradient = running_logsumexp_backward(grad, self, total, dim)
+    return gradient, tangent * gradient, -grad * result
+
+
+@running_logsumexp_jvp.jvp
+def running_logsumexp_jvp_jvp(tangent_tangent, self_tangent, total_tangent, result, tangent, self, total, dim):
+    moved = added(tangent_tangent, times(self_tangent, tangent))
+    change = None if moved is None else running_logsumexp_jvp(moved, self, total, dim)
+    return added(change, times(total_tangent, -result))
 
 
 @prim(Scan("max"), dtypes=REAL)

@@ -6,10 +6,25 @@ import math
 
 from ..ir.errors import ArgumentError
 from ..ir.types import FLOAT
-from .define import Scalar, Tensor, composite, prim
+from .define import OpDef, Scalar, Tensor, composite, prim
 from .elementary import cos, exp, log, log1p, sin
 from .kinds import Elementwise
-from .pointwise import conjugate, eq, isnan, le, logical_and, logical_not, lt, mul, rounded_once, true_divide, where
+from .pointwise import (
+    abs,
+    added,
+    conjugate,
+    eq,
+    isnan,
+    le,
+    logical_and,
+    logical_not,
+    lt,
+    mul,
+    rounded_once,
+    times,
+    true_divide,
+    where,
+)
 
 
 @composite
@@ -20,9 +35,22 @@ def xlogy(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     return where(logical_and(eq(self, 0), logical_not(isnan(other))), 0, product)
 
 
+def _logarithm(self: Tensor | Scalar, other: Tensor | Scalar, log: OpDef, pole: int) -> Tensor:
+    """The derivative of self * log(other) by self, zero where both that product and log(other) are not defined."""
+    flat = logical_and(eq(self, 0), le(other, pole))
+    return where(flat, 0, log(where(flat, pole + 1, other)))
+
+
 @xlogy.vjp
 def xlogy_vjp(grad, self, other):
-    return where(eq(self, 0) & le(other, 0), 0, grad * log(other)), grad * true_divide(self, other)
+    return grad * _logarithm(self, other, log, 0), grad * true_divide(self, other)
+
+
+@xlogy.jvp
+def xlogy_jvp(self_tangent, other_tangent, self, other):
+    # Not through the body: where self is zero that is a constant.
+    by_other = None if other_tangent is None else other_tangent * true_divide(self, other)
+    return added(times(self_tangent, _logarithm(self, other, log, 0)), by_other)
 
 
 @composite
@@ -35,7 +63,13 @@ def special_xlog1py(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
 
 @special_xlog1py.vjp
 def special_xlog1py_vjp(grad, self, other):
-    return where(eq(self, 0) & le(other, -1), 0, grad * log1p(other)), grad * true_divide(self, other + 1)
+    return grad * _logarithm(self, other, log1p, -1), grad * true_divide(self, other + 1)
+
+
+@special_xlog1py.jvp
+def special_xlog1py_jvp(self_tangent, other_tangent, self, other):
+    by_other = None if other_tangent is None else other_tangent * true_divide(self, other + 1)
+    return added(times(self_tangent, _logarithm(self, other, log1p, -1)), by_other)
 
 
 @composite
@@ -61,10 +95,41 @@ def sinc(self: Tensor) -> Tensor:
 
 @sinc.vjp
 def sinc_vjp(grad, self):
-    angle = conjugate(self) * math.pi
-    zero = eq(angle, 0)
-    safe = where(zero, 1, angle)
-    return grad * where(zero, 0, (cos(safe) - sin(safe) / safe) / safe * math.pi)
+    return sinc_jvp(grad, conjugate(self))
+
+
+@sinc.jvp
+def sinc_jvp(self_tangent, self):
+    angle = self * math.pi
+    return self_tangent * (-math.pi * angle * sinc_slope(angle, 1))
+
+
+@composite
+@rounded_once
+def sinc_slope(self: Tensor, order: int) -> Tensor:
+    """sin(self) / self, differentiated and divided by -self, order times over."""
+    # Near zero the quotients cancel: a series. It has only even powers, so it is the same on both sides.
+    near = lt(abs(self), max(order, 1))
+    square = self * self
+    small, large = where(near, square, 0), where(near, 1, self)
+    series: Tensor | float = 1.0
+    for term in reversed(range(8 + 2 * order)):
+        series = 1 - series * small * (1 / (2 * (term + 1) * (2 * (order + term) + 3)))
+    series = series * (1 / math.prod(range(1, 2 * order + 2, 2)))
+    before, quotient = cos(large), sin(large) / large
+    for step in range(order):
+        before, quotient = quotient, ((2 * step + 1) * quotient - before) / (large * large)
+    return where(near, series, quotient)
+
+
+@sinc_slope.vjp
+def sinc_slope_vjp(grad, self, order):
+    return sinc_slope_jvp(grad, conjugate(self), order)
+
+
+@sinc_slope.jvp
+def sinc_slope_jvp(self_tangent, self, order):
+    return self_tangent * (-self * sinc_slope(self, order + 1))
 
 
 @prim(Elementwise("erf", promote="float"), dtypes=FLOAT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .table import FLOAT, FULL, Entry, S, Sample, T, entry, index, t, values
 
 IGNORED = values(0, 2, -100, 1, dtype="i64")
+SAME = values(0.0, 1.0, -2.0)
 F = "nn.functional."
 
 
@@ -38,8 +39,8 @@ NATIVE = {"dtypes": FULL, "derivative": False}
 ENTRIES = {
     "mse_loss": pair("mse_loss", S(t(), t())),
     "l1_loss": pair("l1_loss"),
-    "smooth_l1_loss": pair("smooth_l1_loss", S(t(9), t(9), beta=0.5)),
-    "huber_loss": pair("huber_loss", S(t(9), t(9), delta=0.5)),
+    "smooth_l1_loss": pair("smooth_l1_loss", S(t(9), t(9), beta=0.5), S(SAME, SAME)),
+    "huber_loss": pair("huber_loss", S(t(9), t(9), delta=0.5), S(SAME, SAME)),
     "binary_cross_entropy": pair(
         "binary_cross_entropy",
         S(share(9), share(9), positive(9)),
@@ -52,6 +53,7 @@ ENTRIES = {
         S(t(4, 5), share(4, 5), positive(5)),
         S(t(4, 5), share(4, 5), pos_weight=positive(5)),
         S(t(9, low=-40, high=40), share(9)),
+        S(values(0.0, -0.0, 1.0), share(3), pos_weight=positive(3)),
         right=share(4, 5),
     ),
     "nll_loss": entry(
@@ -109,7 +111,12 @@ ENTRIES = {
         S(t(9), positive(9), full=True),
         right=positive(4, 5),
     ),
-    "soft_margin_loss": pair("soft_margin_loss", left=t(5), right=signs(1, -1, 1, 1, -1)),
+    "soft_margin_loss": pair(
+        "soft_margin_loss",
+        S(values(0.0, -0.0, 1.0), signs(1, -1, 1)),
+        left=t(5),
+        right=signs(1, -1, 1, 1, -1),
+    ),
     "hinge_embedding_loss": pair(
         "hinge_embedding_loss",
         S(t(5), signs(1, -1, 1, 1, -1), margin=0.5),

@@ -118,6 +118,7 @@ ENTRIES = {
         S(t(5, low=0.2), -2.5).only(*INEXACT),
         S(t(5), 2.0),
         S(values(0.0, 1.0, 2.0), values(0.0, 1.0, 3.0)).only(*FULL),
+        S(values(0.5, 2.0, 3.0, 1.5), values(0.0, 0.0, 1.0, 2.0)).only(*FULL),
         left=t(low=0.2),
         right=t(low=0.0),
         dtypes=(*NUMBER, *COMPLEX),
@@ -143,7 +144,10 @@ ENTRIES = {
     "asinh": unary(dtypes=ANY),
     "acosh": unary(low=1.1, high=9.0, dtypes=ANY),
     "atanh": unary(low=-0.95, high=0.95, dtypes=ANY),
-    "sinc": unary(S(values(0.0, 0.5, 1.0)), dtypes=REAL),
+    "sinc": unary(S(values(0.0, 0.5, 1.0)), S(values(1e-3, -1e-2, 0.1, 0.3, -0.4, 9.0)), dtypes=REAL),
+    "sinc_slope": entry(
+        *(S(values(0.0, 1e-3, -0.5, 0.9, 1.1, -1.9, 2.1, 3.0, 50.0), order) for order in range(4)), dtypes=FLOAT
+    ),
     "sigmoid": unary(dtypes=ANY),
     "logit": unary(S(t(5, low=0.1, high=0.9), 0.2), S(values(0.0, 0.1, 1.0), 0.05), low=0.05, high=0.95),
     "erf": unary(dtypes=REAL),
@@ -159,10 +163,11 @@ ENTRIES = {
         S(t(4), 2.5),
         S(0.0, t(4, low=0.1)),
         S(values(0.0, 0.0, 1.0), values(0.0, 2.0, 3.0)).forward_only(),
+        S(values(0.0, 0.0, 1.0), values(0.5, 2.0, 3.0)),
         right=t(low=0.2),
     ),
-    "logaddexp": binary(dtypes=FLOAT, mixed=False),
-    "logaddexp2": binary(dtypes=FLOAT, mixed=False),
+    "logaddexp": binary(S(KINK, KINK), dtypes=FLOAT, mixed=False),
+    "logaddexp2": binary(S(KINK, KINK), dtypes=FLOAT, mixed=False),
     "hypot": binary(left=nonzero(), right=nonzero(), mixed=False),
     "floor": unary(S(KINK).forward_only(), dtypes=NUMBER),
     "ceil": unary(S(KINK).forward_only(), dtypes=NUMBER),
@@ -233,7 +238,7 @@ ENTRIES = {
     "isposinf": unary(dtypes=REAL),
     "isneginf": unary(dtypes=REAL),
     "signbit": unary(dtypes=REAL),
-    "copysign": binary(S(t(4), -1.0), right=nonzero(), dtypes=NUMBER),
+    "copysign": binary(S(t(4), -1.0), S(KINK, nonzero(7)), right=nonzero(), dtypes=NUMBER),
     "nextafter": binary(dtypes=FLOAT, mixed=False, derivative=False),
     "ldexp": entry(
         S(t(37), t(37, dtype="i32", low=0, high=4)),
@@ -292,7 +297,9 @@ ENTRIES = {
         right=nonzero(), mixed=False, dtypes=NUMBER, torch=lambda a, b: torch.div(a, b, rounding_mode="trunc")
     ),
     "isreal": unary(dtypes=ANY),
-    "special_xlog1py": binary(S(t(4), 2.5), S(2.0, t(4, low=0.1)), right=t(low=0.2)),
+    "special_xlog1py": binary(
+        S(t(4), 2.5), S(2.0, t(4, low=0.1)), S(values(0.0, 0.0, 1.0), values(0.5, 2.0, 3.0)), right=t(low=0.2)
+    ),
     "arctan2": binary(left=nonzero(), right=nonzero(), dtypes=NUMBER),
     "trigamma": unary(low=0.2, high=9.0, torch=lambda x: torch.polygamma(1, x), special=False),
     "tetragamma": unary(low=0.2, high=9.0, torch=lambda x: torch.polygamma(2, x), special=False),

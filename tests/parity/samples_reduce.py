@@ -31,6 +31,7 @@ ENTRIES = {
         S(values(0.0, 2.0, 3.0)),
         S(values(0.0, 2.0, 0.0)),
         S(values(0.0, 2.0, 3.0, 4.0, 0.0, 0.0, shape=(2, 3)), 1),
+        S(values(1.0, 0.0, 0.0, 3.0)),
         S(t(2, 3), dtype=D("f64")),
         dtypes=(*REAL, *COMPLEX),
     ),
@@ -115,9 +116,15 @@ ENTRIES = {
         S(t(2, 3, 4), (1,)),
         S(t(2, 3, 4), (0, 2), correction=0, keepdim=True),
         S(t(4, 5), (1,), correction=2),
+        S(values(2.0, 2.0, 2.0)),
     ),
     "var_mean": entry(S(t(37)), S(t(2, 3, 4), (1,)), S(t(2, 3, 4), (0, 2), correction=0, keepdim=True)),
-    "std_mean": entry(S(t(37)), S(t(2, 3, 4), (1,)), S(t(2, 3, 4), (0, 2), correction=0, keepdim=True)),
+    "std_mean": entry(
+        S(t(37)),
+        S(t(2, 3, 4), (1,)),
+        S(t(2, 3, 4), (0, 2), correction=0, keepdim=True),
+        S(values(2.0, 2.0, 1.0, 4.0, shape=(2, 2)), (1,)),
+    ),
     "logsumexp": entry(
         S(t(37), 0),
         S(t(2, 3, 4), 1),
@@ -145,6 +152,8 @@ ENTRIES = {
         S(t(5), 0).forward_only(),
         S(t(2, 3), 2, 1, dtype=D("f64")),
         S(values(0.0, 0.0)),
+        S(values(0.0, 0.0), 3),
+        S(values(0.0, 2.0, -1.0), 3.5),
     ),
     "max": entry(
         S(distinct(37)),

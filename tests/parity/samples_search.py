@@ -93,6 +93,7 @@ ENTRIES = {
         *(S(t(4, 3), t(5, 3), p, None) for p in (2.0, 1.0, 1.5, 3.0, math.inf, 0.0)),
         S(t(2, 4, 3), t(2, 5, 3), 2.0, 2),
         S(t(0, 3), t(5, 3), 2.0, None),
+        S(values(1.0, 2.0, 0.0, 3.0, shape=(2, 2)), values(1.0, 2.0, 0.0, -3.0, shape=(2, 2)), 2.0, None),
         S(t(2, 0), t(5, 0), 1.0, None).forward_only(),
         dtypes=FULL,
         special=False,
@@ -106,6 +107,7 @@ ENTRIES = {
     "cdist": entry(S(t(4, 3), t(5, 3)), S(t(2, 1, 4, 3), t(3, 5, 3), 1.0), dtypes=FULL, special=False),
     "_pdist_forward": entry(
         *(S(t(5, 3), p) for p in (2.0, 1.0, 1.5, 3.0, math.inf)),
+        S(values(1.0, 2.0, 1.0, 2.0, 0.0, 3.0, shape=(3, 2)), 2.0),
         S(t(1, 3)).forward_only(),
         S(t(70, 2)).forward_only(),
         dtypes=FULL,
