@@ -11,7 +11,6 @@ from ...kernels.loop_ir import (
     Accumulator,
     Alloc,
     Buffer,
-    Concurrent,
     Index,
     Kernel,
     Let,
@@ -28,6 +27,7 @@ from ...kernels.loop_verify import written
 from ..inline import INLINE_COST
 from ..manager import loop_pass
 from .analysis import cost
+from .substitute import change_loops
 from .transpose_blocks import Names, split
 
 ROOM = 1 << 19  # bytes: half of a second cache, the other half is for what they are made of
@@ -57,17 +57,10 @@ def keep(kernel: Kernel, *, room: int = ROOM) -> Kernel:
     """
     names = Names(kernel)
 
-    def visit(statement: Statement) -> Statement:
-        if isinstance(statement, Concurrent):
-            return Concurrent(tuple(map(loop, statement.branches)))
-        return loop(statement) if isinstance(statement, Loop) else statement
+    def change(loop: Loop) -> Loop:
+        return (loop.kind == "vector" and _columns(loop, room, names)) or loop
 
-    def loop(found: Loop) -> Loop:
-        if found.kind == "vector":
-            return _columns(found, room, names) or found
-        return with_body(found, list(map(visit, found.body)))
-
-    return replace(kernel, body=tuple(map(visit, kernel.body)))
+    return change_loops(kernel, change)
 
 
 def _columns(loop: Loop, room: int, names: Names) -> Loop | None:

@@ -114,8 +114,8 @@ def renamed(statements: Sequence[Statement], fresh: Iterator[str]) -> tuple[Stat
     return tuple(made)
 
 
-def change_bodies(kernel: Kernel, change: Callable[[Loop], Sequence[Statement]]) -> Kernel:
-    """The kernel with what `change` makes of the bodies of its loops, the inner ones first. Vector loops stay."""
+def change_loops(kernel: Kernel, change: Callable[[Loop], Loop]) -> Kernel:
+    """The kernel with what `change` makes of its loops, the inner ones first; not of those inside of vector loops."""
 
     def visit(statement: Statement) -> Statement:
         if isinstance(statement, Concurrent):
@@ -123,9 +123,13 @@ def change_bodies(kernel: Kernel, change: Callable[[Loop], Sequence[Statement]])
         return loop(statement) if isinstance(statement, Loop) else statement
 
     def loop(found: Loop) -> Loop:
-        if found.kind == "vector":
-            return found
-        inside = with_body(found, list(map(visit, found.body)))
-        return with_body(inside, list(change(inside)))
+        return change(found if found.kind == "vector" else with_body(found, list(map(visit, found.body))))
 
     return replace(kernel, body=tuple(map(visit, kernel.body)))
+
+
+def change_bodies(kernel: Kernel, change: Callable[[Loop], Sequence[Statement]]) -> Kernel:
+    """The kernel with what `change` makes of the bodies of its loops, the inner ones first. Vector loops stay."""
+    return change_loops(
+        kernel, lambda found: found if found.kind == "vector" else with_body(found, list(change(found)))
+    )
