@@ -1,0 +1,209 @@
+"""torch.compile(backend="smelt"): memory, against eager: changes in place, views, strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch_compiled import assert_native, compiled, same
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_torch")]
+
+
+@pytest.mark.parametrize("number, megabytes", [(1, 17), (12, 2)])
+def test_large_views_that_start_anywhere_are_written_in_place(number: int, megabytes: int):
+    """Their memory starts at no multiple of a cache line, where stores that bypass the caches would fail."""
+
+    def double(*views):
+        for view in views:
+            view.mul_(2)
+
+    size = (megabytes << 20) // 4
+    buffers = [torch.ones(size + 16) for _ in range(number)]
+    function = compiled(double, dynamic=False)
+    for start in (0, 1, 0, 3, 0):
+        views = [buffer.fill_(1)[start : start + size] for buffer in buffers]
+        function(*views)
+        for view, buffer in zip(views, buffers):
+            assert (view == 2).all()
+            assert buffer.sum() == len(buffer) + len(view)
+
+
+def test_inputs_are_changed_in_place():
+    def f(x, y, z):
+        x.add_(1)
+        y.mul_(x.sum())
+        z.copy_(z.flip(0))
+        return x * 2
+
+    args = [torch.randn(4, 5), torch.randn(3), torch.randn(9)]
+    others = [arg.clone() for arg in args]
+    same(compiled(f)(*args), f(*others))
+    for got, expected in zip(args, others):
+        same(got, expected)
+
+
+def test_an_input_that_is_read_elsewhere_is_not_overwritten_too_early():
+    """y reads x in other places than where it is written, and before it is."""
+
+    def f(x):
+        mean = x.mean(0, keepdim=True)
+        y = x.flip(0) + x
+        x.sub_(mean)
+        return y, (x * x).sum()
+
+    x = torch.randn(33, 70)
+    other = x.clone()
+    for got, expected in zip(compiled(f)(x), f(other)):
+        same(got, expected)
+    same(x, other)
+
+
+def test_results_are_computed_in_the_memory_of_inputs(monkeypatch):
+    from smelt.torch import program
+
+    written_out: list[Any] = []
+
+    def straight_line(*args):
+        written_out.append(original(*args))
+        return written_out[-1]
+
+    original = program.straight_line
+    monkeypatch.setattr(program, "straight_line", straight_line)
+
+    def f(x, grad, total):
+        x.sub_(0.1 * grad)
+        total.add_(1)
+        return x * 2, grad + 1
+
+    x, grad, total = torch.randn(1000), torch.randn(1000), torch.zeros(())
+    other, counted = x.clone(), total.clone()
+    address, function = x.data_ptr(), compiled(f)
+    for _ in range(5):
+        version = x._version
+        for got, expected in zip(function(x, grad, total), f(other, grad, counted)):
+            same(got, expected)
+        same(x, other)
+        same(total, counted)
+        assert x.data_ptr() == address
+        assert x._version > version
+    assert len(written_out) == 1 and written_out[0] is not None
+
+
+def test_views_of_inputs_and_results():
+    def f(x):
+        y = x + 1
+        return y.t(), y[1:], x.view(-1), x[::2], y.expand(3, 4, 5), x
+
+    x = torch.randn(4, 5)
+    function = compiled(f)
+    for got, expected in zip(function(x), f(x)):
+        same(got, expected)
+    assert function(x)[2].data_ptr() == x.data_ptr()
+
+
+def storages(tensors: Sequence[torch.Tensor]) -> list[list[bool]]:
+    """Which of them share memory."""
+    return [[one.untyped_storage()._cdata == other.untyped_storage()._cdata for other in tensors] for one in tensors]
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda y: (y, y[0]),
+        lambda y: (y.t(), y + 1, y),
+        lambda y: (y.view(-1), y.detach()),
+        lambda y: y.split(2),
+        lambda y: y.unbind(1),
+        lambda y: (y[1:, 2:], y[:3], y.expand(2, 4, 6)[1]),
+        lambda y: (y.view(torch.int32), y),
+        lambda y: (y.to(torch.complex64).conj(), y),
+        lambda y: (lambda z: (z.imag, z.conj(), torch.view_as_real(z), z.conj().imag))(torch.complex(y, y + 1)),
+    ],
+)
+def test_results_that_are_views_of_one_tensor_share_memory(views: Callable):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(views(x * 2))
+
+    x = torch.randn(4, 6)
+    compiled = torch.compile(function, backend="smelt", fullgraph=True)
+    for _ in range(3):  # the first call, the next, and all others take different ways
+        wanted, found = function(x), compiled(x)
+        assert storages(found) == storages(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            assert (one.stride(), one.storage_offset()) == (other.stride(), other.storage_offset())
+            one.mul_(3)
+            other.mul_(3)
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_views_across_a_graph_break_share_memory():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        canvas = torch.zeros(4, 4)
+        window = canvas[1:3, 1:3]
+        torch._dynamo.graph_break()
+        window += x
+        return canvas
+
+    assert torch.compile(function, backend="smelt")(torch.ones(2, 2)).sum() == 4
+
+
+def test_views_of_open_sizes_share_memory():
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        return y, y[1:, 1:], y.t()
+
+    compiled = torch.compile(function, backend="smelt", dynamic=True)
+    for rows in (5, 6, 9):
+        whole, inner, turned = compiled(torch.ones(rows, 3))
+        inner.zero_()
+        assert whole.sum() == turned.sum() == 2 * (rows + 2)
+
+
+def test_a_result_that_replaces_an_input_keeps_its_views_apart_from_it():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        x.copy_(y)
+        return y[1:]
+
+    x = torch.zeros(4)
+    found = torch.compile(function, backend="smelt")(x)
+    found.zero_()
+    assert x.tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda y: y.expand(3, 8)[:, ::2],
+        lambda y: y.unfold(0, 3, 1),
+        lambda y: y[1::3],
+        lambda y: y.expand(3, 8)[:, ::2].sort()[0],
+    ],
+)
+def test_views_with_gaps_or_of_the_same_elements(view: Callable):
+    x = torch.randn(8)
+    function = compiled(lambda x: view(x + 1))
+    for _ in range(3):
+        same(function(x), view(x + 1))
+
+
+def test_inputs_with_strides():
+    def f(x, y, z, t):
+        return x @ y + z, t * 2
+
+    args = (torch.randn(8, 30)[:, 3:9], torch.randn(7, 6).t(), torch.randn(14)[::2], torch.randn(1, 3).expand(5, 3))
+    for got, expected in zip(compiled(f)(*args), f(*args)):
+        torch.testing.assert_close(got, expected)
+    assert_native()
+
+
+def test_channels_last():
+    def f(x):
+        return torch.relu(x * 2 + 1)
+
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    same(compiled(f)(x), f(x))
