@@ -7,8 +7,13 @@ of threads, so neither does any result.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ..ir.proofs import limit
 from ..ir.symbolic import Dim, Expr
+
+if TYPE_CHECKING:
+    from .loop_ir import Gemm, Matrix
 
 BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
 DEPTH = {"f32": 512, "f64": 384}  # of a block: longer sums in one register would gain little, and round more
@@ -32,6 +37,9 @@ FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of th
 OWN_BYTES = 8 << 20  # of a packed matrix that each thread has a copy of: what another one packed would be far away
 OWN_SHARE = 2  # of the bytes of the product, at most, for the same: memory stays in proportion
 OWN_TIMES = 512  # that its elements are used: with fewer, packing it again for every thread would show
+DOT_DEPTH = {"f32": 1024, "f64": 512}  # of a block: rows of a page of memory spread evenly over the first-level cache
+DOT_ROWS = 128  # of a block, which stays in the second-level cache; with more, packing pays
+LEAST_DOT_DEPTH = 128  # below, adding up the sums of a vector takes longer than packing
 PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
 
 
@@ -74,6 +82,50 @@ class RegisterTile:
         if packs_left:
             lines += _even(min(rows, ROWS) if isinstance(rows, int) else ROWS, ROWS, self.rows)
         return lines * (min(depth, self.depth) if isinstance(depth, int) else self.depth) * self.bytes
+
+
+@dataclass(frozen=True)
+class DotTile:
+    """The same where the depth of both matrices is adjacent: a vector of sums for each of some rows and columns."""
+
+    dtype: str
+    bits: int
+
+    @property
+    def bytes(self) -> int:
+        return BYTES[self.dtype]
+
+    @property
+    def rows(self) -> int:
+        """With 512 bits there are 32 registers, else maybe only 16: for sums, for a vector of each row, and for one of
+        a column."""
+        return 4 if self.bits == 512 else 3
+
+    @property
+    def columns(self) -> int:
+        return 6 if self.bits == 512 else 4
+
+    @property
+    def lanes(self) -> int:
+        return self.bits // 8 // self.bytes
+
+    @property
+    def depth(self) -> int:
+        return DOT_DEPTH[self.dtype]
+
+
+def by_dots(left: Matrix, right: Matrix, rows: Dim | None, depth: Dim) -> bool:
+    """Whether the elements of a product of at most so many rows (None: nobody knows) are dot products of rows that lie
+    in memory: nothing is packed then. For many rows packing pays; open sizes are never known to be many."""
+    if left.panel or right.panel or not isinstance(depth, int) or depth < LEAST_DOT_DEPTH:
+        return False
+    if isinstance(rows, int) and rows > DOT_ROWS:
+        return False
+    return left.column_stride == 1 and right.row_stride == 1
+
+
+def is_dots(statement: Gemm) -> bool:
+    return by_dots(statement.left, statement.right, limit(statement.rows, True), statement.depth)
 
 
 def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:

@@ -18,10 +18,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
-from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
+from ..ir.proofs import ceil_divide, floor_divide, limit, maximum, minimum, remainder
 from ..ir.symbolic import Dim, product
 from ..kernels import gpu
-from ..kernels.gemm import BYTES, FEW_PACK, PACK_COLUMNS, PACK_DEPTH, RegisterTile, is_own, row_tile, tile_shape
+from ..kernels.gemm import (
+    BYTES,
+    FEW_PACK,
+    PACK_COLUMNS,
+    PACK_DEPTH,
+    RegisterTile,
+    by_dots,
+    is_own,
+    row_tile,
+    tile_shape,
+)
 from ..kernels.loop_ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
 from .axes import batched_matrix
 from .chain import product_op
@@ -244,21 +254,27 @@ class Product:
         """The operands, packed where several tiles share them."""
         self.l.members = self.members
         columns, depth = self.columns * self.parts, self.depth * self.parts
-        self.factors: list[Source] = []
-        if self.group.left is None:
-            left = self._operand(self.left, 1)
-            if across != 1:
-                left = self._packed("left", left.transposed(), depth, self.rows, unit.rows, columns)
-            self.factors.append(left)
+        left = None if self.group.left is not None else self._operand(self.left, 1)
         right = self._operand(self.right, self.parts)
-        # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
-        shared = down * self.batch if right.is_one else down  # by so many tiles
-        few = self.is_whole and not right.is_one
-        if isinstance(shared, int) and right.column_stride == 1:
-            few = few or shared <= FEW_PACK
-        if down != 1 and not few and not right.panel:
-            right = self._packed("right", right, depth, columns, unit.width, self.rows)
-        self.factors.append(right)
+        if not self._by_dots(left, right):
+            if left is not None and across != 1:
+                left = self._packed("left", left.transposed(), depth, self.rows, unit.rows, columns)
+            # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
+            shared = down * self.batch if right.is_one else down  # by so many tiles
+            few = self.is_whole and not right.is_one
+            if isinstance(shared, int) and right.column_stride == 1:
+                few = few or shared <= FEW_PACK
+            if down != 1 and not few and not right.panel:
+                right = self._packed("right", right, depth, columns, unit.width, self.rows)
+        self.factors = [right] if left is None else [left, right]
+
+    def _by_dots(self, left: Source | None, right: Source) -> bool:
+        """Whether the product takes its operands as they lie. A left matrix that is made for each tile has rows of
+        adjacent elements."""
+        matrix = right.at(0, 0, 0)
+        other = replace(matrix, column_stride=1, panel=0) if left is None else left.at(0, 0, 0)
+        times = self.batch * self.rows if right.is_one else self.rows
+        return by_dots(other, matrix, limit(times, True), self.depth * self.parts)
 
     def multiply(self, tile: Tile, made: Matrix | None = None) -> Matrix:
         """One tile of the product, from a left matrix that was made for it or is in memory, and what follows it.

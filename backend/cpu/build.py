@@ -8,7 +8,7 @@ from typing import Any
 from ...ir.errors import CompileError
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
-from ...kernels.gemm import BYTES, RegisterTile
+from ...kernels.gemm import BYTES, RegisterTile, is_dots
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_verify import verify_kernel
 from ...ops.kinds import Contract
@@ -113,11 +113,14 @@ def expected_libraries(graph: Graph) -> list[str]:
 
 
 def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
-    """The libraries of routines that matrix products call: one for each element type, and one for rows that are left
-    over when most of them are in whole register tiles."""
+    """The libraries of routines that matrix products call: for each element type one, one for rows that are left over
+    when most of them are in whole register tiles, and one for dot products."""
     found: set[str] = set()
     for item in (item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)):
         dtype = item.output.buffer.dtype.name
+        if is_dots(item):
+            found.add(f"{dtype} dots")
+            continue
         found.add(dtype)
         if not is_multiple(item.rows, RegisterTile(dtype, bits).rows):
             found.add(f"{dtype} rest")

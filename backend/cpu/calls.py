@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir.proofs import floor_divide
+from ...kernels.gemm import is_dots
 from ...kernels.loop_ir import Gemm, Matrix, Pack, Transpose
 from .context import PRODUCT_TYPES, PRODUCTS, ROUTINES
 from .transpose import AHEAD, called
@@ -20,9 +21,16 @@ class Calls:
         self.region = region
 
     def gemm(self, statement: Gemm) -> None:
-        """A call of one of the routines of gemm.py, with scratch memory for what it packs."""
+        """A call of one of the routines of dots.py, or of gemm.py, with scratch memory for what it packs."""
         output, left, right = statement.output, statement.left, statement.right
         dtype = output.buffer.dtype
+        if is_dots(statement):
+            sizes = (statement.rows, statement.columns, statement.depth)
+            matrices = ((output, output.row_stride), (left, left.row_stride), (right, right.column_stride))
+            arguments = [f"ptr {self._address(item)}, i64 {self.region.passed(stride)}" for item, stride in matrices]
+            arguments += [f"i64 {self.region.passed(size)}" for size in sizes]
+            self.region.write(f"call void {self._routine(dtype.name, 'dots')}({', '.join(arguments)})")
+            return
         scratch = self.region.scratch(id(statement))
         # From row to row of packed panels it is as far as the depth of one, on the average.
         left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride

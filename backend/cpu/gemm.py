@@ -135,7 +135,8 @@ class Routines:
 
         def masked() -> None:
             mask = f"<{self.shape.lanes} x i1>"
-            inside = [self.mask(f, part * self.shape.lanes) for part in range(vectors)]
+            lanes = self.shape.lanes
+            inside = [f.first_lanes(f.subtract("%columns", str(part * lanes)), lanes) for part in range(vectors)]
             there = [f.op(f"select i1 %first, {mask} zeroinitializer, {mask} {item}") for item in inside]
             for total, at, part in tiles:
                 old = f.op(
@@ -151,15 +152,6 @@ class Routines:
             f.choose("%first", fresh, more)
 
         f.choose(f.compare("sge", "%columns", self.shape.width), whole, masked)
-
-    def mask(self, f: Function, before: int) -> str:
-        """Which lanes of a vector are columns of the output."""
-        lanes = self.shape.lanes
-        kind = f"<{lanes} x i64>"
-        one = f.op(f"insertelement {kind} poison, i64 {f.subtract('%columns', str(before))}, i64 0")
-        spread = f.op(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
-        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
-        return f.op(f"icmp slt {kind} <{numbers}>, {spread}")
 
     # Packing.
 
@@ -318,7 +310,7 @@ class Routines:
         lane_step = f.op(f"select i1 {prepared}, i64 {self.bytes}, i64 {left_row}")
         streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
         most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {shape.depth}")
-        each = self.even(f, "%depth", most)
+        each = f.even("%depth", most)
         # A panel of the right matrix, if it is packed here, then a block of the left one.
         line = f.op(f"select i1 {packed}, i64 0, i64 {shape.width * self.bytes}")
         left_block = f.at("%scratch", f.multiply(each, line))
@@ -390,13 +382,6 @@ class Routines:
 
         f.loop(0, "%rows", block, row_block)
         return f.finish()
-
-    def even(self, f: Function, size: str, most: str) -> str:
-        """The length of equal blocks of at most `most`."""
-        pieces = f.op(f"udiv i64 {f.add(f.add(size, most), -1)}, {most}")
-        pieces = f.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
-        each = f.op(f"udiv i64 {f.add(f.add(size, pieces), -1)}, {pieces}")
-        return f.op(f"call i64 @llvm.smax.i64(i64 {each}, i64 1)")
 
     def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:
         """body(height, first row of the panel, row in the panel) for tiles of all rows."""
@@ -496,18 +481,29 @@ def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
     return rows
 
 
-def library(name: str, bits: int) -> Module:
-    """The routines for an element type and vectors of so many bits, or the smaller tiles alone ("f32 rest")."""
-    dtype, _, rest = name.partition(" ")
-    routines = Routines(RegisterTile(dtype, bits))
-    shared = [
-        *routines.declarations(),
+def shared_text(bits: int) -> list[str]:
+    """What routines for vectors of so many bits declare."""
+    return [
         "declare i64 @llvm.smin.i64(i64, i64)",
         "declare i64 @llvm.smax.i64(i64, i64)",
         "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
     ]
-    if rest:
-        return Module(hot=[routines.tile(height) for height in REST], shared=shared)
+
+
+def gemm_library(dtype: str, bits: int) -> Module:
+    """The routines for an element type and vectors of so many bits."""
+    routines = Routines(RegisterTile(dtype, bits))
     # What only calls the others is not worth optimizing: that would take longer than all of them.
-    return Module(hot=[routines.pack(), routines.tile(routines.shape.rows)], plain=[routines.gemm()], shared=shared)
+    return Module(
+        hot=[routines.pack(), routines.tile(routines.shape.rows)],
+        plain=[routines.gemm()],
+        shared=[*routines.declarations(), *shared_text(bits)],
+    )
+
+
+def rest_library(dtype: str, bits: int) -> Module:
+    """The smaller tiles."""
+    routines = Routines(RegisterTile(dtype, bits))
+    tiles = [routines.tile(height) for height in REST]
+    return Module(hot=tiles, shared=[*routines.declarations(), *shared_text(bits)])

@@ -6,12 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .cached import Kept
+from .dots import dots_library
 from .engine import Started, engine
-from .gemm import library
+from .gemm import gemm_library, rest_library
+from .parts import Module
 from .products import add, find, is_ready
 from .threads import get_num_threads
 
 _started: dict[tuple[str, int], tuple[Kept, Started]] = {}  # by names of libraries and bits of vectors
+
+
+def library(name: str, bits: int) -> Module:
+    """ "f32", for products of any matrices; "f32 rest", the tiles for rows that are left over there; "f32 dots"."""
+    dtype, _, kind = name.partition(" ")
+    return {"": gemm_library, "rest": rest_library, "dots": dots_library}[kind](dtype, bits)
 
 
 def start(names: Iterable[str], bits: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...ir.proofs import limit, maximum, non_negative
 from ...ir.symbolic import Dim
-from ...kernels.gemm import RegisterTile
+from ...kernels.gemm import RegisterTile, is_dots
 from ...kernels.loop_ir import Alloc, Gemm, Kernel, Let, Statement, walk
 from ...passes.lifetime import Lifetimes, Owner, Span
 from ...passes.memory import Plan, buffer_bytes, place
@@ -27,7 +27,7 @@ def scratch_sizes(statements: Sequence[Statement], bits: int) -> dict[Owner, Dim
             # Loops beside each other may use the same name, for buffers of different sizes.
             name = statement.buffer.name
             sizes[name] = maximum(sizes.get(name, 0), buffer_bytes(statement.buffer))
-        elif isinstance(statement, Gemm):
+        elif isinstance(statement, Gemm) and not is_dots(statement):
             sizes[id(statement)] = packed_bytes(statement, bits)
     return sizes
 

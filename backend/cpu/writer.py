@@ -44,6 +44,22 @@ class Function:
     def minimum(self, left: str, right: str | int) -> str:
         return self.op(f"call i64 @llvm.smin.i64(i64 {left}, i64 {right})")
 
+    def even(self, size: str, most: str | int, unit: int = 1) -> str:
+        """The length of equal parts of at most `most`, a multiple of `unit`, as that is."""
+        pieces = self.op(f"udiv i64 {self.add(self.add(size, most), -1)}, {most}")
+        pieces = self.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
+        each = self.op(f"udiv i64 {self.add(self.add(size, pieces), -1)}, {pieces}")
+        each = self.op(f"call i64 @llvm.smax.i64(i64 {each}, i64 1)")
+        return each if unit == 1 else self.op(f"and i64 {self.add(each, unit - 1)}, {-unit}")
+
+    def first_lanes(self, count: str, lanes: int) -> str:
+        """A mask of so many lanes, of which the first `count` are set."""
+        kind = f"<{lanes} x i64>"
+        one = self.op(f"insertelement {kind} poison, i64 {count}, i64 0")
+        spread = self.op(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
+        return self.op(f"icmp slt {kind} <{numbers}>, {spread}")
+
     def compare(self, how: str, left: str, right: str | int) -> str:
         return self.op(f"icmp {how} i64 {left}, {right}")
 
