@@ -38,7 +38,10 @@ OWN_BYTES = 8 << 20  # of a packed matrix that each thread has a copy of: what a
 OWN_SHARE = 2  # of the bytes of the product, at most, for the same: memory stays in proportion
 OWN_TIMES = 512  # that its elements are used: with fewer, packing it again for every thread would show
 DOT_DEPTH = {"f32": 1024, "f64": 512}  # of a block: rows of a page of memory spread evenly over the first-level cache
-DOT_ROWS = 128  # of a block, which stays in the second-level cache; with more, packing pays
+DOT_ROWS = 128  # of a block, which stays in the second-level cache
+MOST_DOT_ROWS = 256  # of a product: with more, packing pays
+LEAST_DOT_ROWS = 8  # of a tile of whole rows
+OPEN_ROWS, OPEN_ROW_TILE = 64, 16  # of a tile, and of one of whole rows, if nobody knows how many rows there are
 LEAST_DOT_DEPTH = 128  # below, adding up the sums of a vector takes longer than packing
 PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
 
@@ -114,27 +117,35 @@ class DotTile:
         return DOT_DEPTH[self.dtype]
 
 
+def pays_dots(rows: Dim | None, depth: Dim) -> bool:
+    """Whether dot products are best for a product of at most so many rows (None: nobody knows), if the depth of both
+    matrices is adjacent. For many rows packing pays; open sizes are never known to be many."""
+    many = isinstance(rows, int) and rows > MOST_DOT_ROWS
+    return not many and isinstance(depth, int) and depth >= LEAST_DOT_DEPTH
+
+
 def by_dots(left: Matrix, right: Matrix, rows: Dim | None, depth: Dim) -> bool:
-    """Whether the elements of a product of at most so many rows (None: nobody knows) are dot products of rows that lie
-    in memory: nothing is packed then. For many rows packing pays; open sizes are never known to be many."""
-    if left.panel or right.panel or not isinstance(depth, int) or depth < LEAST_DOT_DEPTH:
-        return False
-    if isinstance(rows, int) and rows > DOT_ROWS:
-        return False
-    return left.column_stride == 1 and right.row_stride == 1
+    """Whether the elements of a product are dot products of rows as they lie in memory: nothing is packed then."""
+    adjacent = left.column_stride == 1 and right.row_stride == 1 and not left.panel and not right.panel
+    return adjacent and pays_dots(rows, depth)
 
 
 def is_dots(statement: Gemm) -> bool:
     return by_dots(statement.left, statement.right, limit(statement.rows, True), statement.depth)
 
 
-def tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
-    """Rows and columns of one tile: as large as leaves enough tiles for the threads. Symbolic sizes count as large.
+def tile_shape(
+    batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, dots: bool = False
+) -> tuple[int, int]:
+    """Rows and columns of one tile: as large as leaves enough tiles for the threads. Symbolic sizes count as large, if
+    that does not leave threads idle: tiles of dot products may be small.
 
     What several tiles need of a matrix is packed once for all, through memory. So the larger matrix is best cut such
     that each part of it is one tile's alone, which packs it where it stays in the cache: by columns, and tiles have all
     rows, or by rows, and they have all columns.
     """
+    if dots and not isinstance(rows, int):
+        return OPEN_ROWS, _even(columns, LEAST_COLUMNS, unit.width)
     height = _even(rows, ROWS // unit.rows * unit.rows, unit.rows)
     flat = isinstance(rows, int) and rows <= FLAT * unit.rows
     width = _even(columns, FLAT_COLUMNS if flat else COLUMNS, unit.width)
@@ -179,7 +190,9 @@ def is_own(nbytes: Dim, times: Dim, result: Dim) -> bool:
     return nbytes <= min(OWN_BYTES, OWN_SHARE * result) and times >= OWN_TIMES
 
 
-def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, is_left: bool) -> int:
+def row_tile(
+    batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, is_left: bool, dots: bool = False
+) -> int:
     """Rows of a tile of whole rows of so many columns: as many as the cache holds, and as leaves enough tiles.
 
     A tile that is the left matrix of another product is scratch memory: a small one, if that has enough rows.
@@ -192,7 +205,16 @@ def row_tile(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile
     if isinstance(rows, int) and isinstance(batch, int):
         work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else unit.depth)
         wanted = _tiles(work)
-    return _balanced(batch, rows, most, LEAST_ROWS, unit.rows, wanted)
+    if dots and not isinstance(rows, int):
+        return min(most, OPEN_ROW_TILE)
+    return _balanced(batch, rows, most, LEAST_DOT_ROWS if dots else LEAST_ROWS, unit.rows, wanted)
+
+
+def leaves_threads_idle(batch: Dim, rows: Dim, columns: Dim, depth: Dim) -> bool:
+    """Whether tiles of whole rows would be too few for the work of a product, whose columns can be shared."""
+    if isinstance(batch, Expr) or isinstance(rows, Expr) or isinstance(columns, Expr) or isinstance(depth, Expr):
+        return False
+    return batch * (rows // LEAST_DOT_ROWS) < 2 and _tiles(batch * max(rows, LEAST_TIMES) * columns * depth) > 1
 
 
 def _tiles(work: int) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Op, Value
-from ..kernels.gemm import BYTES
+from ..kernels.gemm import BYTES, leaves_threads_idle
 from ..ops.kinds import Contract
 from .axes import Axes, batched_matrix
 from .inline import elements, static
@@ -28,10 +28,14 @@ SMALL_RIGHT = 1 << 17  # elements of a right matrix that each tile may read anew
 
 def no_whole_rows(group: Group) -> str | None:
     """Why tiles of a group's product cannot be of whole rows, if they cannot."""
-    (result,) = product_op(group).results
+    op = product_op(group)
+    (result,) = op.results
     if not is_tiled(group):
         return "a matrix product like this shares its kernel with elementwise ops only"
-    if static(result.shape[2]) > LONG_ROW:
+    batch, rows, columns = result.shape
+    if leaves_threads_idle(batch, rows, columns, op.arguments["self"].shape[2]):
+        return "the matrix product has too few rows for threads to share them"
+    if static(columns) > LONG_ROW:
         return "the rows of the matrix product are too long to stay in the cache"
     return None
 

@@ -102,6 +102,8 @@ class Product:
         self.dtype = self.output.dtype.compute.real  # that of the product in memory
         self.parts = 2 if self.output.dtype.is_complex else 1
         self.own: list[Pack] = []  # what each thread packs for itself
+        self.factors: list[Source] = []
+        self.dots = False
 
     def build(self) -> None:
         self.l.members = self.members
@@ -213,15 +215,18 @@ class Product:
         unit = RegisterTile(self.dtype.name, self.bits)
         columns, depth = self.columns * self.parts, self.depth * self.parts
         first = None if self.group.left is None else Product(lowering, self.group.left, self.bits, f"{self.name}left")
+        products = [self] if first is None else [first, self]
+        for item in products:
+            item.read()
+        dots = all(item.dots for item in products)
         if first is None and not self.group.reduces:
-            height, width = tile_shape(self.batch, self.rows, columns, depth, unit)
+            height, width = tile_shape(self.batch, self.rows, columns, depth, unit, dots)
         else:
             longest = columns if first is None else maximum(columns, first.columns)
-            height, width = row_tile(self.batch, self.rows, longest, depth, unit, first is not None), columns
+            height, width = row_tile(self.batch, self.rows, longest, depth, unit, first is not None, dots), columns
         down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
-        if first is not None:
-            first.prepare(unit, down, 1)
-        self.prepare(unit, down, across)
+        for item in products:
+            item.prepare(unit, down, across)
         at, row, column = self._loops((self.batch, down, across), (1, height, width))
         inside = len(lowering.scopes) - 1
         lowering.floor = inside
@@ -250,31 +255,34 @@ class Product:
         self._elements(tile, target, False)
         self._close()
 
-    def prepare(self, unit: RegisterTile, down: Dim, across: Dim) -> None:
-        """The operands, packed where several tiles share them."""
+    def read(self) -> None:
+        """The operands, and whether the product takes them as they lie. A left matrix that is made for each tile has
+        rows of adjacent elements."""
         self.l.members = self.members
-        columns, depth = self.columns * self.parts, self.depth * self.parts
         left = None if self.group.left is not None else self._operand(self.left, 1)
         right = self._operand(self.right, self.parts)
-        if not self._by_dots(left, right):
-            if left is not None and across != 1:
-                left = self._packed("left", left.transposed(), depth, self.rows, unit.rows, columns)
-            # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
-            shared = down * self.batch if right.is_one else down  # by so many tiles
-            few = self.is_whole and not right.is_one
-            if isinstance(shared, int) and right.column_stride == 1:
-                few = few or shared <= FEW_PACK
-            if down != 1 and not few and not right.panel:
-                right = self._packed("right", right, depth, columns, unit.width, self.rows)
         self.factors = [right] if left is None else [left, right]
-
-    def _by_dots(self, left: Source | None, right: Source) -> bool:
-        """Whether the product takes its operands as they lie. A left matrix that is made for each tile has rows of
-        adjacent elements."""
         matrix = right.at(0, 0, 0)
         other = replace(matrix, column_stride=1, panel=0) if left is None else left.at(0, 0, 0)
         times = self.batch * self.rows if right.is_one else self.rows
-        return by_dots(other, matrix, limit(times, True), self.depth * self.parts)
+        self.dots = by_dots(other, matrix, limit(times, True), self.depth * self.parts)
+
+    def prepare(self, unit: RegisterTile, down: Dim, across: Dim) -> None:
+        """The operands, packed where several tiles share them."""
+        if self.dots:
+            return
+        columns, depth = self.columns * self.parts, self.depth * self.parts
+        *left, right = self.factors
+        if left and across != 1:
+            left = [self._packed("left", left[0].transposed(), depth, self.rows, unit.rows, columns)]
+        # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
+        shared = down * self.batch if right.is_one else down  # by so many tiles
+        few = self.is_whole and not right.is_one
+        if isinstance(shared, int) and right.column_stride == 1:
+            few = few or shared <= FEW_PACK
+        if down != 1 and not few and not right.panel:
+            right = self._packed("right", right, depth, columns, unit.width, self.rows)
+        self.factors = [*left, right]
 
     def multiply(self, tile: Tile, made: Matrix | None = None) -> Matrix:
         """One tile of the product, from a left matrix that was made for it or is in memory, and what follows it.

@@ -132,6 +132,14 @@ def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded, monke
                 np.testing.assert_allclose(positive, x @ y, rtol=2e-5)
 
 
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_dot_products_stay_in_their_rows(bits: int, guarded: Guarded) -> None:
+    linear = smelt.jit(lambda x, w: x @ w.permute((1, 0)), options=CompileOptions(vector_bits=bits), dynamic=False)
+    for dtype, rows, columns, depth in (("f4", 2, 3, 129), ("f4", 5, 13, 1025), ("f8", 131, 5, 200), ("f8", 3, 7, 515)):
+        x, w = (np.random.default_rng(depth).random(shape).astype(dtype) for shape in ((rows, depth), (columns, depth)))
+        np.testing.assert_allclose(linear(guarded.copy(x), guarded.copy(w)), x @ w.T, rtol=2e-5)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_nothing_outside_is_touched(name: str, bits: int, guarded: Guarded) -> None:

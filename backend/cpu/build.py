@@ -7,8 +7,8 @@ from typing import Any
 
 from ...ir.errors import CompileError
 from ...ir.graph import Graph, Value
-from ...ir.proofs import is_multiple
-from ...kernels.gemm import BYTES, RegisterTile, is_dots
+from ...ir.proofs import is_multiple, limit
+from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_verify import verify_kernel
 from ...ops.kinds import Contract
@@ -107,9 +107,24 @@ def _result(graph: Graph, number: int) -> Value:
 def expected_libraries(graph: Graph) -> list[str]:
     """Of the libraries that lowering will ask for, those that are known before it: products of a vector may become
     plain loops, and how many rows a tile has is not decided yet."""
-    results = [op.results[0] for op in graph.ops if isinstance(op.defn.kind, Contract)]
-    matrices = [item for item in results if item.shape[1] != 1 and item.shape[2] != 1 and 0 not in item.shape]
-    return sorted({item.dtype.compute.real.name for item in matrices} & set(BYTES))
+    expected: set[str] = set()
+    for op in graph.ops:
+        if isinstance(op.defn.kind, Contract):
+            batch, rows, columns = op.results[0].shape
+            dtype = op.results[0].dtype
+            if dtype.compute.real.name in BYTES and 1 not in (rows, columns) and 0 not in (batch, rows, columns):
+                adjacent = dtype.name in BYTES and _is_transposed(op.arguments["mat2"])
+                dots = adjacent and pays_dots(limit(batch * rows, True), op.arguments["self"].shape[2])
+                expected.add(f"{dtype.name} dots" if dots else dtype.compute.real.name)
+    return sorted(expected)
+
+
+def _is_transposed(value: Value) -> bool:
+    """Whether a matrix looks like another one, transposed."""
+    op = value.op
+    while op is not None and op.name in ("reshape", "expand"):
+        op = op.operands[0].op
+    return op is not None and op.name == "permute" and op.arguments["dims"][-1] != len(op.arguments["dims"]) - 1
 
 
 def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:

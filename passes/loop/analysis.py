@@ -8,6 +8,7 @@ from itertools import permutations
 
 from ...ir.proofs import minimum, non_negative, substitute
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, symbols_of
+from ...kernels.gemm import LEAST_TIMES
 from ...kernels.loop_ir import (
     Alloc,
     Buffer,
@@ -88,7 +89,8 @@ def cost(statements: Sequence[Statement]) -> int:
         elif isinstance(statement, Concurrent):
             total += cost(statement.branches)
         elif isinstance(statement, Gemm):
-            total += count(statement.rows) * count(statement.columns) * count(statement.depth) // 8
+            rows = max(count(statement.rows), LEAST_TIMES)
+            total += rows * count(statement.columns) * count(statement.depth) // 8
         elif isinstance(statement, Transpose):
             total += 2 * count(statement.rows) * count(statement.columns)
         elif isinstance(statement, Pack):
