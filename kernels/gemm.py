@@ -37,7 +37,9 @@ FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of th
 OWN_BYTES = 8 << 20  # of a packed matrix that each thread has a copy of: what another one packed would be far away
 OWN_SHARE = 2  # of the bytes of the product, at most, for the same: memory stays in proportion
 OWN_TIMES = 512  # that its elements are used: with fewer, packing it again for every thread would show
-DOT_DEPTH = {"f32": 1024, "f64": 512}  # of a block: rows of a page of memory spread evenly over the first-level cache
+DOT_BYTES = {**BYTES, "bf16": 2}  # of those that have dot products of their own, if the machine has them
+# Of a block: rows of a page of memory spread evenly over the first-level cache.
+DOT_DEPTH = {"f32": 1024, "f64": 512, "bf16": 2048}
 DOT_ROWS = 128  # of a block, which stays in the second-level cache
 MOST_DOT_ROWS = 256  # of a product: with more, packing pays
 LEAST_DOT_ROWS = 8  # of a tile of whole rows
@@ -96,7 +98,12 @@ class DotTile:
 
     @property
     def bytes(self) -> int:
-        return BYTES[self.dtype]
+        return DOT_BYTES[self.dtype]
+
+    @property
+    def total(self) -> str:
+        """The type of sums, and of the product."""
+        return self.dtype if self.dtype in BYTES else "f32"
 
     @property
     def rows(self) -> int:
@@ -131,6 +138,9 @@ def by_dots(left: Matrix, right: Matrix, rows: Dim | None, depth: Dim) -> bool:
 
 
 def is_dots(statement: Gemm) -> bool:
+    """Narrow types have no other products."""
+    if statement.left.buffer.dtype.name not in BYTES:
+        return True
     return by_dots(statement.left, statement.right, limit(statement.rows, True), statement.depth)
 
 
@@ -144,8 +154,8 @@ def tile_shape(
     that each part of it is one tile's alone, which packs it where it stays in the cache: by columns, and tiles have all
     rows, or by rows, and they have all columns.
     """
-    if dots and not isinstance(rows, int):
-        return OPEN_ROWS, _even(columns, LEAST_COLUMNS, unit.width)
+    if dots:
+        return _dot_tile_shape(batch, rows, columns, depth, unit)
     height = _even(rows, ROWS // unit.rows * unit.rows, unit.rows)
     flat = isinstance(rows, int) and rows <= FLAT * unit.rows
     width = _even(columns, FLAT_COLUMNS if flat else COLUMNS, unit.width)
@@ -179,6 +189,27 @@ def tile_shape(
                 width = _even(columns, width // 2, unit.width)
             else:
                 break
+    return height, width
+
+
+def _dot_tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
+    """The same where nothing is packed. Wide tiles waste less: their last columns are computed in whole register tiles.
+    But few rows are one tile's: else several would read all of the right matrix."""
+    if isinstance(rows, Expr):
+        return OPEN_ROWS, _even(columns, LEAST_COLUMNS, unit.width)
+    height, width = _even(rows, DOT_ROWS, unit.rows), _even(columns, COLUMNS, unit.width)
+    if isinstance(batch, Expr) or isinstance(columns, Expr) or isinstance(depth, Expr):
+        return height, width
+    wanted = _tiles(batch * max(rows, LEAST_TIMES) * columns * depth)
+    while batch * -(-rows // height) * -(-columns // width) < wanted:
+        if rows > DOT_ROWS and height >= 2 * LEAST_ROWS:
+            height = _even(rows, height // 2, unit.rows)
+        elif width >= 2 * LEAST_COLUMNS:
+            width = _even(columns, width // 2, unit.width)
+        elif height >= 2 * LEAST_ROWS:
+            height = _even(rows, height // 2, unit.rows)
+        else:
+            break
     return height, width
 
 

@@ -9,7 +9,7 @@ The loop tree of a group of loops is built in tree.py; ops that have a kernel of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..ir.graph import Location, Op, Value
@@ -59,11 +59,14 @@ class Scope:
 class Lowering:
     """Writes one kernel. Implements kinds.ElementBuilder for the ops that say how one element is made."""
 
-    def __init__(self, fused: Fused, name: str, taken: set[str], bits: int, gpu: bool = False):
+    def __init__(
+        self, fused: Fused, name: str, taken: set[str], bits: int, gpu: bool = False, narrow: Collection[str] = ()
+    ):
         self.fused = fused
         self.name = name
         self.bits = bits
         self.gpu = gpu
+        self.narrow = narrow
         self.buffers: dict[str, Buffer] = {}
         self.sites: list[Site] = []
         self.registers = 0
@@ -497,13 +500,13 @@ def _side_by_side(bodies: Sequence[Sequence[Statement]]) -> list[Statement]:
     return steps
 
 
-def lower(fused: Fused, bits: int = 256, gpu: bool = False) -> list[Kernel]:
+def lower(fused: Fused, bits: int = 256, gpu: bool = False, narrow: Collection[str] = ()) -> list[Kernel]:
     """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for vectors of `bits`, or
-    for the blocks of a GPU."""
+    for the blocks of a GPU. Of `narrow` types the machine has dot products that are added up in f32."""
     kernels: list[Kernel] = []
     taken = {f"%{name}" for name in fused.names.values()}
     for number, groups in enumerate(fused.launches):
-        lowering = Lowering(fused, kernel_name(groups, number), taken, bits, gpu)
+        lowering = Lowering(fused, kernel_name(groups, number), taken, bits, gpu, narrow)
         bodies = [lowering.lower(group) for group in groups]
         body = bodies[0] if len(bodies) == 1 else _side_by_side(bodies)
         kernels.append(Kernel(lowering.name, tuple(lowering.buffers.values()), tuple(body), tuple(lowering.sites)))

@@ -6,9 +6,10 @@
                           loops over the tile: what follows, reductions of its rows if it has whole ones
                           gemm of that, if another product follows, and loops over its tile
 
-f16 and bf16 are copied to f32 first. So are complex matrices, to real ones of twice the depth: with (re, im) for each
-element of the left matrix and ((re, im), (-im, re)) for each of the right one, the product is (re, im) again. Integers,
-and vectors that lie along the depth, are summed up in plain loops.
+Where the machine has dot products of bf16, those are multiplied as they lie, or as copies in which the depth is
+adjacent. Other f16 and bf16 matrices are copied to f32 first. So are complex matrices, to real ones of twice the depth:
+with (re, im) for each element of the left matrix and ((re, im), (-im, re)) for each of the right one, the product is
+(re, im) again. Integers, and vectors that lie along the depth, are summed up in plain loops.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ class Product:
         self.parts = 2 if self.output.dtype.is_complex else 1
         self.own: list[Pack] = []  # what each thread packs for itself
         self.factors: list[Source] = []
+        self.narrow = self.output.dtype.name in lowering.narrow
         self.dots = False
 
     def build(self) -> None:
@@ -205,8 +207,27 @@ class Product:
         self._close()
         return Source(buffer, lambda number: number * (shape[1] * shape[2]), shape[2], 1)
 
-    def _operand(self, value: Value, lines: int) -> Source:
+    def _adjacent(self, value: Value, is_left: bool) -> Source:
+        """A factor whose elements along the depth are adjacent: where it lies, or a copy."""
+        lowering, source = self.l, self._matrix(value)
+        if (source.column_stride if is_left else source.row_stride) == 1:
+            return source
+        batch, lines, depth = value.shape if is_left else (value.shape[0], value.shape[2], value.shape[1])
+        shape = (1 if source.is_one else batch, lines, depth)
+        buffer = lowering.temporary(value.dtype, shape)
+        b, i, k = index = self._loops(shape, (1, 1, 1))
+        lowering.floor = 1
+        element = lowering.element(value, index if is_left else (b, k, i))
+        lowering.add(len(lowering.scopes) - 1, Store(buffer, index, element, origin=self.op.loc))
+        self._close()
+        each: Dim = 0 if source.is_one else lines * depth
+        strides: tuple[Dim, Dim] = (depth, 1) if is_left else (1, depth)
+        return Source(buffer, lambda number: number * each, *strides, source.is_one)
+
+    def _operand(self, value: Value, is_left: bool, lines: int) -> Source:
         """A factor; of a complex one each element has so many lines. Both may be the same value."""
+        if self.narrow:
+            return self._adjacent(value, is_left)
         return self._matrix(value) if self.output.dtype is self.dtype else self._copied(value, lines, self.parts)
 
     def _tiles(self) -> None:
@@ -259,13 +280,13 @@ class Product:
         """The operands, and whether the product takes them as they lie. A left matrix that is made for each tile has
         rows of adjacent elements."""
         self.l.members = self.members
-        left = None if self.group.left is not None else self._operand(self.left, 1)
-        right = self._operand(self.right, self.parts)
+        left = None if self.group.left is not None else self._operand(self.left, True, 1)
+        right = self._operand(self.right, False, self.parts)
         self.factors = [right] if left is None else [left, right]
         matrix = right.at(0, 0, 0)
         other = replace(matrix, column_stride=1, panel=0) if left is None else left.at(0, 0, 0)
         times = self.batch * self.rows if right.is_one else self.rows
-        self.dots = by_dots(other, matrix, limit(times, True), self.depth * self.parts)
+        self.dots = self.narrow or by_dots(other, matrix, limit(times, True), self.depth * self.parts)
 
     def prepare(self, unit: RegisterTile, down: Dim, across: Dim) -> None:
         """The operands, packed where several tiles share them."""

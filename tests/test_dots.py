@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph
+from smelt.backend.cpu.target import host
 from smelt.backend.options import CompileOptions
 from smelt.ir.parser import parse_graph
 from smelt.ir.symbolic import evaluate
-from smelt.kernels.gemm import DOT_DEPTH, LEAST_DOT_DEPTH, MOST_DOT_ROWS, DotTile, is_dots
+from smelt.kernels.gemm import (
+    DOT_BYTES,
+    DOT_DEPTH,
+    LEAST_DOT_DEPTH,
+    MOST_DOT_ROWS,
+    DotTile,
+    RegisterTile,
+    is_dots,
+    tile_shape,
+)
 from smelt.kernels.loop_ir import Gemm, Loop, Pack, walk
 from support import trace
 
@@ -172,11 +183,75 @@ def test_an_open_number_of_rows(bits: int) -> None:
         np.testing.assert_allclose(got, x.astype(np.float64) @ w[0].T.astype(np.float64), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("size", [(64, 128, 128), (8, 1024, 1024), (2, 512, 512), (200, 256, 512), (512, 768, 768)])
+def test_tiles_are_enough_for_a_few_threads(size: tuple[int, int, int]) -> None:
+    height, width = tile_shape(1, *size, RegisterTile("f32", 512), dots=True)
+    assert -(-size[0] // height) * -(-size[1] // width) >= 2
+
+
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", DOT_BYTES)
 def test_registers(dtype: str, bits: int) -> None:
     """The sums of a tile, a vector of each row or column and one more: with AVX-512 there are 32, else 16."""
     tile = DotTile(dtype, bits)
     sums = tile.rows * tile.columns
     assert sums + min(tile.rows, tile.columns) + 1 <= (32 if bits == 512 else 16)
     assert tile.depth == DOT_DEPTH[dtype] and tile.depth % tile.lanes == 0
+
+
+class TestNarrow:
+    """bf16, where the machine adds up its products in f32; else, and with shorter vectors, copies in f32."""
+
+    @pytest.mark.parametrize("bits", BITS)
+    @pytest.mark.parametrize("size", [*SIZES, (1, 40, 300), (40, 1, 300), (9, 10, 3), (300, 33, 5000)], ids=str)
+    def test_sizes_and_orders(self, size: tuple[int, int, int], bits: int) -> None:
+        rows, columns, depth = size
+        bfloat16 = ml_dtypes.bfloat16
+        x, w = floats(rows, depth, dtype=bfloat16), floats(columns, depth, seed=1, dtype=bfloat16)
+        exact = x.astype(np.float64) @ w.astype(np.float64).T
+        error = 2.0**-21 * (np.abs(x).astype(np.float64) @ np.abs(w).astype(np.float64).T) + np.abs(exact) * 2.0**-8
+        orders: list[tuple[Any, np.ndarray, np.ndarray]] = [
+            (linear, x, w),
+            (lambda x, w: x @ w, x, np.ascontiguousarray(w.T)),
+            (lambda x, w: linear(ops.transpose(x, 0, 1), w), np.ascontiguousarray(x.T), w),
+            (lambda x, w: ops.transpose(x, 0, 1) @ w, np.ascontiguousarray(x.T), np.ascontiguousarray(w.T)),
+        ]
+        for function, left, right in orders:
+            program = compile_graph(trace(function, (left, right)), CompileOptions(vector_bits=bits, verify=True))
+            (got,) = program((left, right))
+            assert got.dtype == bfloat16
+            assert (np.abs(got.astype(np.float64) - exact) <= error).all()
+            assert (program.artifact.products == ["bf16 dots"]) == ("bf16" in host().dot_types(bits))
+
+    def test_a_batch(self) -> None:
+        x, w = (floats(3, 20, 70, seed=seed, dtype=ml_dtypes.bfloat16) for seed in range(2))
+        exact = np.einsum("bik,bjk->bij", x.astype(np.float64), w.astype(np.float64))
+        for got in (
+            smelt.jit(lambda x, w: x @ ops.transpose(w, 1, 2))(x, w),
+            smelt.jit(lambda x, w: x @ w)(x, np.ascontiguousarray(w.transpose(0, 2, 1))),
+        ):
+            np.testing.assert_allclose(got.astype(np.float64), exact, rtol=2.0**-7, atol=1e-2)
+
+    def test_one_matrix_for_a_batch(self) -> None:
+        x, w = floats(3, 20, 70, dtype=ml_dtypes.bfloat16), floats(70, 30, seed=1, dtype=ml_dtypes.bfloat16)
+        got = smelt.jit(lambda x, w: ops.matmul(x, ops.expand(w, (3, 70, 30))))(x, w)
+        np.testing.assert_allclose(got.astype(float), x.astype(float) @ w.astype(float), rtol=2.0**-7, atol=1e-2)
+
+    def test_special_values(self) -> None:
+        x, w = floats(9, 200, dtype=ml_dtypes.bfloat16), floats(13, 200, seed=1, dtype=ml_dtypes.bfloat16)
+        x[-1, 3], w[-1, 199] = np.inf, np.nan
+        got = smelt.jit(linear)(x, w).astype(np.float32)
+        assert np.isfinite(got[:-1, :-1]).all() and np.isnan(got[:, -1]).all() and not np.isfinite(got[-1]).any()
+
+    def test_open_sizes(self) -> None:
+        text = """
+        graph @open(%x: bf16[1, M, K], %w: bf16[1, K, 30]) where M >= 2, K >= 1 {
+          %0 = bmm(%x, %w) : bf16[1, M, 30]
+          return %0
+        }
+        """
+        program = compile_graph(parse_graph(text), CompileOptions(verify=True))
+        for rows, depth in ((2, 1), (7, 40), (130, 300)):
+            x, w = (floats(*s, seed=s[1], dtype=ml_dtypes.bfloat16) for s in ((1, rows, depth), (1, depth, 30)))
+            (got,) = program([x, w])
+            np.testing.assert_allclose(got.astype(float), x.astype(float) @ w.astype(float), rtol=2.0**-7, atol=1e-2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...ir.errors import CompileError
@@ -40,13 +40,14 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     bits = options.vector_bits or host().vector_bits
     with stages.timed("graph passes"):
         simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)
-    start(expected_libraries(simple), bits)  # which goes on meanwhile
+    narrow = host().dot_types(bits)
+    start(expected_libraries(simple, narrow), bits)  # which goes on meanwhile
     with stages.timed("fuse"):
         fused = fuse(simple, max_cost=options.max_cost, bits=bits)
     name_values(fused)
     hook("fuse", fused)
     with stages.timed("loops"):
-        lowered = lower(fused, bits)
+        lowered = lower(fused, bits, narrow=narrow)
         products = libraries(lowered, bits)
         start(products, bits)  # those that were not expected
         replaced = tuple(f"%{fused.names[fused.stored(_result(simple, number))]}" for number in options.replaced)
@@ -104,7 +105,7 @@ def _result(graph: Graph, number: int) -> Value:
     return graph.results[number]
 
 
-def expected_libraries(graph: Graph) -> list[str]:
+def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
     """Of the libraries that lowering will ask for, those that are known before it: products of a vector may become
     plain loops, and how many rows a tile has is not decided yet."""
     expected: set[str] = set()
@@ -115,6 +116,7 @@ def expected_libraries(graph: Graph) -> list[str]:
             if dtype.compute.real.name in BYTES and 1 not in (rows, columns) and 0 not in (batch, rows, columns):
                 adjacent = dtype.name in BYTES and _is_transposed(op.arguments["mat2"])
                 dots = adjacent and pays_dots(limit(batch * rows, True), op.arguments["self"].shape[2])
+                dots = dots or dtype.name in narrow
                 expected.add(f"{dtype.name} dots" if dots else dtype.compute.real.name)
     return sorted(expected)
 
@@ -134,7 +136,7 @@ def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
     for item in (item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)):
         dtype = item.output.buffer.dtype.name
         if is_dots(item):
-            found.add(f"{dtype} dots")
+            found.add(f"{item.left.buffer.dtype.name} dots")
             continue
         found.add(dtype)
         if not is_multiple(item.rows, RegisterTile(dtype, bits).rows):

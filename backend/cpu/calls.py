@@ -29,7 +29,7 @@ class Calls:
             matrices = ((output, output.row_stride), (left, left.row_stride), (right, right.column_stride))
             arguments = [f"ptr {self._address(item)}, i64 {self.region.passed(stride)}" for item, stride in matrices]
             arguments += [f"i64 {self.region.passed(size)}" for size in sizes]
-            self.region.write(f"call void {self._routine(dtype.name, 'dots')}({', '.join(arguments)})")
+            self.region.write(f"call void {self._routine(left.buffer.dtype.name, 'dots')}({', '.join(arguments)})")
             return
         scratch = self.region.scratch(id(statement))
         # From row to row of packed panels it is as far as the depth of one, on the average.

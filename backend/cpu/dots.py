@@ -8,11 +8,13 @@ repeat it, and are not stored. The order of additions depends on sizes alone.
 
 from __future__ import annotations
 
-from ...kernels.gemm import DOT_ROWS, DotTile
+from ...kernels.gemm import BYTES, DOT_ROWS, DotTile
 from .gemm import ELEMENT, shared_text
 from .parts import Module
 from .writer import Function
 
+LOADED = {**ELEMENT, "bf16": "i16"}
+PAIRS = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds the products of neighbours
 BLOCK = 16  # bytes of the parts of a vector in which elements are moved about fastest
 
 
@@ -22,25 +24,56 @@ class Dots:
     def __init__(self, shape: DotTile):
         self.shape = shape
         self.dtype = shape.dtype
-        self.element = ELEMENT[shape.dtype]
         self.bytes = shape.bytes
-        self.vector = self.of(shape.lanes)
+        self.loaded = LOADED[shape.dtype]
+        self.line = f"<{shape.lanes} x {self.loaded}>"  # a vector of a row, or of a column
+        # Sums are of the same type, or wider: f32 for bf16, of which two products are added at once.
+        self.total = ELEMENT[shape.total]
+        self.total_bytes = BYTES[shape.total]
+        self.lanes = shape.bits // 8 // self.total_bytes
+        self.vector = self.of(self.lanes)
         self.stored = 1 << (shape.columns - 1).bit_length()  # lanes of the vector that a row of a tile is stored as
 
     def of(self, lanes: int) -> str:
-        return f"<{lanes} x {self.element}>"
+        return f"<{lanes} x {self.total}>"
 
     def declarations(self) -> list[str]:
-        vector, suffix = self.vector, self.suffix(self.shape.lanes)
-        found = [f"declare {vector} @llvm.fmuladd.{suffix}({vector}, {vector}, {vector})"]
-        for lanes in sorted({self.shape.lanes, self.stored}):
-            vector, mask = self.of(lanes), f"<{lanes} x i1>"
-            found.append(f"declare {vector} @llvm.masked.load.{self.suffix(lanes)}.p0(ptr, {mask}, {vector})")
-            found.append(f"declare void @llvm.masked.store.{self.suffix(lanes)}.p0({vector}, ptr, {mask})")
-        return found
+        lanes = self.shape.lanes
+        row, kind = self.of(self.stored), f"v{self.stored}{self.shape.total}"
+        found = {
+            f"declare {self.line} @llvm.masked.load.{self.suffix(lanes)}.p0(ptr, <{lanes} x i1>, {self.line})": None,
+            f"declare {row} @llvm.masked.load.{kind}.p0(ptr, <{self.stored} x i1>, {row})": None,
+            f"declare void @llvm.masked.store.{kind}.p0({row}, ptr, <{self.stored} x i1>)": None,
+        }
+        if self.dtype in BYTES:
+            fused = f"@llvm.fmuladd.{self.suffix(lanes)}"
+            return [f"declare {self.vector} {fused}({self.vector}, {self.vector}, {self.vector})", *found]
+        return [f"declare {self.vector} {PAIRS}({self.vector}, {self.pairs}, {self.pairs})", *found]
+
+    @property
+    def pairs(self) -> str:
+        """Narrow elements are moved as integers: LLVM knows more of these."""
+        return f"<{self.shape.lanes} x bfloat>"
 
     def suffix(self, lanes: int) -> str:
-        return f"v{lanes}{self.dtype}"
+        return f"v{lanes}{self.dtype}" if self.dtype in BYTES else f"v{lanes}{self.loaded}"
+
+    def multiplied(self, f: Function, left: list[str], right: list[str], sums: list[str]) -> list[str]:
+        """sums + the products of each row by each column."""
+        vector, after = self.vector, []
+        if self.dtype not in BYTES:
+            cast = f"bitcast {self.line} {{}} to {self.pairs}"
+            left, right = ([f.op(cast.format(item)) for item in items] for items in (left, right))
+        for number, (row, column) in enumerate((row, column) for row in left for column in right):
+            total = sums[number]
+            if self.dtype in BYTES:
+                fused = f"call {vector} @llvm.fmuladd.{self.suffix(self.shape.lanes)}"
+                after.append(f.op(f"{fused}({vector} {row}, {vector} {column}, {vector} {total})"))
+            else:
+                after.append(
+                    f.op(f"call {vector} {PAIRS}({vector} {total}, {self.pairs} {row}, {self.pairs} {column})")
+                )
+        return after
 
     def tile(self) -> str:
         """output (+)= some rows of the left matrix times some of the right one. Distances of rows are in bytes.
@@ -63,19 +96,12 @@ class Dots:
         rows = lines("%left", "%left_row", "%rows", shape.rows)
         columns = lines("%right", "%right_row", "%columns", shape.columns)
 
-        def multiplied(left: list[str], right: list[str], sums: list[str]) -> list[str]:
-            fused = f"call {vector} @llvm.fmuladd.{self.suffix(shape.lanes)}"
-            return [
-                f.op(f"{fused}({vector} {one}, {vector} {other}, {vector} {sums[number]})")
-                for number, (one, other) in enumerate((one, other) for one in left for other in right)
-            ]
-
         def step(at: str, sums: list[str]) -> list[str]:
             def loaded(line: str) -> str:
-                return f.op(f"load {vector}, ptr {f.at(line, at, self.element)}, align {self.bytes}")
+                return f.op(f"load {self.line}, ptr {f.at(line, at, self.loaded)}, align {self.bytes}")
 
-            f.write(f"call void @llvm.prefetch.p0(ptr {f.at('%ahead', at, self.element)}, i32 0, i32 2, i32 1)")
-            return multiplied([loaded(row) for row in rows], [loaded(column) for column in columns], sums)
+            f.write(f"call void @llvm.prefetch.p0(ptr {f.at('%ahead', at, self.loaded)}, i32 0, i32 2, i32 1)")
+            return self.multiplied(f, [loaded(row) for row in rows], [loaded(column) for column in columns], sums)
 
         zeros = [(vector, "zeroinitializer")] * (shape.rows * shape.columns)
         whole = f.op(f"and i64 %depth, {-shape.lanes}")
@@ -85,10 +111,13 @@ class Dots:
             mask = f.first_lanes(f.subtract("%depth", whole), shape.lanes)
 
             def loaded(line: str) -> str:
-                at = f.at(line, whole, self.element)
-                return self.masked_load(f, at, mask, shape.lanes)
+                at, zero = f.at(line, whole, self.loaded), f"{self.line} zeroinitializer"
+                masked = f"@llvm.masked.load.{self.suffix(shape.lanes)}.p0"
+                return f.op(
+                    f"call {self.line} {masked}(ptr align {self.bytes} {at}, <{shape.lanes} x i1> {mask}, {zero})"
+                )
 
-            after = multiplied([loaded(row) for row in rows], [loaded(column) for column in columns], sums)
+            after = self.multiplied(f, [loaded(row) for row in rows], [loaded(column) for column in columns], sums)
             return [(vector, item) for item in after]
 
         def nothing() -> list[tuple[str, str]]:
@@ -103,24 +132,21 @@ class Dots:
             there = f.op(f"select i1 %first, {none}, <{self.stored} x i1> {stored}")
             place = f.at("%output", f.multiply("%output_row", row))
             total = self.totals(f, sums[row * shape.columns : (row + 1) * shape.columns])
-            old = self.masked_load(f, place, there, self.stored, "-0.0")
-            total = f.op(f"fadd {self.of(self.stored)} {old}, {total}")
+            kind = self.of(self.stored)
+            old = f.op(
+                f"call {kind} @llvm.masked.load.v{self.stored}{shape.total}.p0(ptr align {self.total_bytes} {place}, "
+                f"<{self.stored} x i1> {there}, {kind} splat ({self.total} -0.0))"
+            )
+            total = f.op(f"fadd {kind} {old}, {total}")
             f.write(
-                f"call void @llvm.masked.store.{self.suffix(self.stored)}.p0({self.of(self.stored)} {total}, "
-                f"ptr align {self.bytes} {place}, <{self.stored} x i1> {stored})"
+                f"call void @llvm.masked.store.v{self.stored}{shape.total}.p0({kind} {total}, "
+                f"ptr align {self.total_bytes} {place}, <{self.stored} x i1> {stored})"
             )
         return f.finish()
 
-    def masked_load(self, f: Function, place: str, mask: str, lanes: int, other: str = "0.0") -> str:
-        vector = self.of(lanes)
-        return f.op(
-            f"call {vector} @llvm.masked.load.{self.suffix(lanes)}.p0(ptr align {self.bytes} {place}, "
-            f"<{lanes} x i1> {mask}, {vector} splat ({self.element} {other}))"
-        )
-
     def totals(self, f: Function, vectors: list[str]) -> str:
         """A vector of what the elements of each of these add up to."""
-        lanes, block = self.shape.lanes, BLOCK // self.bytes
+        lanes, block = self.lanes, BLOCK // self.total_bytes
         # In each block of a vector the elements of neighbours are interleaved and added, until it has one of each.
         size = 1
         while size < block:
@@ -138,7 +164,7 @@ class Dots:
 
     def interleaved(self, f: Function, first: str, second: str, size: int) -> str:
         """Runs of `size` elements of two vectors: in each block, those of its lower half, and of its upper one."""
-        lanes, block = self.shape.lanes, BLOCK // self.bytes
+        lanes, block = self.lanes, BLOCK // self.total_bytes
         halves: list[str] = []
         for half in (0, block // 2):
             order = [
@@ -173,7 +199,8 @@ class Dots:
             "nounwind",
         )  # fmt: skip
         output_row, left_row, right_row = (
-            f.multiply(name, self.bytes) for name in ("%output_row", "%left_row", "%right_row")
+            f.multiply(name, size)
+            for name, size in (("%output_row", self.total_bytes), ("%left_row", self.bytes), ("%right_row", self.bytes))
         )
         each = f.even("%depth", shape.depth, shape.lanes)
 
@@ -184,12 +211,12 @@ class Dots:
             def depth_block(start: str, _: list[str]) -> list[str]:
                 depth = f.minimum(f.subtract("%depth", start), each)
                 first = f.compare("eq", start, 0)
-                left, right = (f.at(matrix, start, self.element) for matrix in ("%left", "%right"))
+                left, right = (f.at(matrix, start, self.loaded) for matrix in ("%left", "%right"))
 
                 def panel(column: str, _: list[str]) -> list[str]:
                     columns = f.subtract("%columns", column)
                     source = f.at(right, f.multiply(column, right_row))
-                    target = f.at("%output", column, self.element)
+                    target = f.at("%output", column, self.total)
                     following = f.at(source, f.multiply(right_row, shape.columns))
 
                     def tile(at: str, carried: list[str]) -> list[str]:
@@ -210,7 +237,8 @@ class Dots:
                 f.loop(0, "%columns", shape.columns, panel)
                 return []
 
-            f.loop(0, "%depth", each, depth_block)
+            # Over a depth of nothing, too: that is zero.
+            f.loop(0, f.op("call i64 @llvm.smax.i64(i64 %depth, i64 1)"), each, depth_block)
             return []
 
         f.loop(0, "%rows", DOT_ROWS, row_block)

@@ -47,6 +47,11 @@ class Target:
             self.vector_bits = 512
         else:
             self.vector_bits = 256 if "avx2" in present else 128
+        self.narrow_dots = frozenset({"bf16"} if "avx512bf16" in present else ())
+
+    def dot_types(self, bits: int) -> frozenset[str]:
+        """Narrow element types whose products vectors of so many bits add up in f32."""
+        return self.narrow_dots if bits == 512 else frozenset()
 
 
 @lru_cache
