@@ -42,7 +42,7 @@ DOT_BYTES = {**BYTES, "bf16": 2}  # of those that have dot products of their own
 DOT_DEPTH = {"f32": 1024, "f64": 512, "bf16": 2048}
 DOT_ROWS = 128  # of a block, which stays in the second-level cache
 MOST_DOT_ROWS = 256  # of a product: with more, packing pays
-LEAST_DOT_ROWS = 8  # of a tile of whole rows
+LEAST_READY_ROWS = 8  # of a tile of whole rows, if the right matrix need not be packed
 OPEN_ROWS, OPEN_ROW_TILE = 64, 16  # of a tile, and of one of whole rows, if nobody knows how many rows there are
 LEAST_DOT_DEPTH = 128  # below, adding up the sums of a vector takes longer than packing
 PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
@@ -145,17 +145,17 @@ def is_dots(statement: Gemm) -> bool:
 
 
 def tile_shape(
-    batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, dots: bool = False
+    batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, ready: bool = False
 ) -> tuple[int, int]:
     """Rows and columns of one tile: as large as leaves enough tiles for the threads. Symbolic sizes count as large, if
-    that does not leave threads idle: tiles of dot products may be small.
+    that does not leave threads idle: tiles may be small where the right matrix is ready, which means as it lies.
 
     What several tiles need of a matrix is packed once for all, through memory. So the larger matrix is best cut such
     that each part of it is one tile's alone, which packs it where it stays in the cache: by columns, and tiles have all
     rows, or by rows, and they have all columns.
     """
-    if dots:
-        return _dot_tile_shape(batch, rows, columns, depth, unit)
+    if ready:
+        return _ready_tile_shape(batch, rows, columns, depth, unit)
     height = _even(rows, ROWS // unit.rows * unit.rows, unit.rows)
     flat = isinstance(rows, int) and rows <= FLAT * unit.rows
     width = _even(columns, FLAT_COLUMNS if flat else COLUMNS, unit.width)
@@ -192,9 +192,9 @@ def tile_shape(
     return height, width
 
 
-def _dot_tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
-    """The same where nothing is packed. Wide tiles waste less: their last columns are computed in whole register tiles.
-    But few rows are one tile's: else several would read all of the right matrix."""
+def _ready_tile_shape(batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile) -> tuple[int, int]:
+    """The same where the right matrix is read as it lies. Wide tiles waste less: their last columns are computed in
+    whole register tiles. But few rows are one tile's: else several would read all of the right matrix."""
     if isinstance(rows, Expr):
         return OPEN_ROWS, _even(columns, LEAST_COLUMNS, unit.width)
     height, width = _even(rows, DOT_ROWS, unit.rows), _even(columns, COLUMNS, unit.width)
@@ -222,7 +222,7 @@ def is_own(nbytes: Dim, times: Dim, result: Dim) -> bool:
 
 
 def row_tile(
-    batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, is_left: bool, dots: bool = False
+    batch: Dim, rows: Dim, columns: Dim, depth: Dim, unit: RegisterTile, is_left: bool, ready: bool = False
 ) -> int:
     """Rows of a tile of whole rows of so many columns: as many as the cache holds, and as leaves enough tiles.
 
@@ -236,16 +236,16 @@ def row_tile(
     if isinstance(rows, int) and isinstance(batch, int):
         work = batch * rows * (row // unit.bytes) * (depth if isinstance(depth, int) else unit.depth)
         wanted = _tiles(work)
-    if dots and not isinstance(rows, int):
+    if ready and not isinstance(rows, int):
         return min(most, OPEN_ROW_TILE)
-    return _balanced(batch, rows, most, LEAST_DOT_ROWS if dots else LEAST_ROWS, unit.rows, wanted)
+    return _balanced(batch, rows, most, LEAST_READY_ROWS if ready else LEAST_ROWS, unit.rows, wanted)
 
 
 def leaves_threads_idle(batch: Dim, rows: Dim, columns: Dim, depth: Dim) -> bool:
     """Whether tiles of whole rows would be too few for the work of a product, whose columns can be shared."""
     if isinstance(batch, Expr) or isinstance(rows, Expr) or isinstance(columns, Expr) or isinstance(depth, Expr):
         return False
-    return batch * (rows // LEAST_DOT_ROWS) < 2 and _tiles(batch * max(rows, LEAST_TIMES) * columns * depth) > 1
+    return batch * (rows // LEAST_READY_ROWS) < 2 and _tiles(batch * max(rows, LEAST_TIMES) * columns * depth) > 1
 
 
 def _tiles(work: int) -> int:

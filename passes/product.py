@@ -239,12 +239,12 @@ class Product:
         products = [self] if first is None else [first, self]
         for item in products:
             item.read()
-        dots = all(item.dots for item in products)
+        ready = all(item.dots or item.factors[-1].panel for item in products)
         if first is None and not self.group.reduces:
-            height, width = tile_shape(self.batch, self.rows, columns, depth, unit, dots)
+            height, width = tile_shape(self.batch, self.rows, columns, depth, unit, ready)
         else:
             longest = columns if first is None else maximum(columns, first.columns)
-            height, width = row_tile(self.batch, self.rows, longest, depth, unit, first is not None, dots), columns
+            height, width = row_tile(self.batch, self.rows, longest, depth, unit, first is not None, ready), columns
         down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
         for item in products:
             item.prepare(unit, down, across)

@@ -185,7 +185,7 @@ def test_an_open_number_of_rows(bits: int) -> None:
 
 @pytest.mark.parametrize("size", [(64, 128, 128), (8, 1024, 1024), (2, 512, 512), (200, 256, 512), (512, 768, 768)])
 def test_tiles_are_enough_for_a_few_threads(size: tuple[int, int, int]) -> None:
-    height, width = tile_shape(1, *size, RegisterTile("f32", 512), dots=True)
+    height, width = tile_shape(1, *size, RegisterTile("f32", 512), ready=True)
     assert -(-size[0] // height) * -(-size[1] // width) >= 2
 
 
