@@ -12,6 +12,7 @@ from .artifact import Artifact
 from .cache import Key, Lookup, current
 from .forks import no_forks
 from .options import CompileOptions
+from .room import with_room
 from .stages import Stages
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def start_graph(
         executable = compile_for_cuda(graph, options, on_stage)
         return lambda: executable
     with no_forks:
-        return _start_for_cpu(graph, options, on_stage)
+        return with_room(lambda: _start_for_cpu(graph, options, on_stage))
 
 
 def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Callable[[], Any]:

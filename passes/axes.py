@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from ..ir.graph import Op, Value
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, symbols_of
+from ..ir.types import TensorType
 from ..ops.kinds import View
 from ..ops.view import unit_reshape
 
@@ -41,9 +44,9 @@ class AxisUnion:
 
     def find(self, axis: int) -> int:
         """The axis that stands for all that are the same."""
-        while self.parent[axis] != axis:
-            self.parent[axis] = self.parent[self.parent[axis]]
-            axis = self.parent[axis]
+        parent = self.parent
+        while (above := parent[axis]) != axis:
+            parent[axis] = axis = parent[above]
         return axis
 
     def join(self, axis: int, into: int) -> None:
@@ -51,15 +54,16 @@ class AxisUnion:
         self.parent[axis] = into
 
     def root(self, axes: Axes) -> Axes:
-        return tuple(axis if axis is None or axis == ANY else self.find(axis) for axis in axes)
+        find = self.find
+        return tuple([axis if axis is None or axis == ANY else find(axis) for axis in axes])
 
     def roots(self, axes: AxisSet) -> AxisSet:
-        return frozenset(self.find(axis) for axis in axes)
+        return frozenset(map(self.find, axes))
 
 
 def present(axes: Axes) -> AxisSet:
     """The axes among a value's dims."""
-    return frozenset(axis for axis in axes if axis is not None)
+    return frozenset([axis for axis in axes if axis is not None])
 
 
 def aligned(axes: Axes, value: Value) -> Axes:
@@ -122,20 +126,37 @@ class BatchedMatrix:
 def batched_matrix(value: Value, inline: Callable[[Op], bool], panel: int = 0) -> BatchedMatrix | None:
     """A value of three dims as matrices in memory, if it is a view that has strides for their rows and columns, or is
     packed in panels of the width that is asked for."""
-    names = (BATCH.name, "%row", "%column")
-    symbols = [Symbol(name, 0, size - 1) for name, size in zip(names, value.shape, strict=True)]
-    index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
+    shape = value.shape
+    views: list[tuple[View, TensorType, tuple[tuple[str, Any], ...]]] = []
     while value.op is not None and inline(value.op):
-        if not isinstance(value.op.defn.kind, View):
+        op = value.op
+        if not isinstance(op.defn.kind, View):
             return None
-        index = tuple(value.op.defn.kind.index(index, value.op.arguments))
-        (value,) = value.op.operands
+        (value,) = op.operands
+        views.append((op.defn.kind, value.type, tuple(op.attrs.items())))
+    found = _strides(shape, tuple(views), value.shape, panel)
+    return None if found is None else BatchedMatrix(value, *found)
+
+
+@lru_cache(maxsize=1024)  # layers of a model have the same views
+def _strides(
+    shape: tuple[Dim, ...],
+    views: tuple[tuple[View, TensorType, tuple[tuple[str, Any], ...]], ...],
+    base: tuple[Dim, ...],
+    panel: int,
+) -> tuple[Dim, Dim, Dim, int] | None:
+    """What a BatchedMatrix says of these views of memory, the last one first. Each has the type of its operand."""
+    names = (BATCH.name, "%row", "%column")
+    symbols = [Symbol(name, 0, size - 1) for name, size in zip(names, shape, strict=True)]
+    index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
+    for kind, source, attributes in views:
+        index = tuple(kind.index(index, {"self": Value(source), **dict(attributes)}))
     offset: Dim = 0
-    for position, stride in zip(index, contiguous_strides(value.shape), strict=True):
+    for position, stride in zip(index, contiguous_strides(base), strict=True):
         offset = offset + position * stride
     batch, row, column = symbols
     strides = [offset.coefficient(symbol) if isinstance(offset, Expr) else 0 for symbol in (row, column)]
-    if strides[1] is None and panel and value.shape[-1] == panel:
+    if strides[1] is None and panel and base[-1] == panel:
         # Panels are whole: what lies beyond the last column is memory of the value, too.
         number, lane = Symbol("%panel", 0), Symbol("%lane", 0, panel - 1)
         offset = substitute(offset, {column: number.expr() * panel + lane.expr()})
@@ -149,4 +170,4 @@ def batched_matrix(value: Value, inline: Callable[[Op], bool], panel: int = 0) -
     if strides[0] is None or strides[1] is None:
         return None
     places: dict[Symbol, Dim] = {batch: BATCH.expr(), **dict.fromkeys(symbols, 0)}
-    return BatchedMatrix(value, substitute(offset, places), strides[0], strides[1], panel)
+    return substitute(offset, places), strides[0], strides[1], panel

@@ -12,6 +12,7 @@ from ..ir.types import DType, TensorType
 from ..kernels.scalar import SCALARS
 from ..ops.define import REGISTRY, Scalar, constant, scalar_value
 from ..ops.kinds import Elementwise, Reduce
+from ..ops.shapes import are_ints
 from .manager import graph_pass
 from .rewrite import live_ops, rebuild, remake, splat_number
 
@@ -33,19 +34,24 @@ def cse(graph: Graph) -> Graph:
         if op.defn.name in COMMUTATIVE:
             key = (op.defn.name, *sorted(key[1:3]), *key[3:])
         known = seen.get(key)
-        if known is None and isinstance(op.defn.kind, Reduce):
+        if known is not None:
+            return known
+        if isinstance(op.defn.kind, Reduce):
             # Whether the reduced dims stay or go, the numbers are the same.
             other = arguments | {"keepdim": not arguments["keepdim"]}
             twin = seen.get((op.defn.name, *map(argument_key, other.values())))
             if twin is not None:
-                return (REGISTRY["reshape"](twin[0], op.results[0].shape),)
-        if known is None:
-            # An op whose operands changed is made here, not by the walker: the table must have the new one.
-            seen[key] = op.results if arguments is op.arguments else remake(op, arguments)
-            return None if seen[key] is op.results else seen[key]
-        return None if known[0].op is op else known
+                shaped = REGISTRY["reshape"](twin[0], op.results[0].shape)
+                assert shaped.op is not None
+                return visit(shaped.op, shaped.op.arguments) or (shaped,)
+        if arguments is op.arguments:
+            seen[key] = op.results
+            return None
+        # An op whose operands changed is made here, not by the walker: the table must have the new one.
+        seen[key] = remake(op, arguments)
+        return seen[key]
 
-    return rebuild(graph, visit)
+    return rebuild(graph, visit, again=False)
 
 
 def argument_key(argument: Any) -> Any:
@@ -53,7 +59,7 @@ def argument_key(argument: Any) -> Any:
     if isinstance(argument, Value):
         return id(argument)
     if isinstance(argument, tuple):
-        return ("tuple", *map(argument_key, argument))
+        return ("ints", argument) if are_ints(argument) else ("tuple", *map(argument_key, argument))
     if isinstance(argument, (bool, float, complex)):
         # True == 1 == 1.0 and -0.0 == 0.0 for a dict, but not for an op; nan is nan.
         return repr(argument)

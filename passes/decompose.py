@@ -17,50 +17,76 @@ def decompose(graph: Graph) -> Graph:
     bodies: dict[tuple, Body] = {}
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
-        # What the body makes is visited in its turn, so nested composites go the same way.
         if op.defn.kind is not None:
             return None
         location = op.loc
         if location is not None and not location.op:
             location = location.inside(op.name)
         with located(location):
-            return expanded(op, arguments, bodies, location)
+            return expanded(op, arguments, bodies, location).results
 
-    return rebuild(graph, visit)
+    return rebuild(graph, visit, again=False)
 
 
 @dataclass(frozen=True)
 class Body:
-    """A composite's body as it came out for some operands: the same ops do for others of the same types."""
+    """A composite's body in primitives, as it came out for some operands: the same ops do for others of their types."""
 
     operands: tuple[Value, ...]
     ops: list[Op]
     results: tuple[Value, ...]
 
-    def copy(self, operands: tuple[Value, ...], location: Location | None) -> tuple[Value, ...]:
+    def copy(self, operands: tuple[Value, ...], location: Location | None) -> Body:
         replaced = Replacements(zip(self.operands, operands, strict=True))
+        ops: list[Op] = []
         for inner in self.ops:
-            arguments = {name: replace_values(item, replaced) for name, item in inner.arguments.items()}
+            if inner.defn.name == "constant":
+                ops.append(inner)  # the same everywhere
+                continue
+            arguments = inner.arguments.copy()
+            for name in inner.defn.tensor_names:
+                arguments[name] = replace_values(arguments[name], replaced)
             made = Op(inner.defn, arguments, [value.type for value in inner.results], location)
-            replaced.update(zip(inner.results, made.results, strict=True))
-        return tuple(replaced[value] for value in self.results)
+            replaced.update(zip(inner.results, made.results))
+            ops.append(made)
+        return Body(operands, ops, tuple([replaced[value] for value in self.results]))
 
 
-def expanded(
-    op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body], location: Location | None
-) -> tuple[Value, ...]:
-    """A composite's results. A body is worked out once for each combination of types and attributes."""
+def expanded(op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body], location: Location | None) -> Body:
+    """What a composite becomes. A body is worked out once for each combination of types and attributes."""
     operands: dict[Value, int] = {}
-    key = (op.defn.name, *(body_key(argument, operands) for argument in arguments.values()))
+    is_random = op.defn.draws(arguments)
+    key = (op.defn.name, *(body_key(item, operands) for name, item in arguments.items() if name != "stream"))
+    if is_random:
+        # Two random ops never share a stream, so what draws random numbers is worked out each time.
+        return _worked_out(op, arguments, tuple(operands), bodies, location)
     known = bodies.get(key)
-    if known is not None:
-        return known.copy(tuple(operands), location)
+    if known is None:
+        known = bodies[key] = _worked_out(op, arguments, tuple(operands), bodies, location)
+    return known.copy(tuple(operands), location)
+
+
+def _worked_out(
+    op: Op, arguments: dict[str, Any], operands: tuple[Value, ...], bodies: dict[tuple, Body], location: Location | None
+) -> Body:
     results = op.defn.expand(arguments)
-    ops = ops_behind(results, {value.op.serial for value in operands if value.op is not None})
-    # Two random ops never share a stream, so what draws random numbers is worked out each time.
-    if not any("stream" in inner.arguments for inner in ops):
-        bodies[key] = Body(tuple(operands), ops, results)
-    return results
+    replaced = Replacements()
+    ops: list[Op] = []
+    for inner in ops_behind(results, {value.op.serial for value in operands if value.op is not None}):
+        arguments = inner.arguments
+        if any(operand in replaced for operand in inner.operands):
+            arguments = {name: replace_values(item, replaced) for name, item in arguments.items()}
+        if inner.defn.kind is None:
+            body = expanded(inner, arguments, bodies, location)
+            ops += body.ops
+            replaced.update(zip(inner.results, body.results, strict=True))
+        elif arguments is inner.arguments:
+            ops.append(inner)
+        else:
+            made = Op(inner.defn, arguments, [value.type for value in inner.results], inner.loc)
+            ops.append(made)
+            replaced.update(zip(inner.results, made.results))
+    return Body(operands, ops, tuple([replaced[value] for value in results]))
 
 
 def body_key(argument: Any, operands: dict[Value, int]) -> Any:

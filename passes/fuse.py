@@ -21,9 +21,9 @@ Ops that cost nothing where they are read belong to no group (inline.py).
 from __future__ import annotations
 
 import math
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from ..ir.graph import Graph, Op, Value
 from ..ops.kinds import Contract, Elementwise, Gather, Join, Reduce, Scan, Scatter, View
@@ -86,7 +86,7 @@ class Group:
 def in_order(left: list[Op], right: list[Op]) -> list[Op]:
     """The ops of both, in the order of the program."""
     both = [*left, *right]
-    return both if left[-1].serial < right[0].serial else sorted(both, key=lambda op: op.serial)
+    return both if left[-1].serial < right[0].serial else sorted(both, key=attrgetter("serial"))
 
 
 def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:
@@ -139,6 +139,20 @@ class Fused:
         from .fuse_text import print_fused
 
         return print_fused(self)
+
+
+class Renames(dict[int, int]):
+    """What axes are called once others are joined to them."""
+
+    def __init__(self, axes: AxisUnion, mapping: dict[int, int]):
+        super().__init__()
+        self.axes = axes
+        self.mapping = mapping
+
+    def __missing__(self, axis: int) -> int:
+        root = self.axes.find(axis)
+        name = self[axis] = self.mapping.get(root, root)
+        return name
 
 
 class Fuser:
@@ -273,8 +287,10 @@ class Fuser:
 
     def producers(self, group: Group) -> list[Group]:
         found: dict[int, Group] = {}
+        owner, groups, aliases = self.owner, self.groups, self.aliases
         for value in self.reads(group):
-            producer = self.find(self.stored(value))
+            number = owner.get(self.stored(value) if value in aliases else value)
+            producer = None if number is None else groups.get(number)
             if producer is not None and producer is not group:
                 found[producer.number] = producer
         return [found[number] for number in sorted(found, reverse=True)]
@@ -313,10 +329,7 @@ class Fuser:
         if isinstance(mapping, str):
             return mapping
 
-        def rename(axis: int) -> int:
-            root = self.axes.find(axis)
-            return mapping.get(root, root)
-
+        rename = Renames(self.axes, mapping).__getitem__
         cells: dict[AxisSet, int] = {}
         for group in (left, right):
             for cell, cost in group.cells.items():
@@ -328,15 +341,19 @@ class Fuser:
         ]
         ops = in_order(left.ops, right.ops)
         product = right.product if left.product is None else left.product
-        looped = ops if product is None else [op for op in ops if not isinstance(op.defn.kind, Contract)]
-        structure = self._structure(looped, cells, reduces, (left.touch, right.touch), rename)
+        structure: Structure | str | None = self._same_structure(left, right, cells, rename)
+        if structure is None:
+            looped = ops if product is None else [op for op in ops if not isinstance(op.defn.kind, Contract)]
+            structure = self._structure(looped, cells, reduces, (left.touch, right.touch), rename)
         if isinstance(structure, str):
             return structure
         if product is not None:
             rows = (left if product in left.touch else right).touch[product]
             if reduces and (structure.secondary or structure.inner != {rename(axis) for axis in present(rows[-1:])}):
                 return "a matrix product shares its kernel with reductions of its rows only"
-            for axes in (group.touch[op.results[0]] for group in (left, right) for op in group.ops if op in looped):
+            # The ops that share the product's kernel already were looked at when they joined it.
+            joins = left if left.product is None else right
+            for axes in (joins.touch[op.results[0]] for op in joins.ops):
                 if rows[-1] is not None and len(present(axes)) == len(present(rows)):
                     if axes[-1] is None or rename(axes[-1]) != rename(rows[-1]):
                         return "its rows would be stored across memory"
@@ -388,10 +405,10 @@ class Fuser:
                 return "tiles of matrix products have no whole rows"
             if other.reduces and (reason := no_whole_rows(special)):
                 return reason
-            made = {value for op in special.ops for value in op.results} | {special.product}
-            if not any(value in other.touch for value in made):
+            owner, number = self.owner, special.number
+            if not any(owner.get(value) == number or value is special.product for value in other.touch):
                 return "it does not read the matrix product"
-            if any(value in self.parts for op in other.ops for value in op.results):
+            if self.parts and any(value in self.parts for op in other.ops for value in op.results):
                 return "it stores parts of a joined value"
         if left.cost + right.cost > self.max_cost:
             return f"the kernel would cost over {self.max_cost} additions an element"
@@ -454,14 +471,14 @@ class Fuser:
                     return reason
         for value in sorted((v for v in shared if v not in made), key=lambda v: -v.ndim):
             tie(left.touch[value], right.touch[value], False)
-        mine = {self.axes.find(axis) for cell in left.cells for axis in cell} - taken
-        theirs = {self.axes.find(axis) for cell in right.cells for axis in cell} - set(mapping)
+        mine = self.axes.roots(frozenset().union(*left.cells)) - taken
+        theirs = self.axes.roots(frozenset().union(*right.cells)) - mapping.keys()
         for there in sorted(theirs):
             extent = self.axes.extent[there]
             for here in sorted(mine):
                 if self.axes.extent[here] == extent:
                     mapping[there] = here
-                    mine.discard(here)
+                    mine -= {here}
                     break
         return {there: here for there, here in mapping.items() if there != here}
 
@@ -475,16 +492,30 @@ class Fuser:
     def _depends(self, reader: Group, maker: Group) -> bool:
         return bool(self.ancestors[reader.number] >> maker.number & 1)
 
+    def _same_structure(
+        self, left: Group, right: Group, cells: dict[AxisSet, int], rename: Callable[[int], int]
+    ) -> Structure | None:
+        """The loop tree of a group, if what joins it is computed in loops that it has: most ops are."""
+        known = left.structure
+        if known is None or right.reduces or known.secondary or len({over for _, _, over in left.reduces}) > 1:
+            return None
+        outer, inner = frozenset(map(rename, known.outer)), frozenset(map(rename, known.inner))
+        every = outer | inner
+        # Where a cell is cheap enough to be computed again and again, it may not be with another op.
+        if any(cell != every and cell != outer for cell in (frozenset(map(rename, item)) for item in right.cells)):
+            return None
+        return Structure(outer, inner, known.secondary, known.post) if len(cells) == len(left.cells) else None
+
     def _structure(
         self,
         ops: list[Op],
         cells: dict[AxisSet, int],
         reduces: list[Reduction],
-        touch: Sequence[dict[Value, Axes]],
+        touch: tuple[dict[Value, Axes], ...],
         rename: Callable[[int], int],
     ) -> Structure | str:
         """The loop tree of these ops once their axes are renamed, or why there is none."""
-        candidate = Candidate(ops, cells, reduces, ChainMap(*touch), rename, self.axes.extent, self.inlining)
+        candidate = Candidate(ops, cells, reduces, touch, rename, self.axes.extent, self.inlining)
         return loop_tree(candidate, FULL_REDUCTION_SPLIT)
 
     def adopt(self, merged: Group, left: Group, right: Group) -> Group:
@@ -525,13 +556,14 @@ class Fuser:
             group.number = self.started
             self.started += 1
             mask = 0
-            for producer in self.producers(group):
+            producers = self.producers(group)
+            for producer in producers:
                 mask |= (1 << producer.number) | self.ancestors[producer.number]
             self.ancestors[group.number] = mask
             self.groups[group.number] = group
             for value in op.results:
                 self.owner[value] = group.number
-            for producer in self.producers(group):
+            for producer in producers:
                 if producer.number not in self.groups or producer is group or group.kind == "join":
                     continue
                 merged = self.merge(producer, group)
@@ -543,6 +575,9 @@ class Fuser:
         return self._finish()
 
     def _single(self, group: Group) -> Structure:
+        if not group.reduces:
+            (every,) = group.cells
+            return Structure(every, frozenset(), frozenset(), frozenset())
         found = self._structure(group.ops, group.cells, group.reduces, (group.touch,), self.axes.find)
         if isinstance(found, str):
             raise AssertionError(f"{group.label} alone is no loop tree: {found}")

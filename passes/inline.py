@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ..ir.graph import Graph, Op, Value
 from ..ir.symbolic import Dim
@@ -29,7 +30,12 @@ def static(value: Dim) -> int:
 
 def elements(value: Value) -> int:
     """How many elements a value has, for decisions."""
-    return math.prod(static(size) for size in value.shape)
+    return _elements(value.type.shape)
+
+
+@lru_cache(maxsize=1024)
+def _elements(shape: tuple[Dim, ...]) -> int:
+    return math.prod(map(static, shape))
 
 
 def op_cost(op: Op) -> int:

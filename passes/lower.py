@@ -503,11 +503,21 @@ def _side_by_side(bodies: Sequence[Sequence[Statement]]) -> list[Statement]:
 def lower(fused: Fused, bits: int = 256, gpu: bool = False, narrow: Collection[str] = ()) -> list[Kernel]:
     """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for vectors of `bits`, or
     for the blocks of a GPU. Of `narrow` types the machine has dot products that are added up in f32."""
-    kernels: list[Kernel] = []
-    taken = {f"%{name}" for name in fused.names.values()}
-    for number, groups in enumerate(fused.launches):
-        lowering = Lowering(fused, kernel_name(groups, number), taken, bits, gpu, narrow)
-        bodies = [lowering.lower(group) for group in groups]
-        body = bodies[0] if len(bodies) == 1 else _side_by_side(bodies)
-        kernels.append(Kernel(lowering.name, tuple(lowering.buffers.values()), tuple(body), tuple(lowering.sites)))
-    return kernels
+    taken = buffer_names(fused)
+    return [lower_launch(fused, number, taken, bits, gpu, narrow) for number in range(len(fused.launches))]
+
+
+def buffer_names(fused: Fused) -> set[str]:
+    """Names that are not for registers and variables."""
+    return {f"%{name}" for name in fused.names.values()}
+
+
+def lower_launch(
+    fused: Fused, number: int, taken: set[str], bits: int = 256, gpu: bool = False, narrow: Collection[str] = ()
+) -> Kernel:
+    """The same for one of them."""
+    groups = fused.launches[number]
+    lowering = Lowering(fused, kernel_name(groups, number), taken, bits, gpu, narrow)
+    bodies = [lowering.lower(group) for group in groups]
+    body = bodies[0] if len(bodies) == 1 else _side_by_side(bodies)
+    return Kernel(lowering.name, tuple(lowering.buffers.values()), tuple(body), tuple(lowering.sites))

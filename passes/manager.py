@@ -57,7 +57,7 @@ class Pass:
 
 def map_nested(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     """The graph with the graphs among its ops' attributes changed."""
-    if not any(isinstance(item, Graph) for op in graph.ops for item in op.arguments.values()):
+    if Graph not in {item.__class__ for op in graph.ops for item in op.arguments.values()}:
         return graph
     done: set[Graph] = set()
 

@@ -25,47 +25,64 @@ class Replacements(dict[Value, Value]):
         return value
 
 
-def rebuild(graph: Graph, visit: Visit, name: str | None = None) -> Graph:
-    """The graph with every op replaced by what `visit` makes of it."""
+def rebuild(graph: Graph, visit: Visit, name: str | None = None, again: bool = True) -> Graph:
+    """The graph with every op replaced by what `visit` makes of it, which is visited in its turn unless not `again`."""
     replaced = Replacements()
     kept: list[Op] = []
     done: set[int] = set()
     # An op to visit, or an op and the values that replace it once the ops that these need have been visited.
     pending: list[tuple[Op, tuple[Value, ...] | None]] = [(op, None) for op in reversed(graph.ops)]
-    while pending:
-        op, values = pending.pop()
-        if values is not None:
-            for old, new in zip(op.results, values, strict=True):
-                replaced[old] = replaced[new]
-            continue
-        if op.serial in done:
-            continue  # one of the graph's own, which an op before it was replaced by: constants are shared
-        done.add(op.serial)
-        arguments = op.arguments
-        changed = False
-        for operand in op.operands:
-            if operand in replaced:
-                changed = True
-                arguments = {key: replace_values(argument, replaced) for key, argument in arguments.items()}
-                break
-        with located(op.loc):
+    with located() as place:
+        while pending:
+            op, values = pending.pop()
+            if values is not None:
+                for old, new in zip(op.results, values, strict=True):
+                    replaced[old] = replaced[new]
+                continue
+            if op.serial in done:
+                continue  # one of the graph's own, which an op before it was replaced by: constants are shared
+            done.add(op.serial)
+            arguments = op.arguments
+            changed = False
+            for operand in op.operands:
+                if operand in replaced:
+                    changed = True
+                    arguments = arguments.copy()
+                    for key in op.defn.tensor_names:
+                        arguments[key] = replace_values(arguments[key], replaced)
+                    break
+            place.move(op.loc)
             outcome = visit(op, arguments)
             if outcome is not None:
                 values = (outcome,) if isinstance(outcome, Value) else tuple(outcome)
-                pending.append((op, values))
-                pending.extend((new, None) for new in reversed(ops_behind(values, done)))
-            elif changed:
-                values = remake(op, arguments)
-                pending.append((op, values))
                 made = ops_behind(values, done)
-                kept.extend(made)
-                done.update(new.serial for new in made)
+                if again:
+                    pending.append((op, values))
+                    pending.extend([(new, None) for new in reversed(made)])
+                    continue
+            elif changed:
+                values = _with_operands(op, arguments, replaced)
+                made = ops_behind(values, done)
             else:
                 kept.append(op)
+                continue
+            kept.extend(made)
+            done.update([new.serial for new in made])
+            for old, new in zip(op.results, values, strict=True):
+                replaced[old] = replaced[new]
     if not replaced and len(kept) == len(graph.ops) and name is None:
         return graph
     results = tuple(replaced[value] for value in graph.results)
     return Graph(name or graph.name, graph.params, live_ops(kept, results), results)
+
+
+def _with_operands(op: Op, arguments: dict[str, Any], replaced: Replacements) -> tuple[Value, ...]:
+    """The op with other operands and the same attributes."""
+    for operand in op.operands:
+        type = replaced[operand].type
+        if type is not operand.type and type != operand.type:
+            return remake(op, arguments)
+    return Op(op.defn, arguments, [value.type for value in op.results], op.loc).results
 
 
 def live_ops(ops: Sequence[Op], results: Iterable[Value]) -> list[Op]:

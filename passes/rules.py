@@ -30,6 +30,11 @@ from ..ir.types import TensorType
 from ..ops.define import REGISTRY, lookup
 from .rewrite import splat_number
 
+# A pattern, its function and what that asks for, and what must have made which operands.
+Rule = tuple[CallPattern, Callable[..., Any], tuple[str, ...], tuple[tuple[str, str], ...]]
+
+NUMBER = "number"  # in place of an op
+
 
 def same_number(left: Any, right: Any) -> bool:
     """Equal numbers of whatever Python types; nan is nan, 0.0 is not -0.0."""
@@ -46,7 +51,7 @@ class Rules:
 
     def __init__(self) -> None:
         self._given: list[tuple[str, Callable[..., Any]]] = []
-        self._by_root: dict[str, list[tuple[CallPattern, Callable[..., Any], tuple[str, ...]]]] | None = None
+        self._by_root: dict[str, list[Rule]] | None = None
 
     def rule(self, *patterns: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function for one or several patterns."""
@@ -59,10 +64,10 @@ class Rules:
         return register
 
     @property
-    def by_root(self) -> dict[str, list[tuple[CallPattern, Callable[..., Any], tuple[str, ...]]]]:
+    def by_root(self) -> dict[str, list[Rule]]:
         """The rules, read when they are first needed: all ops exist by then."""
         if self._by_root is None:
-            table: dict[str, list[tuple[CallPattern, Callable[..., Any], tuple[str, ...]]]] = {}
+            table: dict[str, list[Rule]] = {}
             for text, function in self._given:
                 pattern = parse_pattern(text)
                 check_pattern(pattern, text)
@@ -71,13 +76,21 @@ class Rules:
                 for parameter in wanted:
                     if parameter not in known:
                         raise ValueError(f"rule {function.__name__}: {text!r} captures no {parameter!r}")
-                table.setdefault(pattern.name, []).append((pattern, function, wanted))
+                operands = zip(lookup(pattern.name).tensor_names, pattern.operands)
+                first = tuple((name, _wish(item)) for name, item in operands if _wish(item))
+                table.setdefault(pattern.name, []).append((pattern, function, wanted, first))
             self._by_root = table
         return self._by_root
 
     def apply(self, op: Op, arguments: dict[str, Any]) -> Value | None:
         """What the first rule that fits makes of the op, or None."""
-        for pattern, function, wanted in self.by_root.get(op.defn.name, ()):
+        found = self.by_root.get(op.defn.name)
+        if found is None:
+            return None
+        makers = {name: _maker(arguments[name]) for name in op.defn.tensor_names}
+        for pattern, function, wanted, first in found:
+            if any(wish not in makers[name] for name, wish in first):
+                continue  # as most do not fit
             captured: dict[str, Any] = {}
             if not match_call(pattern, arguments, captured):
                 continue
@@ -87,6 +100,21 @@ class Rules:
             if result is not None:
                 return fitted(result, op.results[0].type, function.__name__)
         return None
+
+
+def _maker(operand: Any) -> tuple[str, ...]:
+    """The op that an operand is made by, and whether it is a number."""
+    if not isinstance(operand, Value) or operand.op is None:
+        return ()
+    name = operand.op.defn.name
+    return (name,) if splat_number(operand) is None else (name, NUMBER)
+
+
+def _wish(operand: Any) -> str:
+    """What a pattern wants there of an operand; nothing if it may be any."""
+    if isinstance(operand, CallPattern):
+        return operand.name
+    return "" if operand is None or isinstance(operand, ValueCapture) else NUMBER
 
 
 def fitted(value: Value, type: TensorType, rule: str) -> Value:

@@ -41,10 +41,10 @@ rules = Rules()
 def simplify(graph: Graph) -> Graph:
     """Identities removed, numbers folded, casts and views merged, views moved towards the inputs."""
     for _round in range(ROUNDS):
-        before = graph
-        graph = move_views(rebuild(graph, simplified))
-        if graph is before:
-            break
+        simple = rebuild(graph, simplified)
+        graph = move_views(simple)
+        if graph is simple:
+            break  # what a rule makes of an op depends on nothing behind it, so the rules have nothing left to do
     return graph
 
 

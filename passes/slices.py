@@ -102,8 +102,8 @@ def as_spelled(value: Value, shape: tuple[Dim, ...]) -> Value:
 def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
     """The regions in which to compute results of elementwise ops and their views, with those of the operands. The
     whole of a slice comes last: it is a region of what is sliced."""
-    kept = in_memory(graph)
-    costs = chain_costs(graph, kept)
+    kept: set[Value] = set()
+    costs: dict[Value, float] = {}  # worked out for the first op that has to be looked at
     budget = len(graph.ops) + GROWTH
     demands: dict[Value, dict[Region, None]] = {}
     wanted: dict[Op, dict[Region, tuple[Region, ...]]] = {}
@@ -115,7 +115,10 @@ def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
         everything = whole(result)
         found = demands.get(result, {})
         parts = [region for region in found if region != everything]
-        if isinstance(op.defn.kind, Elementwise) and parts:
+        if parts and isinstance(op.defn.kind, Elementwise):
+            if not costs:
+                kept = in_memory(graph)
+                costs = chain_costs(graph, kept)
             again = sum(share(result, region) for region in found) - 1
             cheap = costs[result] < math.inf and again * costs[result] <= AGAIN
             if cheap and result not in kept and len(parts) <= budget:

@@ -34,6 +34,8 @@ def split(graph: Graph) -> Graph:
     Rows that are needed again, as in a softmax, stay whole: they are read once, and from the caches afterwards. So do
     reductions of what other ops read or make from more than elements: in a kernel with those they cost nothing.
     """
+    if not any(_parts(op, op.arguments) for op in graph.ops):
+        return graph
     alone = {value for value, users in graph.uses().items() if len(users) == 1}
     alone.difference_update(graph.results)
     after: dict[Value, int] = {}  # elements of the largest value that depends on a value
@@ -43,14 +45,11 @@ def split(graph: Graph) -> Graph:
             after[value] = max(after.get(value, 0), *sizes)
 
     def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
-        kind = op.defn.kind
-        if not isinstance(kind, Reduce) or kind.result == "i64":
+        parts = _parts(op, arguments)
+        if parts is None:
             return None
         value, dims, result = arguments["self"], arguments["dim"], op.results[0]
         if after.get(result, 0) * MUCH > elements(value) or not own_chain(op.arguments["self"], alone):
-            return None
-        parts = pieces(value.shape, dims)
-        if parts is None:
             return None
         start, length = dims[0], product(value.shape[dim] for dim in dims)
         shape = (*value.shape[:start], parts, length // parts, *value.shape[start + len(dims) :])
@@ -60,6 +59,14 @@ def split(graph: Graph) -> Graph:
         return REGISTRY["reshape"](whole, result.shape)
 
     return rebuild(graph, visit)
+
+
+def _parts(op: Op, arguments: dict[str, Any]) -> int | None:
+    """Into how many parts to cut what an op reduces; None for none, or if it is no such op."""
+    kind = op.defn.kind
+    if not isinstance(kind, Reduce) or kind.result == "i64":
+        return None
+    return pieces(arguments["self"].shape, arguments["dim"])
 
 
 def own_chain(value: Value, alone: set[Value]) -> bool:

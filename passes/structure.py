@@ -15,8 +15,9 @@ the kernel needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..ir.graph import Op, Value
 from ..ir.symbolic import Dim, Expr, product
@@ -44,22 +45,31 @@ class Candidate:
     ops: Sequence[Op]
     cells: dict[AxisSet, int]  # iteration space -> summed cost
     reduces: Sequence[Reduction]
-    touch: Mapping[Value, Axes]  # what they make and read along their axes
+    touch: tuple[dict[Value, Axes], ...]  # what they make and read along their axes; the first one that has it counts
     rename: Callable[[int], int]  # what an axis of `touch` is called elsewhere here
     extent: Sequence[Dim]  # of every axis
     inlining: Inlining
 
     def space(self, op: Op) -> AxisSet:
         """The axes of an op's result."""
-        return frozenset(map(self.rename, present(self.touch[op.results[0]])))
+        axes = next(table[op.results[0]] for table in self.touch if op.results[0] in table)
+        return frozenset(map(self.rename, present(axes)))
 
-    def adjacent(self, every: AxisSet) -> AxisSet:
+    @cached_property
+    def every(self) -> AxisSet:
+        return frozenset().union(*self.cells)
+
+    @cached_property
+    def adjacent(self) -> AxisSet:
         """The axes along which values over all axes are adjacent in memory."""
         found: set[int] = set()
-        for axes in self.touch.values():
-            names = [self.rename(axis) for axis in axes if axis is not None]
-            if len(names) == len(every):
-                found.add(names[-1])
+        count = len(self.every)
+        for number, table in enumerate(self.touch):
+            for value, axes in table.items():
+                if not count or len(axes) - axes.count(None) != count:
+                    continue
+                if not any(value in before for before in self.touch[:number]):
+                    found.add(self.rename(next(axis for axis in reversed(axes) if axis is not None)))
         return frozenset(found)
 
 
@@ -70,7 +80,7 @@ def leaves_one(op: Op) -> bool:
 
 def loop_tree(candidate: Candidate, split: int) -> Structure | str:
     """The loop tree of these ops, or why there is none. Full reductions of over `split` elements run across rows."""
-    every: AxisSet = frozenset().union(*candidate.cells)
+    every = candidate.every
     if not candidate.reduces:
         for cell in candidate.cells:
             if cell != every and not recomputable(candidate, cell):
@@ -78,25 +88,24 @@ def loop_tree(candidate: Candidate, split: int) -> Structure | str:
         return Structure(every, frozenset(), frozenset(), frozenset())
     total = product(candidate.extent[axis] for axis in every)
     large = isinstance(total, Expr) or total > split
-    adjacent = candidate.adjacent(every)
-    # Inner loops run along memory if they can, and are no longer than they need be.
-    options = sorted(
-        {over for _, _, over in candidate.reduces},
-        key=lambda over: (not over & adjacent, len(over), sorted(over)),
-    )
+    options = list({over: None for _, _, over in candidate.reduces})
+    if len(options) > 1:
+        # Inner loops run along memory if they can, and are no longer than they need be.
+        options.sort(key=lambda over: (not over & candidate.adjacent, len(over), sorted(over)))
     if large and any(over == every for _, _, over in candidate.reduces):
         options = [frozenset(), *(option for option in options if option != every)]
     reasons: list[str] = []
     for inner in options:
-        found = row_tree(candidate, every, inner, adjacent)
+        found = row_tree(candidate, inner)
         if isinstance(found, Structure):
             return found
         reasons.append(found)
     return reasons[0]
 
 
-def row_tree(candidate: Candidate, every: AxisSet, inner: AxisSet, adjacent: AxisSet) -> Structure | str:
+def row_tree(candidate: Candidate, inner: AxisSet) -> Structure | str:
     """The loop tree with these inner axes, or why there is none."""
+    every = candidate.every
     outer = every - inner
     secondary: dict[Op, AxisSet] = {}
     for op, space, over in candidate.reduces:
@@ -106,7 +115,7 @@ def row_tree(candidate: Candidate, every: AxisSet, inner: AxisSet, adjacent: Axi
         columns = inner and space == every and over == outer and leaves_one(op)
         if not outer or not (whole or columns):
             return f"{op.name} reduces other dims"
-        if columns and adjacent and not inner & adjacent:
+        if columns and candidate.adjacent and not inner & candidate.adjacent:
             return f"{op.name} and the other reductions would read across memory"
         secondary[op] = space - over
     spaces = set(secondary.values())

@@ -13,10 +13,11 @@ from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_verify import verify_kernel
 from ...ops.kinds import Contract
 from ...passes.fuse import Fused, fuse
-from ...passes.lower import lower
+from ...passes.lower import buffer_names, lower_launch
 from ...passes.manager import PASSES, Pipeline
 from ...passes.overwrite import find_overwrites
 from ...passes.pipelines import GRAPH, LOOPS
+from ...passes.recurring import Recurring
 from ..account import make_report
 from ..artifact import Artifact, Overwrites
 from ..options import CompileOptions
@@ -46,20 +47,28 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         fused = fuse(simple, max_cost=options.max_cost, bits=bits)
     name_values(fused)
     hook("fuse", fused)
-    with stages.timed("loops"):
-        lowered = lower(fused, bits, narrow=narrow)
-        products = libraries(lowered, bits)
-        start(products, bits)  # those that were not expected
-        replaced = tuple(f"%{fused.names[fused.stored(_result(simple, number))]}" for number in options.replaced)
+    replaced = tuple(f"%{fused.names[fused.stored(_result(simple, number))]}" for number in options.replaced)
     emitter = ModuleEmitter(bits, options.annotate, None if options.addresses else DATA_OFFSET)
     threads = get_num_threads()
     code = engine().start([], threads)
     kernels = Kernels()
-    for kernel in lowered:
+    products: set[str] = set()
+    taken = buffer_names(fused)
+    recurring = Recurring(fused, replaced)
+    for number in range(len(fused.launches)):
         with stages.timed("loops"):
-            kernels.append(schedule(kernel, bits, options.verify, replaced))
+            like, kernel = recurring.find(number)
+            if kernel is None:
+                lowered = lower_launch(fused, number, taken, bits, narrow=narrow)
+                products.update(libraries([lowered], bits))
+                start(products, bits)  # those that were not expected
+                kernel = schedule(lowered, bits, options.verify, replaced)
+                recurring.add(number, kernel)
+            elif options.verify:
+                verify_kernel(kernel)
+            kernels.append(kernel)
         with stages.timed("emit"):
-            emitter.add(kernels[-1])
+            emitter.add(kernel, like)
             part = emitter.next_part() if threads > 1 and not options.want_asm else None
             if part is not None:
                 engine().start([part], threads, code)
@@ -86,7 +95,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         scratch=scratch,
         alone=emitter.scratch(True),
         arena=plan.size,
-        products=products,
+        products=sorted(products),
         is_long=emitter.is_long,
         vector_bits=bits,
         overwrites=Overwrites(times.reads, times.writes, times.same_place),

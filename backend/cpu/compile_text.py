@@ -21,7 +21,8 @@ FUNCTIONS = {
     "free": "LLVMPY_DisposeModule",
     "close": "LLVMPY_ContextDispose",
 }
-TOOLS = (*FUNCTIONS, "machine", "plain.machine", "passes", "builder")
+# The last one is the address of a word that is 1 while the thread needs no lock.
+TOOLS = (*FUNCTIONS, "machine", "plain.machine", "passes", "builder", "busy")
 
 
 def _word(name: str, block: str, number: int, kind: str = "ptr") -> str:
@@ -40,6 +41,7 @@ define void @append(ptr %last, ptr %job) nounwind {{
 define i64 @compile(ptr %first, i64 %most, ptr %tools) nounwind {{
 entry:
 {"".join(_word(name, "tools", number) for number, name in enumerate(TOOLS))}
+  store atomic i64 1, ptr %busy seq_cst, align 8
   br label %look
 look:
   %job = phi ptr [ %first, %entry ], [ %following, %next ]
@@ -83,6 +85,7 @@ next:
   %stop = or i1 %enough, %last
   br i1 %stop, label %done, label %look
 done:
+  store atomic i64 0, ptr %busy seq_cst, align 8
   ret i64 %left.after
 }}
 """

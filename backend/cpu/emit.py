@@ -65,6 +65,7 @@ class Code:
     """What became of a kernel, and of all that are equal to it."""
 
     steps: list[Step]
+    sizes: list[Symbol]
     arguments: list[int | Address]  # behind its buffers
     use: Use
 
@@ -140,9 +141,9 @@ class ModuleEmitter:
         """Bytes that each thread at work needs, for each kernel."""
         return [most(step.scratch for step in code.steps) for _, code in self.added]
 
-    def add(self, kernel: Kernel) -> None:
-        """The functions of the next kernel."""
-        self.added.append((kernel, self._code(kernel)))
+    def add(self, kernel: Kernel, like: int | None = None) -> None:
+        """The functions of the next kernel: those of an earlier one if it is like that but for its names."""
+        self.added.append((kernel, self._code(kernel) if like is None else self.added[like][1]))
 
     def next_part(self) -> Part | None:
         """What is there, if it is enough to be compiled meanwhile."""
@@ -238,7 +239,7 @@ class ModuleEmitter:
         run.write(f"; {kernel.name}")
         head = [("ptr", "%ctx"), ("i64", str(self.sites))]
         buffers = [("ptr", run.pointer(buffer)) for buffer in kernel.buffers]
-        sizes = [("i64", run.uniform(symbol.expr())) for symbol in size_symbols(kernel)]
+        sizes = [("i64", run.uniform(symbol.expr())) for symbol in code.sizes]
         values = [*head, *sizes, *([] if only_concurrent(kernel) else buffers)]
         for item in code.arguments:
             if isinstance(item, Address):
@@ -308,7 +309,8 @@ class ModuleEmitter:
         key = identity(kernel)
         if key in self.known:
             return self.known[key]
-        self.kernel, self.sizes = kernel, [symbol.name for symbol in size_symbols(kernel)]
+        sizes = size_symbols(kernel)
+        self.kernel, self.sizes = kernel, [symbol.name for symbol in sizes]
         self.next_block = HEAD + len(self.sizes) + (0 if only_concurrent(kernel) else len(kernel.buffers))
         self.arguments, self.passes_numbers = [], takes_numbers(kernel)
         placed = lone_scratch(kernel, self.vector_bits)
@@ -338,7 +340,7 @@ class ModuleEmitter:
             else:
                 alone.append(statement)
         flush()
-        self.known[key] = Code(steps, self.arguments, use)
+        self.known[key] = Code(steps, sizes, self.arguments, use)
         return self.known[key]
 
     def _region(self, name: str) -> Region:

@@ -35,6 +35,7 @@ class Compiler:
 
     def __init__(self, make_machine: Callable[[int], Any]):
         self.make_machine = make_machine
+        self.busy = ctypes.c_int64()
 
     @cached_property
     def machine(self) -> Any:
@@ -57,7 +58,12 @@ class Compiler:
         values = [ctypes.cast(_unlocked(name), ctypes.c_void_p).value for name in FUNCTIONS.values()]
         objects = [self.machine, self.plain_machine, *self.pipeline]
         values += [ctypes.cast(item._as_parameter_, ctypes.c_void_p).value for item in objects]
-        return (ctypes.c_void_p * len(TOOLS))(*values)
+        return (ctypes.c_void_p * len(TOOLS))(*values, ctypes.addressof(self.busy))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it compiles at the moment: else its thread waits for Python's lock, or has it."""
+        return self.busy.value != 0
 
     def take(self, first: Pending, most: int) -> bool:
         """Compile parts from the first one on, up to so many that nobody else has taken; False if there was none."""
@@ -185,6 +191,7 @@ class Engine:
         llvm.initialize_native_asmprinter()
         self.target = target
         self.compilers: list[Compiler] = []  # that nobody uses
+        self.used: list[Compiler] = []  # by threads of its own
         self.first: Pending | None = None  # that may still wait
         self.last: Pending | None = None
         self.guard = threading.Lock()
@@ -227,6 +234,9 @@ class Engine:
             except RuntimeError:  # the system allows no more of them: who asks for the code does the work
                 break
             self.threads.append(thread)
+        if not all(compiler.is_busy for compiler in self.used):
+            # Who has just run out of parts would have to wait for Python's lock until it is taken away from here.
+            time.sleep(PAUSE)
         return started
 
     def _append(self, item: Pending) -> None:
@@ -251,9 +261,13 @@ class Engine:
         self._waiting()
 
     def _work(self) -> None:
-        with no_forks:
-            while (first := self._waiting()) is not None:
-                self._compile(first, ALL)
+        with no_forks, self._compiler() as compiler:
+            self.used.append(compiler)
+            try:
+                while (first := self._waiting()) is not None:
+                    compiler.take(first, ALL)
+            finally:
+                self.used.remove(compiler)
 
     def take(self, item: Pending) -> bool:
         """Compile a part, or another one if somebody has taken it; False if there is none."""

@@ -90,15 +90,21 @@ _location: ContextVar[Location | None] = ContextVar("smelt_location", default=No
 
 
 class located:
-    """Ops made inside belong to `location`. Each pass enters it for each op; a generator would take thrice as long."""
+    """Ops made inside belong to `location`, until it moves to another one: passes do that for each op. A generator
+    would take thrice as long."""
 
-    __slots__ = ("location", "token")
+    __slots__ = ("location", "outer", "token")
 
-    def __init__(self, location: Location | None):
+    def __init__(self, location: Location | None = None):
         self.location = location
 
-    def __enter__(self) -> None:
-        self.token = _location.set(self.location if self.location is not None else _location.get())
+    def __enter__(self) -> located:
+        self.outer = _location.get()
+        self.token = _location.set(self.outer if self.location is None else self.location)
+        return self
+
+    def move(self, location: Location | None) -> None:
+        _location.set(self.outer if location is None else location)
 
     def __exit__(self, *raised: object) -> None:
         _location.reset(self.token)

@@ -15,6 +15,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule
 
+from ..backend.room import with_room
 from ..ir.errors import ArgumentError, CompileError, suggest
 from . import foreach as _foreach  # noqa: F401  (adds its rules)
 from . import random as _random  # noqa: F401  (adds its rules)
@@ -59,6 +60,10 @@ def compile_program(
     kind: str, options: Options, module: GraphModule, packed: Sequence[tuple[str, int]] = ()
 ) -> Program:
     """A functional graph of aten ops as a program. The receipt names the weights that were packed for it."""
+    return with_room(lambda: _compile_program(kind, options, module, packed))
+
+
+def _compile_program(kind: str, options: Options, module: GraphModule, packed: Sequence[tuple[str, int]]) -> Program:
     started = time.perf_counter()
     found = partition(module.graph, options.rng == "eager")
     fallback = [(op_name(node), reason) for node, reason in found.refused.items()]

@@ -1,0 +1,24 @@
+"""Calls with room on Python's stack.
+
+CPython has the frames of Python functions in chunks of 16 KB, and gives a chunk back to the system as soon as the call
+that asked for it returns. A loop whose calls cross the end of a chunk asks for a new one each time: compiling takes up
+to half as long again if its caller happens to be so deep, as one that PyTorch calls may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Words of a frame. A chunk is as long as the next power of two, so about as many are left for the frames inside.
+ROOM = 1 << 15
+
+
+def with_room(function: Callable[[], T]) -> T:
+    """What a function returns, which is called where a new chunk begins that it will not come to the end of."""
+    return function()
+
+
+with_room.__code__ = with_room.__code__.replace(co_stacksize=ROOM)

@@ -1,0 +1,171 @@
+"""Launches that do the same with other values: their kernels are one, with other names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from smelt import ops
+from smelt.backend.cpu.build import name_values, schedule
+from smelt.kernels.loop_ir import Kernel, walk
+from smelt.kernels.loop_text import identity, print_kernel
+from smelt.passes.fuse import Fused, fuse
+from smelt.passes.lower import buffer_names, lower_launch
+from smelt.passes.manager import Pipeline
+from smelt.passes.pipelines import GRAPH
+from smelt.passes.recurring import Recurring
+from support import evaluate, trace
+
+BITS = 256
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-0.5, 0.5, shape)
+
+
+def norms(x, *weights):
+    for weight in weights:
+        x = ops.softmax(ops.matmul(x, weight), 1).cumsum(1)
+        x = ops.layer_norm(x, (x.shape[1],)) + weight[0]
+    return x
+
+
+def turned(x, y, z):
+    for item in (x, y, z):
+        x = ops.exp(item.permute((1, 0)) + x).cumsum(0)
+    return x
+
+
+def chosen(x, places, other):
+    return (x[places] * 2).cumsum(0)[other].cumsum(0)[places].cumsum(0)
+
+
+def attention(x, *weights):
+    for weight in weights:
+        query = ops.matmul(x, weight).reshape((4, 32, 4, 16)).permute((0, 2, 1, 3))
+        x = ops.scaled_dot_product_attention(query, query, query).permute((0, 2, 1, 3)).reshape((4, 32, 64))
+        x = ops.gelu(x)
+    return x
+
+
+INDICES = np.arange(40) % 7
+CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
+    "norms": (norms, [floats(64, 96), *(floats(96, 96, seed=seed) for seed in (1, 2, 3))]),
+    "turned": (turned, [floats(300, 300, seed=seed) for seed in range(3)]),
+    "chosen": (chosen, [floats(7, 300), INDICES, INDICES[::-1].copy()]),
+    "attention": (attention, [floats(4, 32, 64), *(floats(64, 64, seed=seed) for seed in (1, 2, 3))]),
+}
+
+
+def prepared(function: Callable[..., Any], arrays: list[np.ndarray]) -> Fused:
+    fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), bits=BITS)
+    name_values(fused)
+    return fused
+
+
+def kernels(fused: Fused, replaced: tuple[str, ...] = ()) -> tuple[list[Kernel], list[Kernel], list[int | None]]:
+    """Each launch lowered for itself; the same with kernels that recur; and whose kernel each one is."""
+    recurring, taken = Recurring(fused, replaced), buffer_names(fused)
+    alone = [
+        schedule(lower_launch(fused, number, taken, BITS), BITS, True, replaced)
+        for number in range(len(fused.launches))
+    ]
+    shared: list[Kernel] = []
+    sources: list[int | None] = []
+    for number, own in enumerate(alone):
+        like, kernel = recurring.find(number)
+        if kernel is None:
+            recurring.add(number, own)
+        shared.append(own if kernel is None else kernel)
+        sources.append(like)
+    return alone, shared, sources
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kernel_with_other_names_is_what_lowering_would_make(name):
+    function, arrays = CASES[name]
+    alone, shared, sources = kernels(prepared(function, arrays))
+    assert any(source is not None for source in sources)
+    for own, other in zip(alone, shared, strict=True):
+        assert identity(other) == identity(own)
+        assert other.name == own.name
+        assert other.buffers == own.buffers
+        assert other.sites == own.sites
+        lines = [[getattr(item, "origin", None) for item in walk(kernel.body)] for kernel in (other, own)]
+        assert lines[0] == lines[1]
+
+
+def test_layers_are_lowered_once():
+    function, arrays = CASES["norms"]
+    _, _, sources = kernels(prepared(function, arrays))
+    assert sources == [None, None, None, 0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_right(name):
+    function, arrays = CASES[name]
+    for got, want in zip(evaluate(function, arrays, "cpu"), evaluate(function, arrays, "interp"), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+def test_names_are_those_of_the_launch_itself():
+    function, arrays = CASES["norms"]
+    _, shared, sources = kernels(prepared(function, arrays))
+    for kernel, source in zip(shared, sources, strict=True):
+        if source is not None:
+            assert f"{shared[source].name}." not in print_kernel(kernel).replace("//", "")
+
+
+def steps(*makers: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Sums of several functions of several arrays, in kernels of their own as each needs the one before."""
+
+    def run(*arrays: Any) -> Any:
+        total = arrays[0].cumsum(0)
+        for array, make in zip(arrays, makers, strict=True):
+            total = make(array + total).cumsum(0)
+        return total
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "second, same",
+    [
+        (lambda x: ops.exp(x * 2.0), True),
+        (lambda x: ops.exp(x * 3.0), False),
+        (lambda x: ops.exp(x * -2.0), False),
+        (lambda x: ops.exp2(x * 2.0), False),
+        (lambda x: ops.exp(2.0 * x + 0.5), False),
+        (lambda x: ops.exp(x * 2.0).flip((0,)), False),
+    ],
+)
+def test_whatever_makes_a_difference_is_in_the_key(second, same):
+    function = steps(lambda x: ops.exp(x * 2.0), second)
+    _, _, sources = kernels(prepared(function, [floats(30, 40), floats(30, 40)]))
+    assert any(source is not None for source in sources) == same
+
+
+def test_what_passes_treat_in_another_way_is_another_kernel():
+    def again(x, y):
+        return ops.exp(ops.exp(x).cumsum(0)).cumsum(0), y
+
+    fused = prepared(again, [floats(50, 40), floats(3)])
+    _, _, sources = kernels(fused)
+    assert any(source is not None for source in sources)
+    (result, _) = fused.graph.results
+    _, _, sources = kernels(fused, (f"%{fused.names[fused.stored(result)]}",))
+    assert all(source is None for source in sources[-1:])
+
+
+def test_a_buffer_may_have_the_name_of_a_variable():
+    def function(x, i, j, kept0, block0, t0):
+        return [ops.softmax(item.permute((1, 0)), 1).cumsum(0) for item in (x, i, j, kept0, block0, t0)]
+
+    arrays = [floats(80, 90, seed=seed) for seed in range(6)]
+    alone, shared, _ = kernels(prepared(function, arrays))
+    for own, other in zip(alone, shared, strict=True):
+        assert identity(other) == identity(own)
+    for got, want in zip(evaluate(function, arrays, "cpu"), evaluate(function, arrays, "interp"), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
