@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...ir.errors import CompileError
+from ...ir.errors import CompileError, VerifyError
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple, limit
 from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
+from ...kernels.loop_text import identity
 from ...kernels.loop_verify import verify_kernel
 from ...ops.kinds import Contract
 from ...passes.fuse import Fused, fuse
@@ -65,7 +66,9 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
                 kernel = schedule(lowered, bits, options.verify, replaced)
                 recurring.add(number, kernel)
             elif options.verify:
-                verify_kernel(kernel)
+                lowered = schedule(lower_launch(fused, number, taken, bits, narrow=narrow), bits, True, replaced)
+                if identity(lowered) != identity(kernel):
+                    raise VerifyError(f"not what lowering makes of it, but like kernel {like}:\n{kernel}\n{lowered}")
             kernels.append(kernel)
         with stages.timed("emit"):
             emitter.add(kernel, like)
