@@ -53,7 +53,7 @@ def is_tiled(group: Group) -> bool:
     (result,) = op.results
     _, rows, columns = result.shape
     sizes = (*result.shape, op.arguments["self"].shape[2])
-    return result.dtype.name in BYTES and rows != 1 and columns != 1 and all(size != 0 for size in sizes)
+    return result.dtype.compute.name in BYTES and rows != 1 and columns != 1 and all(size != 0 for size in sizes)
 
 
 def chain(fuser: Fuser) -> None:
@@ -81,6 +81,8 @@ def _obstacle(fuser: Fuser, maker: Group, group: Group, left: Value) -> str | No
     value = op.arguments["self"]
     if fuser.find(left) is not maker or maker.left is not None or not is_tiled(group):
         return f"{group.label} has a kernel of its own"
+    if op.results[0].dtype.name not in BYTES:
+        return "a tile in f32 is not what a product of narrower numbers reads"
     if reason := no_whole_rows(maker):
         return reason
     if value.shape != inner.results[0].shape or not _lies_in_rows(fuser, value):

@@ -391,6 +391,11 @@ class Product:
         if kept is not None and value is not None:
             tree.tile = value, Saved(kept.buffer, (value.ndim - 1,), (i.expr(),))
         lowering.open(i, 0, tile.many)
+        if self.output in self.outputs and not direct:
+            j = lowering.new_variable(tile.wide)
+            lowering.open(j, 0, tile.wide)
+            self._store((tile.at, row, j.expr()), lowering.load_buffer(target.buffer, (i.expr(), j.expr())))
+            lowering.close()
         lead = (tile.at, row) if direct else (i.expr(),)
         lowering.saved = {shaped: Saved(target.buffer, last, lead)}
         if self.output is not shaped:

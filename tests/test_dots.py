@@ -255,3 +255,43 @@ class TestNarrow:
             x, w = (floats(*s, seed=s[1], dtype=ml_dtypes.bfloat16) for s in ((1, rows, depth), (1, depth, 30)))
             (got,) = program([x, w])
             np.testing.assert_allclose(got.astype(float), x.astype(float) @ w.astype(float), rtol=2.0**-7, atol=1e-2)
+
+    @pytest.mark.parametrize("bits", BITS)
+    @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bf16", "f16"])
+    def test_a_norm_on_tiles(self, dtype: Any, bits: int) -> None:
+        """Tiles of whole rows are in f32: the norm of a product needs no other kernel."""
+        x, w, b = (floats(*s, seed=len(s), dtype=dtype) for s in ((70, 300), (200, 300), (200,)))
+        graph = trace(lambda x, w, b: ops.layer_norm(linear(x, w) + b, (200,)), (x, w, b))
+        stages: dict[str, Any] = {}
+        options = CompileOptions(vector_bits=bits, verify=True)
+        (got,) = compile_graph(graph, options, on_stage=stages.__setitem__)((x, w, b))
+        assert len(stages["loops"]) == 1
+        y = x.astype(np.float64) @ w.astype(np.float64).T + b.astype(np.float64)
+        wanted = (y - y.mean(1, keepdims=True)) / np.sqrt(y.var(1, keepdims=True) + 1e-5)
+        step = 2.0**-8 if dtype is ml_dtypes.bfloat16 else 2.0**-11  # of one rounding
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=2 * step, atol=4 * step)
+
+    def test_a_product_of_a_product(self) -> None:
+        """The tile of the first is in f32, which is not what the second one multiplies."""
+        x, v, w = (floats(*s, seed=s[0], dtype=ml_dtypes.bfloat16) for s in ((40, 64), (48, 64), (56, 48)))
+        got = smelt.jit(lambda x, v, w: linear(ops.softmax(linear(x, v), 1), w))(x, v, w)
+        y = np.exp(x.astype(np.float64) @ v.astype(np.float64).T)
+        wanted = y / y.sum(1, keepdims=True) @ w.astype(np.float64).T
+        np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=2.0**-6, atol=2.0**-6)
+
+    @pytest.mark.parametrize("bits", BITS)
+    def test_a_product_that_is_wanted_beside_its_reduction(self, bits: int) -> None:
+        x, w = floats(70, 300, dtype=ml_dtypes.bfloat16), floats(200, 300, seed=1, dtype=ml_dtypes.bfloat16)
+
+        def function(x: Any, w: Any) -> Any:
+            y = linear(x, w)
+            return y, ops.log_softmax(y, 1), y.sum(1)
+
+        options = CompileOptions(vector_bits=bits, verify=True)
+        product, logs, sums = compile_graph(trace(function, (x, w)), options)((x, w))
+        y = x.astype(np.float64) @ w.astype(np.float64).T
+        np.testing.assert_allclose(product.astype(np.float64), y, rtol=2.0**-7, atol=2.0**-8)
+        exact = y - np.log(np.exp(y - y.max(1, keepdims=True)).sum(1, keepdims=True)) - y.max(1, keepdims=True)
+        np.testing.assert_allclose(logs.astype(np.float64), exact, rtol=2.0**-6, atol=2.0**-2)
+        np.testing.assert_allclose(sums.astype(np.float64), y.sum(1), rtol=2.0**-6, atol=2)
