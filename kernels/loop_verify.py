@@ -363,7 +363,7 @@ class Verifier:
             self.memory(matrix.buffer)
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
         kinds = [matrix.buffer.dtype for matrix in (output, *sources)]
-        # A GPU multiplies f16 and bf16 where they lie, in f32.
+        # f16 and bf16 may be multiplied where they lie, and added up in f32: by GPUs, and by some processors.
         if any(kind.compute is not kinds[0] for kind in kinds) or kinds[0].name not in GEMM:
             self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one of {', '.join(GEMM)}")
         if output.buffer.role == "in":

@@ -45,7 +45,7 @@ class Function:
         return self.op(f"call i64 @llvm.smin.i64(i64 {left}, i64 {right})")
 
     def even(self, size: str, most: str | int, unit: int = 1) -> str:
-        """The length of equal parts of at most `most`, a multiple of `unit`, as that is."""
+        """The length of equal parts of at most `most`; a multiple of `unit`, a power of two, if `most` is one."""
         pieces = self.op(f"udiv i64 {self.add(self.add(size, most), -1)}, {most}")
         pieces = self.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
         each = self.op(f"udiv i64 {self.add(self.add(size, pieces), -1)}, {pieces}")
