@@ -1,7 +1,7 @@
 """How matrix products are cut up: the register tile of a machine, the blocks that caches hold, the tiles for threads.
 
-backend/cpu/gemm.py has the code. All of this depends on sizes and on the width of vectors alone, never on the number
-of threads, so neither does any result.
+backend/cpu/gemm.py and dots.py have the code. All of this depends on sizes and on the width of vectors alone, never on
+the number of threads, so neither does any result.
 """
 
 from __future__ import annotations
@@ -124,24 +124,26 @@ class DotTile:
         return DOT_DEPTH[self.dtype]
 
 
-def pays_dots(rows: Dim | None, depth: Dim) -> bool:
-    """Whether dot products are best for a product of at most so many rows (None: nobody knows), if the depth of both
-    matrices is adjacent. For many rows packing pays; open sizes are never known to be many."""
-    many = isinstance(rows, int) and rows > MOST_DOT_ROWS
+def pays_dots(rows: Dim, depth: Dim) -> bool:
+    """Whether dot products are best for a product of so many rows, if the depth of both matrices is adjacent. For many
+    rows packing pays. An open number counts as few, unless even the least that it can be is many."""
+    least = limit(rows, False)
+    many = isinstance(least, int) and least > MOST_DOT_ROWS
     return not many and isinstance(depth, int) and depth >= LEAST_DOT_DEPTH
 
 
-def by_dots(left: Matrix, right: Matrix, rows: Dim | None, depth: Dim) -> bool:
+def by_dots(left: Matrix, right: Matrix, rows: Dim, depth: Dim) -> bool:
     """Whether the elements of a product are dot products of rows as they lie in memory: nothing is packed then."""
     adjacent = left.column_stride == 1 and right.row_stride == 1 and not left.panel and not right.panel
     return adjacent and pays_dots(rows, depth)
 
 
 def is_dots(statement: Gemm) -> bool:
-    """Narrow types have no other products."""
+    """Whether a tile is made of dot products. A product that packs nothing for them (passes/product.py) has only such
+    tiles: they are no higher than it. Narrow types have no other products: their depth is always adjacent."""
     if statement.left.buffer.dtype.name not in BYTES:
         return True
-    return by_dots(statement.left, statement.right, limit(statement.rows, True), statement.depth)
+    return by_dots(statement.left, statement.right, statement.rows, statement.depth)
 
 
 def tile_shape(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Value
-from ..ir.proofs import ceil_divide, floor_divide, limit, maximum, minimum, remainder
+from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
 from ..ir.symbolic import Dim, product
 from ..kernels import gpu
 from ..kernels.gemm import (
@@ -104,8 +104,8 @@ class Product:
         self.parts = 2 if self.output.dtype.is_complex else 1
         self.own: list[Pack] = []  # what each thread packs for itself
         self.factors: list[Source] = []
-        self.narrow = self.output.dtype.name in lowering.narrow
-        self.dots = False
+        self.narrow = self.output.dtype.name in lowering.narrow  # the machine multiplies the type itself
+        self.dots = False  # whether all elements are dot products: nothing is packed
 
     def build(self) -> None:
         self.l.members = self.members
@@ -286,7 +286,7 @@ class Product:
         matrix = right.at(0, 0, 0)
         other = replace(matrix, column_stride=1, panel=0) if left is None else left.at(0, 0, 0)
         times = self.batch * self.rows if right.is_one else self.rows
-        self.dots = self.narrow or by_dots(other, matrix, limit(times, True), self.depth * self.parts)
+        self.dots = self.narrow or by_dots(other, matrix, times, self.depth * self.parts)
 
     def prepare(self, unit: RegisterTile, down: Dim, across: Dim) -> None:
         """The operands, packed where several tiles share them."""

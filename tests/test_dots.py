@@ -81,6 +81,20 @@ def test_the_library_is_known_before_lowering() -> None:
         assert expected_libraries(stages["simplify"]) == [name] and name in program.artifact.products
 
 
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(64, 40, 300), (1, 40, 300), (40, 1, 300), (64, 40, 0)])
+def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, depth: int) -> None:
+    """Also for products of vectors: those of narrow types never become plain loops, unless there is nothing to add."""
+    from smelt.backend.cpu.build import expected_libraries
+
+    arrays = floats(rows, depth, dtype=ml_dtypes.bfloat16), floats(columns, depth, seed=1, dtype=ml_dtypes.bfloat16)
+    stages: dict[str, Any] = {}
+    program = compile_graph(trace(linear, arrays), on_stage=stages.__setitem__)
+    narrow = host().dot_types(host().vector_bits)
+    if narrow:
+        assert expected_libraries(stages["simplify"], narrow) == program.artifact.products
+    assert expected_libraries(stages["simplify"], {"bf16"}) == (["bf16 dots"] if depth else [])
+
+
 def test_rows_apart() -> None:
     """Parts of larger matrices: their rows are adjacent elements, with others between them."""
     x, w = floats(20, 400), floats(30, 300, seed=1)
@@ -181,6 +195,25 @@ def test_an_open_number_of_rows(bits: int) -> None:
         x = floats(1, rows, 600)
         (got,) = program([x, w])
         np.testing.assert_allclose(got, x.astype(np.float64) @ w[0].T.astype(np.float64), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "where", "dots"), [("300*B", "B >= 1", False), ("100*B", "B >= 1, B <= 9", True)])
+def test_open_rows_that_are_known_to_be_many(rows: str, where: str, dots: bool) -> None:
+    """An open number counts as few, as long as it may be."""
+    text = f"""
+    graph @open(%y: f32[B, {rows.removesuffix("*B")}, 200], %w: f32[1, 30, 200]) where {where} {{
+      %x = reshape(%y) {{shape = (1, {rows}, 200)}} : f32[1, {rows}, 200]
+      %0 = permute(%w) {{dims = (0, 2, 1)}} : f32[1, 200, 30]
+      %1 = bmm(%x, %0) : f32[1, {rows}, 30]
+      return %1
+    }}
+    """
+    program = compile_graph(parse_graph(text), CompileOptions(verify=True))
+    assert ("f32 dots" in program.artifact.products) == dots
+    x, w = floats(3, int(rows.removesuffix("*B")), 200), floats(1, 30, 200, seed=1)
+    (got,) = program([x, w])
+    wanted = x.reshape(1, -1, 200).astype(np.float64) @ w[0].T.astype(np.float64)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [(64, 128, 128), (8, 1024, 1024), (2, 512, 512), (200, 256, 512), (512, 768, 768)])

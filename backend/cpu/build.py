@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ir.errors import CompileError, VerifyError
 from ...ir.graph import Graph, Value
-from ...ir.proofs import is_multiple, limit
+from ...ir.proofs import is_multiple
 from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_text import identity
@@ -119,17 +119,22 @@ def _result(graph: Graph, number: int) -> Value:
 
 def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
     """Of the libraries that lowering will ask for, those that are known before it: products of a vector may become
-    plain loops, and how many rows a tile has is not decided yet."""
+    plain loops, unless they are of a narrow type, and how many rows a tile has is not decided yet."""
     expected: set[str] = set()
     for op in graph.ops:
-        if isinstance(op.defn.kind, Contract):
-            batch, rows, columns = op.results[0].shape
-            dtype = op.results[0].dtype
-            if dtype.compute.real.name in BYTES and 1 not in (rows, columns) and 0 not in (batch, rows, columns):
-                adjacent = dtype.name in BYTES and _is_transposed(op.arguments["mat2"])
-                dots = adjacent and pays_dots(limit(batch * rows, True), op.arguments["self"].shape[2])
-                dots = dots or dtype.name in narrow
-                expected.add(f"{dtype.name} dots" if dots else dtype.compute.real.name)
+        if not isinstance(op.defn.kind, Contract):
+            continue
+        (result,) = op.results
+        batch, rows, columns = result.shape
+        depth = op.arguments["self"].shape[2]
+        name, computed = result.dtype.name, result.dtype.compute.real.name
+        if computed not in BYTES or 0 in (*result.shape, depth):
+            continue
+        if name in narrow:
+            expected.add(f"{name} dots")
+        elif 1 not in (rows, columns):
+            adjacent = name in BYTES and _is_transposed(op.arguments["mat2"])
+            expected.add(f"{name} dots" if adjacent and pays_dots(batch * rows, depth) else computed)
     return sorted(expected)
 
 
