@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.target import host
+from smelt.backend.compile import compile_graph, graph_key
+from smelt.backend.cpu import cached
+from smelt.backend.cpu.target import Target, host
+from smelt.backend.interp.loops import interpret_kernels
 from smelt.backend.options import CompileOptions
+from smelt.backend.plan import name_values
 from smelt.ir.parser import parse_graph
 from smelt.ir.symbolic import evaluate
 from smelt.kernels.gemm import (
@@ -25,7 +29,12 @@ from smelt.kernels.gemm import (
     tile_shape,
 )
 from smelt.kernels.loop_ir import Gemm, Loop, Pack, walk
-from support import trace
+from smelt.kernels.loop_verify import verify_kernel
+from smelt.passes.fuse import fuse
+from smelt.passes.lower import lower
+from smelt.passes.manager import Pipeline
+from smelt.passes.pipelines import GRAPH
+from support import interpret, trace
 
 BITS = (128, 256, 512)
 DTYPES = {"f32": np.float32, "f64": np.float64}
@@ -328,3 +337,72 @@ class TestNarrow:
         exact = y - np.log(np.exp(y - y.max(1, keepdims=True)).sum(1, keepdims=True)) - y.max(1, keepdims=True)
         np.testing.assert_allclose(logs.astype(np.float64), exact, rtol=2.0**-6, atol=2.0**-2)
         np.testing.assert_allclose(sums.astype(np.float64), y.sum(1), rtol=2.0**-6, atol=2)
+
+    PROGRAMS: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
+        "a matrix times itself": (lambda x: x @ x, [(40, 40)]),
+        "a matrix times itself, transposed": (lambda x: x @ ops.transpose(x, 0, 1), [(9, 40)]),
+        "a transposed matrix times itself": (lambda x: ops.transpose(x, 0, 1) @ x, [(40, 9)]),
+        "one matrix for a batch": (lambda x, w: ops.matmul(x, w), [(3, 5, 40), (40, 7)]),
+        "one left matrix for a batch": (lambda x, w: ops.matmul(x, w), [(5, 40), (3, 40, 7)]),
+        "rows backwards": (lambda x, w: linear(ops.flip(x, (0,)), ops.flip(w, (0,))), [(5, 40), (7, 40)]),
+        "depth backwards": (lambda x, w: linear(ops.flip(x, (1,)), ops.flip(w, (1,))), [(5, 40), (7, 40)]),
+        "every other element": (lambda x, w: x[:, ::2] @ w[::2], [(5, 80), (80, 7)]),
+        "a depth of one": (lambda x, w: x @ w, [(5, 1), (1, 7)]),
+        "vectors": (lambda x, w: ops.stack([x @ w, x @ (w + w)], 0), [(1, 40), (40, 1)]),
+        "equal rows": (lambda x, w: linear(ops.expand(x, (5, 40)), w), [(1, 40), (7, 40)]),
+        "a product of a product": (lambda x, w: ops.matmul(linear(x, w) / 8, w), [(5, 40), (7, 40)]),
+    }
+
+    @pytest.mark.parametrize("name", PROGRAMS)
+    def test_kernels_mean_the_same(self, name: str) -> None:
+        """Those for machines that have such products, by the interpreter of loops: on any machine; and native ones."""
+        function, shapes = self.PROGRAMS[name]
+        arrays = [floats(*shape, seed=seed, dtype=ml_dtypes.bfloat16) for seed, shape in enumerate(shapes)]
+        graph = trace(function, arrays)
+        fused = fuse(Pipeline(GRAPH).run(graph), bits=512)
+        name_values(fused)
+        kernels = lower(fused, 512, narrow={"bf16"})
+        gemms = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
+        assert gemms
+        for item in gemms:
+            assert item.left.buffer.dtype.name == item.right.buffer.dtype.name == "bf16"
+            assert item.left.column_stride == item.right.row_stride == 1
+        for kernel in kernels:
+            verify_kernel(kernel)
+        wide = [array.astype(np.float64) for array in arrays]
+        wanted = interpret(trace(function, wide), wide)
+        for got in (interpret_kernels(fused, kernels, arrays), compile_graph(graph)(arrays)):
+            for result, exact in zip(got, wanted, strict=True):
+                assert result.dtype == ml_dtypes.bfloat16
+                np.testing.assert_allclose(result.astype(float), exact, rtol=2.0**-7, atol=3e-2)
+
+    def test_a_machine_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(host(), "narrow_dots", frozenset())
+        x, w = floats(20, 300, dtype=ml_dtypes.bfloat16), floats(30, 300, seed=1, dtype=ml_dtypes.bfloat16)
+        program = compile_graph(trace(linear, (x, w)), CompileOptions(vector_bits=512, verify=True))
+        assert "bf16 dots" not in program.artifact.products
+        (got,) = program((x, w))
+        np.testing.assert_allclose(got.astype(float), x.astype(float) @ w.astype(float).T, rtol=2.0**-7, atol=1e-2)
+
+    def test_code_is_kept_for_machines_that_have_them(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        """Other machines find none of it in a cache that they share."""
+        graph = trace(linear, [floats(20, 300, dtype=ml_dtypes.bfloat16)] * 2)
+        keys = []
+        for features in ("+avx512f,+avx512bw,+avx512vl", "+avx512f,+avx512bw,+avx512vl,+avx512bf16"):
+            machine = Target("x86_64-unknown-linux-gnu", "znver4", features, "22.1.0")
+            assert machine.dot_types(512) == ({"bf16"} if "bf16" in features else set())
+            assert not machine.dot_types(256)
+            monkeypatch.setattr(cached, "host", lambda machine=machine: machine)
+            key, _ = graph_key(graph, CompileOptions(vector_bits=512))
+            assert key is not None
+            keys.append(key.name)
+        assert keys[0] != keys[1]
+
+    def test_the_same_bits_for_any_number_of_threads(self) -> None:
+        x, w = floats(300, 700, dtype=ml_dtypes.bfloat16), floats(700, 333, seed=1, dtype=ml_dtypes.bfloat16)
+        function = smelt.jit(lambda x, w: ops.gelu(x @ w))
+        results = []
+        for count in (1, 2, 3, 7):
+            with smelt.threads(count):
+                results.append(function(x, w))
+        assert all(np.array_equal(results[0], other) for other in results[1:])

@@ -135,9 +135,12 @@ def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded, monke
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_dot_products_stay_in_their_rows(bits: int, guarded: Guarded) -> None:
     linear = smelt.jit(lambda x, w: x @ w.permute((1, 0)), options=CompileOptions(vector_bits=bits), dynamic=False)
-    for dtype, rows, columns, depth in (("f4", 2, 3, 129), ("f4", 5, 13, 1025), ("f8", 131, 5, 200), ("f8", 3, 7, 515)):
+    sizes = [("f4", 2, 3, 129), ("f4", 5, 13, 1025), ("f8", 131, 5, 200), ("f8", 3, 7, 515)]
+    sizes += [(ml_dtypes.bfloat16, *size) for size in ((1, 1, 1), (2, 3, 31), (5, 13, 2049), (131, 7, 65))]
+    for dtype, rows, columns, depth in sizes:
         x, w = (np.random.default_rng(depth).random(shape).astype(dtype) for shape in ((rows, depth), (columns, depth)))
-        np.testing.assert_allclose(linear(guarded.copy(x), guarded.copy(w)), x @ w.T, rtol=2e-5)
+        got, wanted = linear(guarded.copy(x), guarded.copy(w)), x.astype("f8") @ w.astype("f8").T
+        np.testing.assert_allclose(got.astype("f8"), wanted, rtol=2e-5 if got.itemsize > 2 else 2.0**-8)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
