@@ -45,6 +45,7 @@ MOST_DOT_ROWS = 256  # of a product: with more, packing pays
 LEAST_READY_ROWS = 8  # of a tile of whole rows, if the right matrix need not be packed
 OPEN_ROWS, OPEN_ROW_TILE = 64, 16  # of a tile, and of one of whole rows, if nobody knows how many rows there are
 LEAST_DOT_DEPTH = 128  # below, adding up the sums of a vector takes longer than packing
+LEAST_NARROW_DEPTH = 64  # the same for narrow types: below, it takes longer than copies in f32, packed
 PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
 
 
@@ -130,6 +131,11 @@ def pays_dots(rows: Dim, depth: Dim) -> bool:
     least = limit(rows, False)
     many = isinstance(least, int) and least > MOST_DOT_ROWS
     return not many and isinstance(depth, int) and depth >= LEAST_DOT_DEPTH
+
+
+def pays_narrow(depth: Dim) -> bool:
+    """Whether a product of a narrow type is best left to the machine's own dot products, if it has them."""
+    return not isinstance(depth, int) or depth >= LEAST_NARROW_DEPTH
 
 
 def by_dots(left: Matrix, right: Matrix, rows: Dim, depth: Dim) -> bool:

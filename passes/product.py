@@ -6,7 +6,7 @@
                           loops over the tile: what follows, reductions of its rows if it has whole ones
                           gemm of that, if another product follows, and loops over its tile
 
-Where the machine has dot products of bf16, those are multiplied as they lie, or as copies in which the depth is
+Where the machine has dot products of bf16, those of some depth are multiplied as they lie, or as copies in which it is
 adjacent. Other f16 and bf16 matrices are copied to f32 first. So are complex matrices, to real ones of twice the depth:
 with (re, im) for each element of the left matrix and ((re, im), (-im, re)) for each of the right one, the product is
 (re, im) again. Integers, and vectors that lie along the depth, are summed up in plain loops.
@@ -30,6 +30,7 @@ from ..kernels.gemm import (
     RegisterTile,
     by_dots,
     is_own,
+    pays_narrow,
     row_tile,
     tile_shape,
 )
@@ -104,7 +105,8 @@ class Product:
         self.parts = 2 if self.output.dtype.is_complex else 1
         self.own: list[Pack] = []  # what each thread packs for itself
         self.factors: list[Source] = []
-        self.narrow = self.output.dtype.name in lowering.narrow  # the machine multiplies the type itself
+        # Whether the machine's own dot products of a narrow type are used.
+        self.narrow = self.output.dtype.name in lowering.narrow and pays_narrow(self.depth)
         self.dots = False  # whether all elements are dot products: nothing is packed
 
     def build(self) -> None:

@@ -22,6 +22,7 @@ from smelt.kernels.gemm import (
     DOT_BYTES,
     DOT_DEPTH,
     LEAST_DOT_DEPTH,
+    LEAST_NARROW_DEPTH,
     MOST_DOT_ROWS,
     DotTile,
     RegisterTile,
@@ -90,7 +91,9 @@ def test_the_library_is_known_before_lowering() -> None:
         assert expected_libraries(stages["simplify"]) == [name] and name in program.artifact.products
 
 
-@pytest.mark.parametrize(("rows", "columns", "depth"), [(64, 40, 300), (1, 40, 300), (40, 1, 300), (64, 40, 0)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth"), [(64, 40, 300), (1, 40, 300), (40, 1, 300), (64, 40, 0), (64, 40, 9)]
+)
 def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, depth: int) -> None:
     """Also for products of vectors: those of narrow types never become plain loops, unless there is nothing to add."""
     from smelt.backend.cpu.build import expected_libraries
@@ -101,7 +104,8 @@ def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, dept
     narrow = host().dot_types(host().vector_bits)
     if narrow:
         assert expected_libraries(stages["simplify"], narrow) == program.artifact.products
-    assert expected_libraries(stages["simplify"], {"bf16"}) == (["bf16 dots"] if depth else [])
+    wanted = {0: [], 9: ["f32"]}.get(depth, ["bf16 dots"])
+    assert expected_libraries(stages["simplify"], {"bf16"}) == wanted
 
 
 def test_rows_apart() -> None:
@@ -242,10 +246,13 @@ def test_registers(dtype: str, bits: int) -> None:
 
 
 class TestNarrow:
-    """bf16, where the machine adds up its products in f32; else, and with shorter vectors, copies in f32."""
+    """bf16, where the machine adds up its products in f32; else, and with shorter vectors or little depth, copies in
+    f32."""
 
     @pytest.mark.parametrize("bits", BITS)
-    @pytest.mark.parametrize("size", [*SIZES, (1, 40, 300), (40, 1, 300), (9, 10, 3), (300, 33, 5000)], ids=str)
+    @pytest.mark.parametrize(
+        "size", [*SIZES, (1, 40, 300), (40, 1, 300), (9, 10, 3), (9, 10, LEAST_NARROW_DEPTH), (300, 33, 5000)], ids=str
+    )
     def test_sizes_and_orders(self, size: tuple[int, int, int], bits: int) -> None:
         rows, columns, depth = size
         bfloat16 = ml_dtypes.bfloat16
@@ -263,7 +270,8 @@ class TestNarrow:
             (got,) = program((left, right))
             assert got.dtype == bfloat16
             assert (np.abs(got.astype(np.float64) - exact) <= error).all()
-            assert (program.artifact.products == ["bf16 dots"]) == ("bf16" in host().dot_types(bits))
+            narrow = "bf16" in host().dot_types(bits) and depth >= LEAST_NARROW_DEPTH
+            assert (program.artifact.products == ["bf16 dots"]) == narrow
 
     def test_a_batch(self) -> None:
         x, w = (floats(3, 20, 70, seed=seed, dtype=ml_dtypes.bfloat16) for seed in range(2))
@@ -339,18 +347,17 @@ class TestNarrow:
         np.testing.assert_allclose(sums.astype(np.float64), y.sum(1), rtol=2.0**-6, atol=2)
 
     PROGRAMS: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
-        "a matrix times itself": (lambda x: x @ x, [(40, 40)]),
-        "a matrix times itself, transposed": (lambda x: x @ ops.transpose(x, 0, 1), [(9, 40)]),
-        "a transposed matrix times itself": (lambda x: ops.transpose(x, 0, 1) @ x, [(40, 9)]),
-        "one matrix for a batch": (lambda x, w: ops.matmul(x, w), [(3, 5, 40), (40, 7)]),
-        "one left matrix for a batch": (lambda x, w: ops.matmul(x, w), [(5, 40), (3, 40, 7)]),
-        "rows backwards": (lambda x, w: linear(ops.flip(x, (0,)), ops.flip(w, (0,))), [(5, 40), (7, 40)]),
-        "depth backwards": (lambda x, w: linear(ops.flip(x, (1,)), ops.flip(w, (1,))), [(5, 40), (7, 40)]),
-        "every other element": (lambda x, w: x[:, ::2] @ w[::2], [(5, 80), (80, 7)]),
-        "a depth of one": (lambda x, w: x @ w, [(5, 1), (1, 7)]),
-        "vectors": (lambda x, w: ops.stack([x @ w, x @ (w + w)], 0), [(1, 40), (40, 1)]),
-        "equal rows": (lambda x, w: linear(ops.expand(x, (5, 40)), w), [(1, 40), (7, 40)]),
-        "a product of a product": (lambda x, w: ops.matmul(linear(x, w) / 8, w), [(5, 40), (7, 40)]),
+        "a matrix times itself": (lambda x: x @ x, [(70, 70)]),
+        "a matrix times itself, transposed": (lambda x: x @ ops.transpose(x, 0, 1), [(9, 70)]),
+        "a transposed matrix times itself": (lambda x: ops.transpose(x, 0, 1) @ x, [(70, 9)]),
+        "one matrix for a batch": (lambda x, w: ops.matmul(x, w), [(3, 5, 70), (70, 7)]),
+        "one left matrix for a batch": (lambda x, w: ops.matmul(x, w), [(5, 70), (3, 70, 7)]),
+        "rows backwards": (lambda x, w: linear(ops.flip(x, (0,)), ops.flip(w, (0,))), [(5, 70), (7, 70)]),
+        "depth backwards": (lambda x, w: linear(ops.flip(x, (1,)), ops.flip(w, (1,))), [(5, 70), (7, 70)]),
+        "every other element": (lambda x, w: x[:, ::2] @ w[::2], [(5, 140), (140, 7)]),
+        "vectors": (lambda x, w: ops.stack([x @ w, x @ (w + w)], 0), [(1, 70), (70, 1)]),
+        "equal rows": (lambda x, w: linear(ops.expand(x, (5, 70)), w), [(1, 70), (7, 70)]),
+        "a product of a product": (lambda x, w: ops.matmul(linear(x, w) / 64, w), [(5, 70), (70, 70)]),
     }
 
     @pytest.mark.parametrize("name", PROGRAMS)

@@ -136,7 +136,7 @@ def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded, monke
 def test_dot_products_stay_in_their_rows(bits: int, guarded: Guarded) -> None:
     linear = smelt.jit(lambda x, w: x @ w.permute((1, 0)), options=CompileOptions(vector_bits=bits), dynamic=False)
     sizes = [("f4", 2, 3, 129), ("f4", 5, 13, 1025), ("f8", 131, 5, 200), ("f8", 3, 7, 515)]
-    sizes += [(ml_dtypes.bfloat16, *size) for size in ((1, 1, 1), (2, 3, 31), (5, 13, 2049), (131, 7, 65))]
+    sizes += [(ml_dtypes.bfloat16, *size) for size in ((1, 1, 65), (2, 3, 95), (5, 13, 2049), (131, 7, 64))]
     for dtype, rows, columns, depth in sizes:
         x, w = (np.random.default_rng(depth).random(shape).astype(dtype) for shape in ((rows, depth), (columns, depth)))
         got, wanted = linear(guarded.copy(x), guarded.copy(w)), x.astype("f8") @ w.astype("f8").T

@@ -8,7 +8,7 @@ from typing import Any
 from ...ir.errors import CompileError, VerifyError
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
-from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
+from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots, pays_narrow
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_text import identity
 from ...kernels.loop_verify import verify_kernel
@@ -118,8 +118,9 @@ def _result(graph: Graph, number: int) -> Value:
 
 
 def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
-    """Of the libraries that lowering will ask for, those that are known before it: products of a vector may become
-    plain loops, unless they are of a narrow type, and how many rows a tile has is not decided yet."""
+    """Of the libraries that lowering will ask for, those that are known before it. Products of a vector may become
+    plain loops, unless the machine multiplies their narrow type itself, and how many rows a tile has is not decided
+    yet."""
     expected: set[str] = set()
     for op in graph.ops:
         if not isinstance(op.defn.kind, Contract):
@@ -130,7 +131,7 @@ def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
         name, computed = result.dtype.name, result.dtype.compute.real.name
         if computed not in BYTES or 0 in (*result.shape, depth):
             continue
-        if name in narrow:
+        if name in narrow and pays_narrow(depth):
             expected.add(f"{name} dots")
         elif 1 not in (rows, columns):
             adjacent = name in BYTES and _is_transposed(op.arguments["mat2"])
