@@ -8,13 +8,15 @@ repeat it, and are not stored. The order of additions depends on sizes alone.
 
 from __future__ import annotations
 
+import itertools
+
 from ...kernels.gemm import BYTES, DOT_ROWS, DotTile
 from .gemm import ELEMENT, shared_text
 from .parts import Module
 from .writer import Function
 
-LOADED = {**ELEMENT, "bf16": "i16"}
-PAIRS = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds the products of neighbours
+LOADED = {**ELEMENT, "bf16": "i16"}  # narrow elements are moved as integers: LLVM knows more of these
+PAIRS = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds the products of neighbours, in f32
 BLOCK = 16  # bytes of the parts of a vector in which elements are moved about fastest
 
 
@@ -25,54 +27,47 @@ class Dots:
         self.shape = shape
         self.dtype = shape.dtype
         self.bytes = shape.bytes
+        self.is_own = shape.dtype in BYTES  # whether sums are of the same type, and not wider
         self.loaded = LOADED[shape.dtype]
         self.line = f"<{shape.lanes} x {self.loaded}>"  # a vector of a row, or of a column
-        # Sums are of the same type, or wider: f32 for bf16, of which two products are added at once.
         self.total = ELEMENT[shape.total]
         self.total_bytes = BYTES[shape.total]
         self.lanes = shape.bits // 8 // self.total_bytes
         self.vector = self.of(self.lanes)
+        self.factor = self.line if self.is_own else f"<{shape.lanes} x bfloat>"
+        self.fused = f"@llvm.fmuladd.{self.suffix}" if self.is_own else PAIRS
         self.stored = 1 << (shape.columns - 1).bit_length()  # lanes of the vector that a row of a tile is stored as
 
     def of(self, lanes: int) -> str:
         return f"<{lanes} x {self.total}>"
 
+    @property
+    def suffix(self) -> str:
+        """Of the names of LLVM's functions on such vectors."""
+        return f"v{self.shape.lanes}{self.dtype if self.is_own else self.loaded}"
+
     def declarations(self) -> list[str]:
         lanes = self.shape.lanes
         row, kind = self.of(self.stored), f"v{self.stored}{self.shape.total}"
-        found = {
-            f"declare {self.line} @llvm.masked.load.{self.suffix(lanes)}.p0(ptr, <{lanes} x i1>, {self.line})": None,
-            f"declare {row} @llvm.masked.load.{kind}.p0(ptr, <{self.stored} x i1>, {row})": None,
-            f"declare void @llvm.masked.store.{kind}.p0({row}, ptr, <{self.stored} x i1>)": None,
-        }
-        if self.dtype in BYTES:
-            fused = f"@llvm.fmuladd.{self.suffix(lanes)}"
-            return [f"declare {self.vector} {fused}({self.vector}, {self.vector}, {self.vector})", *found]
-        return [f"declare {self.vector} {PAIRS}({self.vector}, {self.pairs}, {self.pairs})", *found]
-
-    @property
-    def pairs(self) -> str:
-        """Narrow elements are moved as integers: LLVM knows more of these."""
-        return f"<{self.shape.lanes} x bfloat>"
-
-    def suffix(self, lanes: int) -> str:
-        return f"v{lanes}{self.dtype}" if self.dtype in BYTES else f"v{lanes}{self.loaded}"
+        found = [
+            f"declare {self.vector} {self.fused}({self.vector}, {self.factor}, {self.factor})",
+            f"declare {self.line} @llvm.masked.load.{self.suffix}.p0(ptr, <{lanes} x i1>, {self.line})",
+            f"declare {row} @llvm.masked.load.{kind}.p0(ptr, <{self.stored} x i1>, {row})",
+            f"declare void @llvm.masked.store.{kind}.p0({row}, ptr, <{self.stored} x i1>)",
+        ]
+        return list(dict.fromkeys(found))  # once each: what is loaded and what is stored may be alike
 
     def multiplied(self, f: Function, left: list[str], right: list[str], sums: list[str]) -> list[str]:
         """sums + the products of each row by each column."""
-        vector, after = self.vector, []
-        if self.dtype not in BYTES:
-            cast = f"bitcast {self.line} {{}} to {self.pairs}"
+        vector, factor = self.vector, self.factor
+        if not self.is_own:
+            cast = f"bitcast {self.line} {{}} to {factor}"
             left, right = ([f.op(cast.format(item)) for item in items] for items in (left, right))
-        for number, (row, column) in enumerate((row, column) for row in left for column in right):
-            total = sums[number]
-            if self.dtype in BYTES:
-                fused = f"call {vector} @llvm.fmuladd.{self.suffix(self.shape.lanes)}"
-                after.append(f.op(f"{fused}({vector} {row}, {vector} {column}, {vector} {total})"))
-            else:
-                after.append(
-                    f.op(f"call {vector} {PAIRS}({vector} {total}, {self.pairs} {row}, {self.pairs} {column})")
-                )
+        after: list[str] = []
+        for total, (row, column) in zip(sums, itertools.product(left, right), strict=True):
+            factors, old = f"{factor} {row}, {factor} {column}", f"{vector} {total}"
+            operands = f"{factors}, {old}" if self.is_own else f"{old}, {factors}"
+            after.append(f.op(f"call {vector} {self.fused}({operands})"))
         return after
 
     def tile(self) -> str:
@@ -112,7 +107,7 @@ class Dots:
 
             def loaded(line: str) -> str:
                 at, zero = f.at(line, whole, self.loaded), f"{self.line} zeroinitializer"
-                masked = f"@llvm.masked.load.{self.suffix(shape.lanes)}.p0"
+                masked = f"@llvm.masked.load.{self.suffix}.p0"
                 return f.op(
                     f"call {self.line} {masked}(ptr align {self.bytes} {at}, <{shape.lanes} x i1> {mask}, {zero})"
                 )
