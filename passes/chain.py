@@ -81,8 +81,8 @@ def _obstacle(fuser: Fuser, maker: Group, group: Group, left: Value) -> str | No
     value = op.arguments["self"]
     if fuser.find(left) is not maker or maker.left is not None or not is_tiled(group):
         return f"{group.label} has a kernel of its own"
-    if op.results[0].dtype.name not in BYTES:
-        return "a tile in f32 is not what a product of narrower numbers reads"
+    if op.results[0].dtype is not inner.results[0].dtype.compute:
+        return f"a tile in {inner.results[0].dtype.compute} is not what a product of {op.results[0].dtype} reads"
     if reason := no_whole_rows(maker):
         return reason
     if value.shape != inner.results[0].shape or not _lies_in_rows(fuser, value):

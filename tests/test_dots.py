@@ -413,3 +413,20 @@ class TestNarrow:
             with smelt.threads(count):
                 results.append(function(x, w))
         assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+@pytest.mark.parametrize(("first", "second"), [("f32", "f64"), ("bf16", "f64"), ("f16", "f64"), ("bf16", "f32")])
+def test_a_product_of_a_product_in_a_wider_type(first: str, second: str) -> None:
+    """The tile of the first is not in the type that the second one multiplies, unless that is f32."""
+    types = {**DTYPES, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
+    x, v, w = floats(140, 128) / 8, floats(64, 128, seed=1) / 8, floats(64, 40, seed=2, dtype=types[second])
+    x, v = x.astype(types[first]), v.astype(types[first])
+
+    def function(x: Any, v: Any, w: Any) -> Any:
+        return ops.softmax(linear(x, v).astype(types[second]), 1) @ w
+
+    (got,) = compile_graph(trace(function, (x, v, w)), CompileOptions(verify=True))((x, v, w))
+    y = np.exp(x.astype(np.float64) @ v.astype(np.float64).T)
+    wanted = y / y.sum(1, keepdims=True) @ w.astype(np.float64)
+    assert got.dtype == types[second]
+    np.testing.assert_allclose(got, wanted, rtol=2.0**-6, atol=2.0**-8)
