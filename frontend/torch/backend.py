@@ -21,6 +21,7 @@ from . import foreach as _foreach  # noqa: F401  (adds its rules)
 from . import random as _random  # noqa: F401  (adds its rules)
 from .freeze import Frozen, freeze
 from .importer import op_name
+from .norms import correct_statistics
 from .partition import partition
 from .program import Program
 from .receipt import record, timed_tracing
@@ -136,6 +137,12 @@ def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs:
     return compile_program(kind, options, module)
 
 
+def split(joint: GraphModule, inputs: Sequence[Any], **arguments: Any) -> tuple[GraphModule, GraphModule]:
+    """A graph of results and gradients as two: AOTAutograd's partition, with the types that PyTorch computes with."""
+    correct_statistics(joint.graph)
+    return min_cut_rematerialization_partition(joint, inputs, **arguments)
+
+
 def smelt(
     module: GraphModule,
     example_inputs: Sequence[Any],
@@ -156,7 +163,7 @@ def smelt(
         fw_compiler=partial(compile_fx, "forward", chosen),
         bw_compiler=partial(compile_fx, "backward", chosen),
         inference_compiler=partial(compile_inference, chosen, input_names(module) if chosen.freeze else ()),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=split,
         keep_inference_input_mutations=True,
     )
     with timed_tracing():

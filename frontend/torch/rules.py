@@ -122,6 +122,13 @@ def resolved(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias()
 
 
+@rule("__lshift__", "__rshift__")
+def moved_bits(node: Node, a: dict[str, Any]) -> Any:
+    # What `<<` and `>>` call; all other operators are ops that have a name.
+    name = "left" if "lshift" in str(node.target) else "right"
+    return REGISTRY[f"bitwise_{name}_shift"](a["self"], a["other"])
+
+
 @rule("scalar_tensor")
 def scalar(node: Node, a: dict[str, Any]) -> Any:
     dtype = DTYPE[node.meta["val"].dtype]
