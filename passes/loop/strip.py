@@ -33,10 +33,10 @@ def strip(kernel: Kernel) -> Kernel:
     """Turn a block of a matrix, and use it, in strips of as many rows as a cache line has elements.
 
         alloc %block0: f32[512, 64]                     alloc %block0: f32[16, 64]
-        transpose %block0[0; 64, 1] = %x[...]           %x.lead = lead %x
+        transpose %block0[0; 64, 1] = %x[...]           %lead = lead %x
             over (512, 64)                              serial %i.strip in 0..33 {
         serial %i in 0..512 {                             transpose %block0[0; 64, 1] = %x[...] over (16, 64)
-          vector<32> %j in 0..64 {                ->      serial %i in (16 * %i.strip - 16 + %x.lead)..(... + 16) {
+          vector<32> %j in 0..64 {                ->      serial %i in (16 * %i.strip - 16 + %lead)..(... + 16) {
             %0 = load %block0[%i, %j]                       vector<32> %j in 0..64 {
             ...                                               %0 = load %block0[%i - (...), %j]
           }                                                   ...
@@ -70,7 +70,7 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     leads: list[Statement] = []
     shift: Dim = line
     if is_multiple(first.column_stride, line):  # then lines begin in the same rows everywhere
-        lead = Lead(Register(names.new(f"{first.buffer.name}.lead"), i64), first.buffer)
+        lead = Lead(Register(names.new("%lead"), i64), first.buffer)
         leads, number, shift = [lead], number + 1, (lead.symbol.expr() - first.offset) % line
     strips = Symbol(names.new(f"{rows.variable.name}.strip"), 0, number - 1)
     stop = minimum(rows.start + strips.expr() * line + shift, rows.stop)
