@@ -117,6 +117,7 @@ def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
         "vector_bits": options.vector_bits or host().vector_bits,
         "max_cost": options.max_cost,
         "replaced": list(options.replaced),
+        "shared": list(options.shared),
         "data_offset": None if options.addresses else DATA_OFFSET,
     }
     title = f"{graph.name}({', '.join(f'{param.name}: {param.type}' for param in graph.params)})"

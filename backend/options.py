@@ -19,6 +19,7 @@ class CompileOptions:
     vector_bits: how wide vectors are, 128, 256 or 512; None for the machine's own width
     max_cost: how long the code of one kernel may get, in additions
     replaced: the numbers of results that will take the memory of parameters, where code allows it
+    shared: those of them whose memory all threads read between calls, as they do that of a model's weights
     addresses: native code gets the addresses of data, not of NumPy's objects
     verify: check the program after every pass
     annotate: put the program's statements and the user's lines into the LLVM text and the assembly
@@ -30,6 +31,7 @@ class CompileOptions:
     vector_bits: int | None = None
     max_cost: int = 1024
     replaced: tuple[int, ...] = ()
+    shared: tuple[int, ...] = ()
     addresses: bool = False
     verify: bool = False
     annotate: bool = False

@@ -7,7 +7,7 @@ the loop tree of its groups. Values, locations and axes are in it by numbers onl
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +42,13 @@ class Form:
     groups: list[int]  # their numbers, which names of scratch have in them
 
 
-def form(fused: Fused, groups: Sequence[Group], replaced: Container[str] = ()) -> Form:
-    """The form of a launch. `replaced`: names of buffers that passes treat in another way."""
+def form(fused: Fused, groups: Sequence[Group], special: Mapping[str, Container[str]] = {}) -> Form:
+    """The form of a launch. `special`: names of buffers that passes treat in ways of their own, by the way."""
     reader = _Reader(fused, groups)
     parts = tuple(map(reader.group, groups))
     values = list(reader.numbers)
-    apart = [number for number, value in enumerate(values) if f"%{fused.names[value]}" in replaced]
+    names = [f"%{fused.names[value]}" for value in values]
+    apart = [tuple(number for number, name in enumerate(names) if name in found) for found in special.values()]
     extents = tuple(fused.axes.extent[axis] for axis in reader.ranks)
     key = (parts, tuple(reader.lines), extents, tuple(apart))
     return Form(key, values, reader.locations, [group.number for group in _with_left(groups)])
@@ -186,9 +187,9 @@ class Made:
 class Recurring:
     """The launches of a program that were lowered so far, by what they do."""
 
-    def __init__(self, fused: Fused, replaced: Container[str] = ()):
+    def __init__(self, fused: Fused, special: Mapping[str, Container[str]] = {}):
         self.fused = fused
-        self.replaced = replaced
+        self.special = special
         self.made: dict[tuple[Any, ...], Made] = {}
         self.form: Form | None = None  # of the launch that was asked for last
 
@@ -196,7 +197,7 @@ class Recurring:
         """The number of an earlier launch that does the same, and its kernel with the names of this one. None if there
         is no such launch, or if one of the names means something else in its kernel."""
         groups = self.fused.launches[number]
-        self.form = form(self.fused, groups, self.replaced)
+        self.form = form(self.fused, groups, self.special)
         known = self.made.get(self.form.key)
         if known is None:
             return None, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -65,12 +65,13 @@ def prepared(function: Callable[..., Any], arrays: list[np.ndarray]) -> Fused:
     return fused
 
 
-def kernels(fused: Fused, replaced: tuple[str, ...] = ()) -> tuple[list[Kernel], list[Kernel], list[int | None]]:
+def kernels(
+    fused: Fused, special: Mapping[str, tuple[str, ...]] = {}
+) -> tuple[list[Kernel], list[Kernel], list[int | None]]:
     """Each launch lowered for itself; the same with kernels that recur; and whose kernel each one is."""
-    recurring, taken = Recurring(fused, replaced), buffer_names(fused)
+    recurring, taken = Recurring(fused, special), buffer_names(fused)
     alone = [
-        schedule(lower_launch(fused, number, taken, BITS), BITS, True, replaced)
-        for number in range(len(fused.launches))
+        schedule(lower_launch(fused, number, taken, BITS), BITS, True, special) for number in range(len(fused.launches))
     ]
     shared: list[Kernel] = []
     sources: list[int | None] = []
@@ -155,8 +156,10 @@ def test_what_passes_treat_in_another_way_is_another_kernel():
     _, _, sources = kernels(fused)
     assert any(source is not None for source in sources)
     (result, _) = fused.graph.results
-    _, _, sources = kernels(fused, (f"%{fused.names[fused.stored(result)]}",))
-    assert all(source is None for source in sources[-1:])
+    names = (f"%{fused.names[fused.stored(result)]}",)
+    for special in ({"replaced": names, "shared": ()}, {"replaced": (), "shared": names}):
+        _, _, sources = kernels(fused, special)
+        assert all(source is None for source in sources[-1:])
 
 
 def test_a_buffer_may_have_the_name_of_a_variable():

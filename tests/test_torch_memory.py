@@ -7,15 +7,39 @@ from typing import Any
 
 import pytest
 import torch
+from smelt.torch import native
 from torch_compiled import assert_native, compiled, same
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_torch")]
 
 
-@pytest.mark.parametrize("number, megabytes", [(1, 17), (12, 2)])
-def test_large_views_that_start_anywhere_are_written_in_place(number: int, megabytes: int):
-    """Their memory starts at no multiple of a cache line, where stores that bypass the caches would fail."""
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_weights_that_start_anywhere_are_written_in_place(start: int, monkeypatch):
+    """Stores to weights bypass the caches, where their memory starts at a multiple of a cache line; others do not."""
+    made = []
+    start_graph = native.start_graph
+    monkeypatch.setattr(native, "start_graph", lambda *given: made.append(start_graph(*given)) or made[-1])
+    torch.manual_seed(0)
+    buffer = torch.zeros(256 * 256 + 16)
+    model, other = torch.nn.Linear(256, 256), torch.nn.Linear(256, 256)
+    other.load_state_dict(model.state_dict())
+    place = buffer[start : start + 256 * 256].view(256, 256)
+    model.weight.data = place.copy_(model.weight.data)
+    optimizers = [torch.optim.AdamW(item.parameters(), lr=1e-2) for item in (model, other)]
+    steps = [torch.compile(optimizers[0].step, backend="smelt"), optimizers[1].step]
+    for _ in range(3):
+        for item, step in zip((model, other), steps):
+            item(torch.ones(2, 256)).square().sum().backward()
+            step()
+            item.zero_grad()
+        torch.testing.assert_close(model.weight, other.weight, rtol=1e-5, atol=1e-6)
+        assert model.weight.data_ptr() == place.data_ptr()
+        assert not buffer[:start].any() and not buffer[start + 256 * 256 :].any()
+    assert [len(item().artifact.streamed) for item in made] == [1] * len(made) and made
 
+
+@pytest.mark.parametrize("number, megabytes", [(1, 17), (12, 2)])
+def test_large_views_are_changed_in_place(number: int, megabytes: int):
     def double(*views):
         for view in views:
             view.mul_(2)

@@ -421,19 +421,19 @@ def test_rows_that_start_anywhere_are_streamed(dtype: Any, guarded: Guarded) -> 
     assert Pipeline(["stream"]).run(kernel) == kernel
 
 
-def test_what_replaces_a_parameter_is_streamed_unless_the_kernel_uses_it_on() -> None:
-    """All threads read parameters; moments are for the next update alone."""
+def test_what_replaces_shared_memory_is_streamed() -> None:
+    """All threads read a model's weights; moments are for the next update alone, and in the cache when it is made."""
 
     def update(parameter: Any, gradient: Any, moment: Any) -> Any:
         moment = moment * 0.9 + gradient
         return parameter - moment * 0.1, moment
 
-    # Of 2 MB, of which fresh results would stay in the caches, and of 16 MB.
-    for rows, fresh in ((512, 0), (4096, 2)):
+    # Of 4 KB, which a few stores write, of 1 MB, of which fresh results would stay in the caches, and of 16 MB.
+    for rows, fresh, new in ((1, 0, 0), (256, 0, 1), (4096, 2, 1)):
         fused, (kernel,) = lowered(smelt.jit(update).trace(*[smelt.spec(f"f32[{rows}, 1024]")] * 3))
         names = tuple(f"%{fused.names[fused.stored(value)]}" for value in fused.graph.results)
-        for replaced, wanted in ((names, names[:1]), ((), names[:fresh])):
-            step = Step(PASSES["stream"], {"replaced": replaced, "together": 1 << 20})
+        for replaced, shared, wanted in ((names, names[:1], names[:new]), (names, (), ()), ((), (), names[:fresh])):
+            step = Step(PASSES["stream"], {"replaced": replaced, "shared": shared})
             stores = statements(Pipeline(["vectorize", "parallelize", step]).run(kernel, verify_each=True), Store)
             assert {item.buffer.name for item in stores if item.stream} == set(wanted)
 
@@ -446,7 +446,7 @@ def test_code_knows_which_results_replace_parameters() -> None:
     # Rows that start anywhere: a loop in two could not replace what it reads.
     uneven = smelt.jit(scale).trace(smelt.spec("f32[3000, 3001]"), smelt.spec("f32[3001]"))
     for program, replaced, streamed in ((graph, (), [0]), (graph, (0,), [0]), (uneven, (), [0]), (uneven, (0,), [])):
-        options = CompileOptions(replaced=replaced)
+        options = CompileOptions(replaced=replaced, shared=replaced)
         artifact = compile_graph(program, options).artifact
         assert artifact.streamed == streamed
         assert artifact.overwrites.allow(0, 0) == (program is graph or bool(replaced))
@@ -455,8 +455,10 @@ def test_code_knows_which_results_replace_parameters() -> None:
         assert key is not None and other is not None and (key.name == other.name) == (not replaced)
     small = smelt.jit(scale).trace(smelt.spec("f32[1024, 1024]"), smelt.spec("f32[1024]"))
     assert compile_graph(small, CompileOptions(replaced=(0,))).artifact.streamed == []
-    with pytest.raises(CompileError, match="replaced names result 1; there are 1"):
-        compile_graph(small, CompileOptions(replaced=(1,)))
+    assert compile_graph(small, CompileOptions(replaced=(0,), shared=(0,))).artifact.streamed == [0]
+    for option in ("replaced", "shared"):
+        with pytest.raises(CompileError, match=f"{option} names result 1; there are 1"):
+            compile_graph(small, CompileOptions(**{option: (1,)}))
 
 
 def test_parameters_of_channels_stay_outside_of_the_vectors():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...ir.errors import CompileError, VerifyError
@@ -48,14 +48,17 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         fused = fuse(simple, max_cost=options.max_cost, bits=bits)
     name_values(fused)
     hook("fuse", fused)
-    replaced = tuple(f"%{fused.names[fused.stored(_result(simple, number))]}" for number in options.replaced)
+    special = {
+        name: tuple(f"%{fused.names[fused.stored(_result(simple, name, number))]}" for number in numbers)
+        for name, numbers in (("replaced", options.replaced), ("shared", options.shared))
+    }
     emitter = ModuleEmitter(bits, options.annotate, None if options.addresses else DATA_OFFSET)
     threads = get_num_threads()
     code = engine().start([], threads)
     kernels = Kernels()
     products: set[str] = set()
     taken = buffer_names(fused)
-    recurring = Recurring(fused, replaced)
+    recurring = Recurring(fused, special)
     for number in range(len(fused.launches)):
         with stages.timed("loops"):
             like, kernel = recurring.find(number)
@@ -63,10 +66,10 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
                 lowered = lower_launch(fused, number, taken, bits, narrow=narrow)
                 products.update(libraries([lowered], bits))
                 start(products, bits)  # those that were not expected
-                kernel = schedule(lowered, bits, options.verify, replaced)
+                kernel = schedule(lowered, bits, options.verify, special)
                 recurring.add(number, kernel)
             elif options.verify:
-                lowered = schedule(lower_launch(fused, number, taken, bits, narrow=narrow), bits, True, replaced)
+                lowered = schedule(lower_launch(fused, number, taken, bits, narrow=narrow), bits, True, special)
                 if identity(lowered) != identity(kernel):
                     raise VerifyError(f"not what lowering makes of it, but like kernel {like}:\n{kernel}\n{lowered}")
             kernels.append(kernel)
@@ -110,10 +113,10 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     return artifact, code
 
 
-def _result(graph: Graph, number: int) -> Value:
+def _result(graph: Graph, option: str, number: int) -> Value:
     """The result that an option names."""
     if not 0 <= number < len(graph.results):
-        raise CompileError(f"CompileOptions: replaced names result {number}; there are {len(graph.results)}")
+        raise CompileError(f"CompileOptions: {option} names result {number}; there are {len(graph.results)}")
     return graph.results[number]
 
 
@@ -162,9 +165,9 @@ def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
     return sorted(found)
 
 
-def schedule(kernel: Kernel, bits: int, verify: bool, replaced: tuple[str, ...] = ()) -> Kernel:
-    """Vectors and threads."""
-    options: dict[str, dict[str, Any]] = {"vectorize": {"bits": bits}, "stream": {"replaced": replaced}}
+def schedule(kernel: Kernel, bits: int, verify: bool, special: Mapping[str, tuple[str, ...]] = {}) -> Kernel:
+    """Vectors and threads. `special`: names of results whose memory is, see CompileOptions."""
+    options: dict[str, Mapping[str, Any]] = {"vectorize": {"bits": bits}, "stream": special}
     for name in LOOPS:
         kernel = PASSES[name](kernel, **options.get(name, {}))
         if verify:

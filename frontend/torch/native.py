@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._functorch._aot_autograd.descriptors import ParamAOTInput
 from torch.fx import Node
 
 from ..backend.compile import start_graph
@@ -83,11 +84,13 @@ class Output:
         self.is_spread = self.layout.order is None
         # The slot of an input that this is only copied into, so that it may be computed there.
         self.over: int | None = None
+        self.is_weight = False  # one of a model's, there
 
     def write_over(self, node: Node, slot: int) -> None:
         layout = layout_of(node.meta["val"])
         if layout.order is not None and not layout.repeated and node.meta["val"].dtype is self.dtype:
             self.layout, self.is_spread, self.over = layout, False, slot
+            self.is_weight = isinstance(node.meta.get("desc"), ParamAOTInput)
 
     def written(self, value: Value) -> Value:
         """The value in the order in which it lies in memory."""
@@ -393,8 +396,9 @@ class NativeStep:
     def _options(self) -> CompileOptions:
         if self.device.type != "cpu":
             return gpu.options_for(self.device)
-        replaced = (number for number, item in enumerate(self.outputs) if item.over is not None)
-        return CompileOptions(addresses=True, replaced=tuple(replaced))
+        replaced = [number for number, item in enumerate(self.outputs) if item.over is not None]
+        shared = [number for number in replaced if self.outputs[number].is_weight]
+        return CompileOptions(addresses=True, replaced=tuple(replaced), shared=tuple(shared))
 
     def finish(self) -> None:
         """Wait for code that is being compiled while other steps go through their passes."""

@@ -15,7 +15,6 @@ from ...kernels.loop_ir import (
     Let,
     Load,
     Loop,
-    Register,
     Statement,
     Store,
     Transpose,
@@ -23,7 +22,7 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ...kernels.loop_verify import stream_unit, streamable
-from ...kernels.memory import REPLACED, STREAMED, TOGETHER
+from ...kernels.memory import SHARED, STREAMED, TOGETHER
 from ..manager import loop_pass
 from .analysis import offset
 from .substitute import fresh_registers, renamed
@@ -33,7 +32,12 @@ LONG = 8  # vectors: a loop that is worth a part of its own for the elements bef
 
 @loop_pass("stream")
 def stream(
-    kernel: Kernel, *, least: int = STREAMED, together: int = TOGETHER, replaced: tuple[str, ...] = ()
+    kernel: Kernel,
+    *,
+    least: int = STREAMED,
+    together: int = TOGETHER,
+    replaced: tuple[str, ...] = (),
+    shared: tuple[str, ...] = (),
 ) -> Kernel:
     """Stores to results of at least so many bytes go straight to memory, in kernels whose arrays the caches would not
     keep `together`: whoever reads a smaller result soon finds it there.
@@ -45,27 +49,24 @@ def stream(
     anywhere, the elements before the first such multiple get a loop of their own.
 
     What is `replaced` takes the memory of a parameter, whose lines are in the cache by then: nothing is read for it.
-    But parameters are read by all threads, and lines that caches of several chips hold are written many times faster
-    around them. What the kernel itself uses on (moments, from which a parameter is made) is of no use to others.
+    But a line of `shared` memory is in the caches of other processors, too. To write it there they all have to give it
+    up first, one line after the other; around the caches that is many times faster, however little there is of it.
     """
     total: Dim = sum((product(buffer.shape) * buffer.dtype.bytes for buffer in kernel.buffers), start=0)
-    if isinstance(total, int) and total < together:
+    fits = isinstance(total, int) and total < together
+    if fits and not shared:
         return kernel
     read = {item.buffer.name for item in walk(kernel.body) if isinstance(item, Load)}
     read |= {item.source.buffer.name for item in walk(kernel.body) if isinstance(item, Transpose)}
-    lets = [item for item in walk(kernel.body) if isinstance(item, Let)]
-    used = {operand for let in lets for operand in let.operands if isinstance(operand, Register)}
-    kept = {
-        item.buffer.name
-        for item in walk(kernel.body)
-        if isinstance(item, Store) and item.buffer.name in replaced and item.value in used
-    } | read
     fresh = fresh_registers(kernel)
 
     def large(buffer: Buffer) -> bool:
         size = product(buffer.shape)
-        enough = REPLACED if buffer.name in replaced else least
-        return isinstance(size, int) and size * buffer.dtype.bytes >= enough and buffer.name not in kept
+        if not isinstance(size, int) or buffer.name in read:
+            return False
+        if buffer.name in shared:
+            return size * buffer.dtype.bytes >= SHARED
+        return size * buffer.dtype.bytes >= least and not fits and buffer.name not in replaced
 
     def visit(statement: Statement) -> list[Statement]:
         if isinstance(statement, Concurrent):
