@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import smelt.torch
 import torch
+from smelt.tools.bench import OPTIMIZERS
 from smelt.tools.main import main
+from smelt.tools.workloads.module import TrainStep
 
 MODEL = """
 import torch
@@ -87,6 +90,25 @@ def test_training_and_compilation(file: Path, capsys: pytest.CaptureFixture[str]
     assert "training step" in text and "AOTAutograd" in text and "disk cache" in text
 
 
+def test_training_with_an_optimizer(file: Path, capsys: pytest.CaptureFixture[str]):
+    record = bench(file, "make_model", "--train", "--optimizer", "AdamW")
+    assert record["contenders"]["smelt"]["agrees"]
+    assert "training step with AdamW" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_are_compiled_as_the_module_is(name: str):
+    module = torch.nn.Linear(4, 4)
+    before = module.weight.detach().clone()
+    step = TrainStep(name, "smelt")
+    smelt.torch.reset_stats()
+    try:
+        step(module, module, (torch.ones(2, 4),), {})
+        assert smelt.torch.stats()["kernels"] > 0 and not torch.equal(module.weight, before)
+    finally:
+        torch._dynamo.reset()
+
+
 def test_gradients_that_are_nothing_but_rounding_agree(file: Path):
     """That of the bias of the keys is zero: softmax does not see it."""
     found = bench(file, "make_attention", "--train")["contenders"]["smelt"]
@@ -158,6 +180,8 @@ def test_random_results_are_not_compared(file: Path):
         (["a_model.py:make_model", "--only", "softmax"], "--only is for the suite"),
         (["a_model.py:make_model", "--contenders", "numpy"], "unknown contender 'numpy'"),
         (["--train"], "--train needs a module"),
+        (["--optimizer", "Adam"], "--optimizer needs a module"),
+        (["a_model.py:make_model", "--optimizer", "Adam"], "--optimizer is a part of a training step"),
     ),
 )
 def test_errors(

@@ -38,6 +38,10 @@ TUNED = (
     "MALLOC_TRIM_THRESHOLD_=8589934592",
     "MALLOC_TOP_PAD_=268435456",
 )
+# Of torch.optim, those whose step needs nothing but gradients.
+OPTIMIZERS = (
+    "ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"
+)  # fmt: skip
 MALLOCS = {"default": ("default",), "tuned": ("tuned",), "both": ("default", "tuned")}
 
 
@@ -59,6 +63,10 @@ def configure(parser: ArgumentParser) -> None:
         "module", nargs="?", metavar="FILE.py:FUNCTION", help="measure the PyTorch module that a function makes instead"
     )
     parser.add_argument("--train", action="store_true", help="of a module: forward and backward, not forward alone")
+    parser.add_argument(
+        "--optimizer", metavar="NAME", choices=OPTIMIZERS,
+        help="with --train: the step of such an optimizer, too, compiled as the module is: " + ", ".join(OPTIMIZERS),
+    )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="the workloads there are")
     parser.add_argument("--only", metavar="PATTERN", help='workloads by name: "softmax*", or several with commas')
     parser.add_argument("--group", metavar="NAMES", help="groups of workloads, with commas")
@@ -106,6 +114,8 @@ def run(options: Namespace) -> int:
         return run_module(options)
     if options.train:
         raise UsageError("--train needs a module: smelt bench FILE.py:FUNCTION --train")
+    if options.optimizer:
+        raise UsageError("--optimizer needs a module: smelt bench FILE.py:FUNCTION --train --optimizer AdamW")
     if options.calls:
         show_machine(describe_machine(["smelt"]))
         show_calls()

@@ -32,6 +32,8 @@ def run_module(options: Namespace) -> int:
             raise UsageError(f"--{name} is for the suite of workloads, not for a module")
     if not bench.is_installed("torch"):
         raise UserError('a module needs PyTorch: pip install "smelt[torch]"')
+    if options.optimizer is not None and not options.train:
+        raise UsageError("--optimizer is a part of a training step: --train")
     contenders = chosen(options.contenders)
     split_name(options.module)
     bench.check_writable(options.json)
@@ -40,11 +42,14 @@ def run_module(options: Namespace) -> int:
     bench.show_machine(machine)
     records: list[dict[str, Any]] = []
     name = f"{options.module} {'training step' if options.train else 'forward'}"
+    if options.optimizer is not None:
+        name += f" with {options.optimizer}"
     for setting in settings:
         text = f"{setting.threads} thread{'s' * (setting.threads != 1)}, {setting.malloc} malloc"
         request = {
             "module": options.module,
             "train": options.train,
+            "optimizer": options.optimizer,
             "threads": setting.threads,
             "contenders": contenders,
             "repeat": options.repeat,

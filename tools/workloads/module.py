@@ -33,6 +33,8 @@ from .measure import compare, describe, forget_compiled, memory_of, spread, take
 # What Inductor itself does, by the names under which it notes its times.
 INDUCTOR = ("_recursive_pre_grad_passes", "_recursive_joint_graph_passes", "compile_fx_inner")
 
+RATE = 1e-6  # of learning: the sum of what a module returns has no least value
+
 Run = Callable[[torch.nn.Module, Callable[..., Any], Any, Any], list[torch.Tensor]]
 
 
@@ -57,7 +59,6 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
     torch.manual_seed(0)
     module, inputs = load_module(request["module"])
     module.train(request["train"])
-    run = TrainStep() if request["train"] else forward
     found: dict[str, dict[str, Any]] = {}
     prepared: list[Prepared] = []
     results: dict[str, list[torch.Tensor]] = {}
@@ -65,7 +66,7 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
         # Dynamo remembers the files and classes that it has read: the first contender would pay for all.
         own = copy.deepcopy(module)
         with contextlib.suppress(Exception):  # each contender says itself what goes wrong
-            bound(run, own, compiled(own, "aot_eager"), inputs)()
+            bound(runner(request, "aot_eager"), own, compiled(own, "aot_eager"), inputs)()
         # Not between contenders: those before would be compiled again, while times are taken.
         torch._dynamo.reset()
     for name in request["contenders"]:
@@ -73,7 +74,7 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if name != "eager":
             first_use(name)
         try:
-            call = bound(run, own, compiled(own, name), inputs)
+            call = bound(runner(request, name), own, compiled(own, name), inputs)
             begin = time.perf_counter()
             torch.manual_seed(0)
             result = call()
@@ -84,7 +85,8 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
             continue
         found[name] = {"first_call": seconds, **shares(name)}
         prepared.append(Prepared(name, call, lambda: None))
-    compare_results(run, module, inputs, results, found)
+    # What they are compared with is computed with the same weights each time.
+    compare_results(TrainStep() if request["train"] else forward, module, inputs, results, found)
     del results
     gc.collect()
     gc.disable()
@@ -96,6 +98,10 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for ready in prepared:
             found[ready.name]["memory"] = memory_of(ready)
     return found
+
+
+def runner(request: dict[str, Any], name: str) -> Run:
+    return TrainStep(request["optimizer"], name) if request["train"] else forward
 
 
 def compare_results(run: Run, module: Any, inputs: Any, results: dict[str, Any], found: dict[str, Any]) -> None:
@@ -145,9 +151,11 @@ def forward(module: torch.nn.Module, call: Callable[..., Any], args: Any, kwargs
 
 
 class TrainStep:
-    """A training step without its optimizer: the results and the gradients of all parameters."""
+    """A training step, with its optimizer if there is one: the results and the gradients of all parameters."""
 
-    def __init__(self) -> None:
+    def __init__(self, optimizer: str | None = None, contender: str = "eager"):
+        self.optimizer, self.contender = optimizer, contender
+        self.update: Callable[[], Any] | None = None
         self.weights: dict[int, torch.Tensor] = {}
 
     def __call__(self, module: torch.nn.Module, call: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
@@ -158,6 +166,11 @@ class TrainStep:
         if loss is None:
             loss = self.loss(tensors)
         loss.backward()
+        if self.optimizer is not None:
+            if self.update is None:
+                step = getattr(torch.optim, self.optimizer)(module.parameters(), lr=RATE).step
+                self.update = step if self.contender == "eager" else torch.compile(step, backend=self.contender)
+            self.update()
         grads = [param.grad for param in module.parameters() if param.grad is not None]
         return [*tensors, *grads]
 
