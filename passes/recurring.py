@@ -22,8 +22,10 @@ from ..kernels.loop_ir import (
     Load,
     Loop,
     Prefix,
+    Site,
     walk,
 )
+from ..ops.kinds import Gather, Scatter
 from ..ops.shapes import are_ints
 from .axes import Axes, AxisSet
 from .cleanup import argument_key
@@ -71,6 +73,7 @@ class _Reader:
         self.lines: list[tuple[Any, ...]] = []  # one for each op and each value from elsewhere
         self.locations: list[Location | None] = []
         self.places: dict[int, int] = {}  # of locations in that list, by identity
+        self.sites: dict[Site, int] = {}  # what a check may blame
         # Decisions may depend on which of two axes comes first, but not on how many others there are.
         found = {fused.axes.find(axis) for group in _with_left(groups) for axis in _axes(group)}
         self.ranks = {axis: rank for rank, axis in enumerate(sorted(found))}
@@ -113,7 +116,10 @@ class _Reader:
         part = self.fused.parts.get(value)
         if part is None:
             return self.number(value), self.number(self.fused.stored(value))
-        return self.number(value), self.number(part.whole), part.dims, part.dim, part.start
+        join = part.whole.op
+        assert join is not None
+        line = self.place(join.loc)  # of the stores
+        return self.number(value), self.number(part.whole), part.dims, part.dim, part.start, line
 
     def number(self, value: Value) -> int:
         """A value's number. What it is made of here comes first, without recursion: a chain of ops may be long."""
@@ -144,12 +150,20 @@ class _Reader:
         stored = self.fused.stored(value)
         return () if stored is value else (stored,)
 
-    def op(self, op: Op) -> None:
-        place = self.places.setdefault(id(op.loc), len(self.locations))
+    def place(self, location: Location | None) -> int:
+        """A location's number."""
+        place = self.places.setdefault(id(location), len(self.locations))
         if place == len(self.locations):
-            self.locations.append(op.loc)
+            self.locations.append(location)
+        return place
+
+    def op(self, op: Op) -> None:
+        place = self.place(op.loc)
         # What it makes of such arguments is always of the same type.
         self.lines.append((op.defn.name, place, *map(self.argument, op.arguments.values())))
+        if isinstance(op.defn.kind, (Gather, Scatter)):
+            # Checks of one line have one site, though their ops have locations of their own.
+            self.lines.append(("site", self.sites.setdefault(Site(op.name, op.loc), len(self.sites))))
         for value in op.results:
             self.numbers[value] = len(self.numbers)
 

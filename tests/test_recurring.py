@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from smelt import ops
+from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.build import name_values, schedule
+from smelt.backend.options import CompileOptions
+from smelt.ir.errors import VerifyError
+from smelt.ir.graph import Graph, Value
+from smelt.ir.types import TensorType, f64
 from smelt.kernels.loop_ir import Kernel, walk
+from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_text import identity, print_kernel
 from smelt.passes.fuse import Fused, fuse
 from smelt.passes.lower import buffer_names, lower_launch
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from smelt.passes.recurring import Recurring
-from support import evaluate, trace
+from support import evaluate, interpret, trace
 
 BITS = 256
 
@@ -50,11 +57,21 @@ def attention(x, *weights):
     return x
 
 
+def joined(x, *weights):
+    x = (x + weights[0]).cumsum(0)
+    x = ops.cat([ops.sin(x), ops.cos(x)], 0).cumsum(0)[:50]
+    x = (x + weights[1]).cumsum(0)
+    x = ops.cat([ops.sin(x), ops.cos(x)], 0).cumsum(0)[:50]
+    x = (x + weights[2]).cumsum(0)
+    return ops.cat([ops.sin(x), ops.cos(x)], 0).cumsum(0)
+
+
 INDICES = np.arange(40) % 7
 CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "norms": (norms, [floats(64, 96), *(floats(96, 96, seed=seed) for seed in (1, 2, 3))]),
     "turned": (turned, [floats(300, 300, seed=seed) for seed in range(3)]),
     "chosen": (chosen, [floats(7, 300), INDICES, INDICES[::-1].copy()]),
+    "joined": (joined, [floats(50, 96, seed=seed) for seed in range(4)]),
     "attention": (attention, [floats(4, 32, 64), *(floats(64, 64, seed=seed) for seed in (1, 2, 3))]),
 }
 
@@ -148,6 +165,47 @@ def test_whatever_makes_a_difference_is_in_the_key(second, same):
     assert any(source is not None for source in sources) == same
 
 
+def one_line_then_two(x, i, j):
+    x = (x[i] * x[j]).cumsum(0)
+    y = x[i]
+    return (y * x[j]).cumsum(0)
+
+
+def two_lines_then_one(x, i, j):
+    y = x[i]
+    x = (y * x[j]).cumsum(0)
+    return (x[i] * x[j]).cumsum(0)
+
+
+@pytest.mark.parametrize("function", [one_line_then_two, two_lines_then_one])
+def test_checks_blame_the_lines_of_their_own_launch(function):
+    """Checks of one line have one site: launches that differ in that are different kernels."""
+    places = np.arange(7)
+    alone, shared, _ = kernels(prepared(function, [floats(7, 300), places, places]))
+    assert [kernel.sites for kernel in shared] == [kernel.sites for kernel in alone]
+    compile_graph(trace(function, [floats(7, 300), places, places]), CompileOptions(verify=True))
+
+
+def test_verification_sees_other_names(monkeypatch):
+    """With two of its buffers swapped a kernel is the same code, on other values."""
+    right = Recurring.find
+
+    def swapped(self: Recurring, number: int) -> Any:
+        like, kernel = right(self, number)
+        if kernel is not None:
+            first, second = (buffer.name for buffer in kernel.buffers if buffer.role == "in")
+            swap = {first: second, second: first}
+            text = re.sub(r"%\w+", lambda match: swap.get(match[0], match[0]), print_kernel(kernel))
+            assert identity(parse_kernel(text)) == identity(kernel)
+            kernel = parse_kernel(text)
+        return like, kernel
+
+    monkeypatch.setattr(Recurring, "find", swapped)
+    function, arrays = CASES["turned"]
+    with pytest.raises(VerifyError, match="not what lowering makes of it"):
+        compile_graph(trace(function, arrays), CompileOptions(verify=True))
+
+
 def test_what_passes_treat_in_another_way_is_another_kernel():
     def again(x, y):
         return ops.exp(ops.exp(x).cumsum(0)).cumsum(0), y
@@ -163,12 +221,13 @@ def test_what_passes_treat_in_another_way_is_another_kernel():
 
 
 def test_a_buffer_may_have_the_name_of_a_variable():
-    def function(x, i, j, kept0, block0, t0):
-        return [ops.softmax(item.permute((1, 0)), 1).cumsum(0) for item in (x, i, j, kept0, block0, t0)]
+    def function(*items):
+        return [*(item.cumsum(0) for item in items), *(ops.softmax(item.permute((1, 0)), 1) for item in items)]
 
-    arrays = [floats(80, 90, seed=seed) for seed in range(6)]
-    alone, shared, _ = kernels(prepared(function, arrays))
-    for own, other in zip(alone, shared, strict=True):
-        assert identity(other) == identity(own)
-    for got, want in zip(evaluate(function, arrays, "cpu"), evaluate(function, arrays, "interp"), strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+    for names in (("x", "i", "j", "kept0", "block0", "t0"), ("kept0", "t0", "block0", "i", "j", "x")):
+        params = [Value(TensorType(f64, (80, 2000)), name=name) for name in names]
+        graph = Graph.build("named", params, function(*params))
+        arrays = [floats(80, 2000, seed=seed) for seed in range(len(names))]
+        program = compile_graph(graph, CompileOptions(verify=True))
+        for got, want in zip(program(arrays), interpret(graph, arrays), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
