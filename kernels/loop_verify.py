@@ -565,11 +565,11 @@ def attains_limits(value: Dim) -> bool:
                         return False
                     pending.extend((atom.left, atom.right))
                 elif not is_size(atom):
-                    bounds = symbols_of(atom.upper) if atom.upper is not None else set()
-                    names = {atom.name, *(symbol.name for symbol in bounds if not is_size(symbol))}
-                    if names & variables:
+                    if atom.name in variables:
                         return False
-                    variables |= names
+                    variables.add(atom.name)
+                    if atom.upper is not None:
+                        pending.append(atom.upper)  # which is to be a value that it takes, too
     return True
 
 

@@ -7,9 +7,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 from loop_programs import OWN, PACKED, PRODUCT, assert_round_trip, inside
+from smelt import ops
+from smelt.backend.compile import compile_graph
+from smelt.backend.options import CompileOptions
 from smelt.ir.errors import VerifyError
+from smelt.ir.graph import Graph, Value
 from smelt.ir.symbolic import Symbol
-from smelt.ir.types import bool_, f32, f64
+from smelt.ir.types import TensorType, bool_, f32, f64
 from smelt.kernels.loop_ir import Buffer, Kernel, Let, Literal, Loop, Register, Store
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_verify import verify_kernel
@@ -265,3 +269,10 @@ def test_loops_that_count_in_several_dims_are_parallel(places: tuple[str, ...], 
     (loop,) = parse_kernel(text).body
     assert isinstance(loop, Loop)
     assert independent(loop) == expected
+
+
+@pytest.mark.parametrize("columns", [64, 100, 256])
+def test_an_open_sum_in_parts_is_in_range(columns: int) -> None:
+    """Where a part begins and ends both depend on the chunk of rows: bounds of the two are not met together."""
+    x = Value(TensorType(f64, (Symbol("N", 2).expr(), columns)), name="x")
+    compile_graph(Graph.build("open", [x], [ops.sum(x, (0, 1))]), CompileOptions(verify=True))

@@ -231,3 +231,12 @@ def test_a_buffer_may_have_the_name_of_a_variable():
         program = compile_graph(graph, CompileOptions(verify=True))
         for got, want in zip(program(arrays), interpret(graph, arrays), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+def test_the_order_of_terms_does_not_follow_the_names_of_buffers():
+    def turned_in_strips(item):
+        return ops.tanh(item.reshape((64, 40)).permute((1, 0)))
+
+    param = Value(TensorType(f64, (40, 64)), name="a")
+    graph = Graph.build("named", [param], [turned_in_strips(turned_in_strips(param))])
+    compile_graph(graph, CompileOptions(verify=True))
