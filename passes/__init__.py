@@ -1,4 +1,4 @@
-"""Every pass. One file per pass or family; naming a file here registers its passes (manager.PASSES)."""
+"""Every pass. One file per pass or family; naming a file here registers its passes (registry.PASSES)."""
 
 from __future__ import annotations
 

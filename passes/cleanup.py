@@ -13,7 +13,7 @@ from ..kernels.scalar import SCALARS
 from ..ops.define import REGISTRY, Scalar, constant, scalar_value
 from ..ops.kinds import Elementwise, Reduce
 from ..ops.shapes import are_ints
-from .manager import graph_pass
+from .registry import graph_pass
 from .rewrite import live_ops, rebuild, remake, splat_number
 
 COMMUTATIVE = frozenset(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.graph import Graph, Location, Op, Value, located, ops_behind, replace_values
 from .cleanup import argument_key
-from .manager import graph_pass
+from .registry import graph_pass
 from .rewrite import Replacements, rebuild
 
 

@@ -31,7 +31,7 @@ from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
 from .chain import chain, no_whole_rows
 from .inline import INLINE_COST, Inlining, elements, op_cost
 from .joined import Part, part_of
-from .manager import graph_pass
+from .registry import graph_pass
 from .structure import Candidate, Reduction, Structure, loop_tree
 
 FULL_REDUCTION_SPLIT = 65536  # a reduction to one number over more elements is split over threads

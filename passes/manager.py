@@ -1,17 +1,7 @@
-"""Passes by name, and pipelines of them.
-
-    @graph_pass("cse")
-    def cse(graph: Graph) -> Graph:
-        '''Same op, same operands, same attributes: one value.'''
-
-A graph pass maps a graph to a graph; the manager also applies it to the graphs inside of a graph, such as the
-branches of a cond. A loop pass maps a kernel to a kernel. The keyword parameters of a pass are its options,
-spelled `fuse{max_cost=64}` where a pipeline is written as text.
-"""
+"""Pipelines of passes, as text too: "decompose,cse,fuse{max_cost=64}", with options in braces."""
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +9,12 @@ from importlib import import_module
 from typing import Any
 
 from ..ir.errors import ArgumentError, VerifyError, suggest
-from ..ir.graph import Graph, Op, Value
+from ..ir.graph import Graph
 from ..ir.parser import Reader
-from ..ir.verify import STAGES, verify_graph
+from ..ir.verify import verify_graph
 from ..kernels.loop_verify import verify_kernel
 from . import MODULES
-from .rewrite import rebuild, remake
-
-PASSES: dict[str, Pass] = {}
+from .registry import PASSES, Pass
 
 # How to check the result of a pass, by the pass's kind: (program, stage).
 VERIFIERS: dict[str, Callable[[Any, str | None], None]] = {
@@ -36,63 +24,6 @@ VERIFIERS: dict[str, Callable[[Any, str | None], None]] = {
 }
 
 NOUNS = {"graph": "graphs", "loop": "kernels"}
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A named function over programs. After it, only the ops of `stage` are legal."""
-
-    name: str
-    kind: str
-    function: Callable[..., Any]
-    doc: str
-    options: dict[str, inspect.Parameter]
-    stage: str | None = None
-
-    def __call__(self, program: Any, **options: Any) -> Any:
-        if isinstance(program, Graph):
-            program = map_nested(program, lambda graph: self(graph, **options))
-        return self.function(program, **options)
-
-
-def map_nested(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """The graph with the graphs among its ops' attributes changed."""
-    if Graph not in {item.__class__ for op in graph.ops for item in op.arguments.values()}:
-        return graph
-    done: set[Graph] = set()
-
-    def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
-        # What is made here is visited again, so the results of `change` are left alone.
-        old = {key: item for key, item in arguments.items() if isinstance(item, Graph) and item not in done}
-        new = {key: change(item) for key, item in old.items()}
-        done.update(new.values())
-        return remake(op, arguments | new) if any(new[key] is not old[key] for key in old) else None
-
-    return rebuild(graph, visit)
-
-
-def graph_pass(name: str, stage: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of a graph that returns a graph (or, for fuse, a graph with its kernels)."""
-    return lambda function: _register(name, "graph", function, stage)
-
-
-def loop_pass(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of a kernel that returns a kernel."""
-    return lambda function: _register(name, "loop", function, None)
-
-
-def _register(name: str, kind: str, function: Callable[..., Any], stage: str | None) -> Callable[..., Any]:
-    if name in PASSES:
-        other = PASSES[name].function.__module__
-        raise ValueError(f"pass {name} is defined twice: {other} and {function.__module__}")
-    doc = inspect.getdoc(function)
-    if not doc:
-        raise ValueError(f"pass {name} has no docstring")
-    if stage is not None and stage not in STAGES:
-        raise ValueError(f"pass {name}: unknown stage {stage!r}{suggest(stage, STAGES)}")
-    options = dict(list(inspect.signature(function).parameters.items())[1:])
-    PASSES[name] = Pass(name, kind, function, doc, options, stage)
-    return function
 
 
 @dataclass(frozen=True)
@@ -200,7 +131,6 @@ def _option(reader: Reader, target: Pass) -> tuple[str, Any]:
     return token.text, value
 
 
-# At the end, since the passes register themselves with what is above. Whoever only rewrites or differentiates
-# graphs does not import this module, and so loads none of them.
+# Whoever only rewrites or differentiates graphs does not import this module, and so loads none of them.
 for _module in MODULES:
     import_module(f"{__package__}.{_module}")

@@ -22,7 +22,7 @@ from ..ops.kinds import Contract, Elementwise, Reduce, View
 from ..ops.shapes import UndecidedSize
 from ..ops.view import dim_groups, unit_reshape
 from .cleanup import folded, splat
-from .manager import graph_pass
+from .registry import graph_pass
 from .rewrite import rebuild, remake, splat_number
 from .rules import Rules
 

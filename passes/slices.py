@@ -21,7 +21,7 @@ from ..ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, S
 from ..ops.shapes import UndecidedSize, slice_of_slice
 from .axes import rigid_map
 from .inline import elements, op_cost, static
-from .manager import graph_pass
+from .registry import graph_pass
 from .rewrite import rebuild, remake
 
 Span = tuple[Dim, Dim, int]

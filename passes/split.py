@@ -9,7 +9,7 @@ from ..ir.symbolic import Dim, product
 from ..ops.define import REGISTRY
 from ..ops.kinds import Contract, Elementwise, Reduce
 from .inline import elements
-from .manager import graph_pass
+from .registry import graph_pass
 from .rewrite import rebuild
 
 LONG = 1 << 16  # elements of a row

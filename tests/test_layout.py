@@ -142,3 +142,37 @@ def test_no_environment_switches() -> None:
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("name", ["cleanup", "decompose", "simplify", "recurring", "manager"])
+def test_any_module_of_passes_may_come_first(name: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import smelt.passes.{name}"], check=True, timeout=60)
+
+
+INTERRUPTED = """
+import importlib, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+try:
+    import smelt.passes.manager
+except KeyboardInterrupt:
+    from smelt.passes.manager import PASSES, Pipeline
+    from smelt.passes.pipelines import GRAPH
+    print(Pipeline(GRAPH), *sorted(PASSES))
+"""
+
+
+@pytest.mark.parametrize("name", ["smelt.passes.decompose", "smelt.passes.fuse", "smelt.passes.loop.block"])
+def test_passes_are_all_there_after_an_interrupt(name: str) -> None:
+    """Ctrl-C while passes are imported for the first time: the next compilation finds all of them."""
+    from smelt.passes.manager import PASSES, Pipeline
+    from smelt.passes.pipelines import GRAPH
+
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, name], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [*str(Pipeline(GRAPH)).split(), *sorted(PASSES)], done.stderr

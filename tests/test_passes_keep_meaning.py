@@ -11,8 +11,9 @@ from random_programs import Program, Seeded, build, disagreement
 from smelt.ir.graph import Graph
 from smelt.ir.verify import verify_graph
 from smelt.ops.define import REGISTRY
-from smelt.passes.manager import PASSES, Pipeline
+from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
+from smelt.passes.registry import PASSES
 from support import interpret, run, trace
 
 RANDOM_PROGRAMS = 60

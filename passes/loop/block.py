@@ -9,7 +9,7 @@ from itertools import count as counter
 from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop_ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, prefixes, walk, with_body
-from ..manager import loop_pass
+from ..registry import loop_pass
 
 
 @loop_pass("block")

@@ -9,7 +9,7 @@ from ...ir.symbolic import product
 from ...kernels.loop_ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
 from ...kernels.loop_verify import written
 from ...kernels.memory import STREAMED
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import cost, offset, step
 from .substitute import change_bodies
 

@@ -30,7 +30,7 @@ from ...kernels.loop_ir import (
     walk,
     with_body,
 )
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import count, independent, stride
 from .substitute import substitute_statement
 

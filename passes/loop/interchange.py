@@ -20,7 +20,7 @@ from ...kernels.loop_ir import (
     walk,
 )
 from ...kernels.scalar import COMBINERS
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import stride
 from .substitute import substitute_statement
 

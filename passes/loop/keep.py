@@ -25,7 +25,7 @@ from ...kernels.loop_ir import (
 )
 from ...kernels.loop_verify import written
 from ..inline import INLINE_COST
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import cost
 from .substitute import change_loops
 from .transpose_blocks import Names, split

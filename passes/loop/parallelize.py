@@ -9,7 +9,7 @@ from itertools import count as counter
 from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop_ir import Concurrent, Kernel, Loop, Statement, walk
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import cost, count, independent
 from .substitute import substitute_statement
 

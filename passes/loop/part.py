@@ -22,7 +22,7 @@ from ...kernels.loop_ir import (
     prefixes,
     with_body,
 )
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import cost, step
 from .substitute import fresh_registers, renamed
 

@@ -23,7 +23,7 @@ from ...kernels.loop_ir import (
 )
 from ...kernels.loop_verify import stream_unit, streamable
 from ...kernels.memory import SHARED, STREAMED, TOGETHER
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import offset
 from .substitute import fresh_registers, renamed
 

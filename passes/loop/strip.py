@@ -21,7 +21,7 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ...kernels.memory import CACHE_LINE
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .substitute import change_bodies
 from .transpose_blocks import Names
 

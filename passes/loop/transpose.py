@@ -24,7 +24,7 @@ from ...kernels.loop_ir import (
     Transpose,
     prefixes,
 )
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import count, independent, offset, step
 from .transpose_blocks import LINE, Names, matrix, movable, split
 from .transpose_rows import blocked_rows

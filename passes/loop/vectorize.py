@@ -24,7 +24,7 @@ from ...kernels.loop_ir import (
     walk,
     with_body,
 )
-from ..manager import loop_pass
+from ..registry import loop_pass
 from .analysis import alive, cost, depth, independent, stride
 
 CHEAP = 24  # a body below this is unrolled
