@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_programs import Seeded, build, disagreement
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.options import CompileOptions
 from smelt.ir.errors import VerifyError
 from smelt.ir.graph import Graph, Value
-from smelt.ir.types import TensorType, f64
+from smelt.ir.types import TensorType, bool_, f64
 from smelt.kernels.loop_ir import Kernel, walk
 from smelt.kernels.loop_parser import parse_kernel
 from smelt.kernels.loop_text import identity, print_kernel
@@ -23,7 +24,7 @@ from smelt.passes.lower import buffer_names, lower_launch
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from smelt.passes.recurring import Recurring
-from support import evaluate, interpret, trace
+from support import evaluate, interpret, replay, trace
 
 BITS = 256
 
@@ -240,3 +241,27 @@ def test_the_order_of_terms_does_not_follow_the_names_of_buffers():
     param = Value(TensorType(f64, (40, 64)), name="a")
     graph = Graph.build("named", [param], [turned_in_strips(turned_in_strips(param))])
     compile_graph(graph, CompileOptions(verify=True))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_random_program_three_times(seed):
+    """One after the other: each waits for the one before it, so their kernels recur."""
+    program = build(Seeded(seed), 12)
+
+    def chained(*params: Value) -> list[Value]:
+        results: list[Value] = []
+        given = list(params)
+        for _ in range(3):
+            results += replay(program.graph, given)
+            nothing = ops.sum(results[-1].cast(f64)) * 0.0
+            given = [item if item.dtype is bool_ else item + nothing.cast(item.dtype) for item in params]
+        return results
+
+    graph = trace(chained, program.inputs)
+    got = compile_graph(graph, CompileOptions(verify=True))(program.inputs)
+    want = interpret(program.graph, program.inputs)
+    first, second, third = (got[number * len(want) : (number + 1) * len(want)] for number in range(3))
+    for results in (first, second, third):
+        assert not disagreement(program, results, want)
+    for left, right in zip(second, third, strict=True):
+        np.testing.assert_array_equal(left, right)
