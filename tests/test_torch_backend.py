@@ -99,6 +99,22 @@ def test_sizes_that_only_the_data_tell():
     assert smelt.torch.stats()["graphs"] == 1
 
 
+def test_nested_tensors():
+    """The lengths that vary in one dim are one symbol of PyTorch's, and no number is its value."""
+    model = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+    function = compiled(model)
+    for lengths in ((3, 5), (4, 4, 2), (6, 1, 1, 2)):
+        x = torch.nested.nested_tensor([torch.randn(length, 8) for length in lengths], layout=torch.jagged)
+        found, expected = function(x), model(x)
+        same(found.values(), expected.values())
+        gradients = [
+            torch.autograd.grad(torch.nested.to_padded_tensor(item, 0.0).square().sum(), list(model.parameters()))
+            for item in (found, expected)
+        ]
+        torch.testing.assert_close(*gradients)
+    assert_native()
+
+
 def test_numbers_that_are_no_sizes_may_be_negative():
     """PyTorch leaves an int argument open, and knows nothing of it."""
 

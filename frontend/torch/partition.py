@@ -60,7 +60,9 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
         environment = size.node.shape_env
         for symbol in size.node.expr.free_symbols:
             hint = environment.backed_var_to_val.get(symbol)
-            found[symbol_of(symbol, environment)] = SOME_SIZE if hint is None else int(hint)
+            # The lengths that a nested tensor has in one dim are one symbol there, with an object as its value.
+            known = getattr(hint, "is_Integer", isinstance(hint, int))
+            found[symbol_of(symbol, environment)] = int(hint) if known else SOME_SIZE
 
     for node in graph.nodes:
         for item in result_tensors(node) if "val" in node.meta else ():
