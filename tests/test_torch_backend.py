@@ -430,6 +430,38 @@ def test_ops_of_others_are_pytorchs_and_the_receipt_says_so():
     assert "PyTorch runs aten.sort (1 times): smelt has no such op" in smelt.torch.report()
 
 
+def test_what_pytorch_makes_of_numbers_alone_is_made_once():
+    """Also if it is kept for the gradients."""
+
+    def f(x):
+        rows, columns = torch.tril_indices(6, 6, -1)
+        return (x @ x.mT)[:, rows, columns].tanh(), x * torch.hann_window(6)
+
+    def gradients(found):
+        return torch.autograd.grad(sum(item.square().sum() for item in found), x)
+
+    function = compiled(f, options={"fallback": "error"})
+    x = torch.randn(3, 6, 6, requires_grad=True)
+    for _ in range(3):
+        found, expected = function(x), f(x)
+        same(found, expected)
+        same(gradients(found), gradients(expected))
+    assert_native()
+    assert smelt.torch.report().count(" 1 native calls") == 2
+
+
+def test_what_the_caller_gets_is_made_on_each_call():
+    def f(x):
+        return x * 2, torch.tril_indices(3, 3)[0]
+
+    function = compiled(f)
+    x = torch.randn(4)
+    for _ in range(3):
+        found = function(x)[1]
+        same(found, f(x)[1])
+        found.add_(5)
+
+
 def test_the_receipt_states_times_apart():
     import time
 

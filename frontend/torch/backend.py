@@ -58,15 +58,22 @@ def read_options(given: dict[str, Any] | None) -> Options:
 
 
 def compile_program(
-    kind: str, options: Options, module: GraphModule, packed: Sequence[tuple[str, int]] = ()
+    kind: str,
+    options: Options,
+    module: GraphModule,
+    packed: Sequence[tuple[str, int]] = (),
+    returned: int | None = None,
 ) -> Program:
-    """A functional graph of aten ops as a program. The receipt names the weights that were packed for it."""
-    return with_room(lambda: _compile_program(kind, options, module, packed))
+    """A functional graph of aten ops as a program. The receipt names the weights that were packed for it. The caller
+    gets so many of its results, or all; AOTAutograd keeps the others for the backward graph."""
+    return with_room(lambda: _compile_program(kind, options, module, packed, returned))
 
 
-def _compile_program(kind: str, options: Options, module: GraphModule, packed: Sequence[tuple[str, int]]) -> Program:
+def _compile_program(
+    kind: str, options: Options, module: GraphModule, packed: Sequence[tuple[str, int]], returned: int | None
+) -> Program:
     started = time.perf_counter()
-    found = partition(module.graph, options.rng == "eager")
+    found = partition(module.graph, options.rng == "eager", returned)
     fallback = [(op_name(node), reason) for node, reason in found.refused.items()]
     if fallback and options.fallback == "error":
         reasons = "\n".join(f"    {name}: {reason}" for name, reason in dict(fallback).items())
@@ -134,7 +141,10 @@ def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs:
             "freeze makes constants of parameters, but gradients are wanted: call the compiled model under "
             "torch.no_grad() or torch.inference_mode(), or compile it without freeze to train it"
         )
-    return compile_program(kind, options, module)
+    context = TracingContext.try_get()
+    if kind != "forward" or context is None or (metadata := context.fw_metadata) is None:
+        return compile_program(kind, options, module)
+    return compile_program(kind, options, module, returned=metadata.num_forward_returns + len(metadata.tokens))
 
 
 def split(joint: GraphModule, inputs: Sequence[Any], **arguments: Any) -> tuple[GraphModule, GraphModule]:

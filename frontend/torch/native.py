@@ -34,7 +34,7 @@ from ..trace import Traced, trace
 from . import gpu
 from .importer import Importer, Unsupported, extents_of, location_of, op_name
 from .sizes import symbol_name
-from .types import DTYPE, is_supported, layout_of
+from .types import DTYPE, is_supported, layout_of, storage_of
 
 if TYPE_CHECKING:
     from .program import Program, Slots
@@ -561,8 +561,7 @@ def _reading(tensor: torch.Tensor) -> Reading:
 
 
 def _storage(node: Node) -> int:
-    """What tells one memory from another while tracing."""
-    return node.meta["val"].untyped_storage()._cdata
+    return storage_of(node.meta["val"])
 
 
 def _memory(node: Node) -> tuple[Any, ...]:

@@ -2,12 +2,14 @@
 
 Each node is tried with smelt's ops, all sizes being numbers: what they refuse is PyTorch's. Nodes then get a level,
 the even ones smelt's and the odd ones PyTorch's, as early as their arguments allow; a level is one step of the program,
-so a graph without a refusal is one native call.
+so a graph without a refusal is one native call. What PyTorch makes of known numbers alone is a constant of the program
+and no step of it.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +20,12 @@ from ..ir.graph import Value
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import TensorType
 from .importer import Importer, Unsupported, extents_of, result_tensors
+from .rules import RANDOM
 from .sizes import UnknownSize, symbol_of
-from .types import DTYPE, is_supported
+from .types import DTYPE, is_supported, storage_of
 
 SOME_SIZE = 16  # in place of a size that only data decides, to try an op
+LARGEST_CONSTANT = 1 << 20  # bytes
 
 
 @dataclass
@@ -36,6 +40,7 @@ class Level:
 class Partition:
     levels: list[Level]
     refused: dict[Node, str]  # why
+    constants: list[Node]  # that PyTorch computes once, when the program is made
     writes: list[Node]  # copy_ of results into the caller's tensors, after all else
     sizes: dict[Symbol, int]  # that the graph was traced with
 
@@ -48,6 +53,25 @@ def is_size(node: Node) -> bool:
 def draws(node: Node) -> bool:
     """Whether PyTorch's generator moves on."""
     return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def _is_constant(node: Node, given_away: set[int]) -> bool:
+    """Whether a node of PyTorch's depends on known numbers alone, so that its result can be kept.
+
+    Not what the caller gets: who may change it has to get a new one from each call.
+    """
+    target, tensor = node.target, node.meta.get("val")
+    if not isinstance(target, torch._ops.OpOverload) or not isinstance(tensor, torch.Tensor) or node.all_input_nodes:
+        return False
+    is_fixed = target.namespace == "aten" and target._schema.name[6:] not in RANDOM and not draws(node)
+    is_small = tensor.layout is torch.strided and tensor.untyped_storage().nbytes() <= LARGEST_CONSTANT
+    return is_fixed and is_small and not node.is_impure() and storage_of(tensor) not in given_away
+
+
+def _storages(results: Sequence[Any]) -> set[int]:
+    """What tells the memory of results from others."""
+    tensors = [item.meta.get("val") for item in results if isinstance(item, Node)]
+    return {storage_of(item) for item in tensors if isinstance(item, torch.Tensor) and item.layout is torch.strided}
 
 
 def traced_sizes(graph: Graph) -> dict[Symbol, int]:
@@ -74,7 +98,8 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
     return found
 
 
-def partition(graph: Graph, eager_random: bool) -> Partition:
+def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> Partition:
+    """The caller gets so many of the results, or all."""
     sizes = traced_sizes(graph)
     pinned: dict[Symbol, Dim] = dict(sizes.items())
     importer = Importer(pinned, eager_random)
@@ -84,6 +109,9 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
     level: dict[Node, int] = {}
     levels: dict[int, Level] = {}
     writes: list[Node] = []
+    constants: list[Node] = []
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    given_away = _storages(output.args[0][:returned])  # type: ignore[index]
     last_draw = 1  # the level of the last node that takes PyTorch's random numbers
 
     def fresh(item: Any) -> Any:
@@ -131,6 +159,10 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
                 level[node] = max(level[node], 0)
                 continue
             except Unsupported as error:
+                if _is_constant(node, given_away):
+                    constants.append(node)
+                    values[node], level[node] = fresh(node.meta["val"]), -1
+                    continue
                 refused[node] = str(error)
         eager.add(node)
         items = [fresh(item) for item in result_tensors(node)]
@@ -140,4 +172,4 @@ def partition(graph: Graph, eager_random: bool) -> Partition:
             # As eager does: in the order of the program.
             level[node] = last_draw = max(level[node], last_draw)
         levels.setdefault(level[node], Level(False)).nodes.append(node)
-    return Partition([levels[at] for at in sorted(levels)], refused, writes, sizes)
+    return Partition([levels[at] for at in sorted(levels)], refused, constants, writes, sizes)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .importer import device_of
 from .native import NativeStep
@@ -47,6 +48,9 @@ class Program:
         for node in self.graph.nodes:
             if node.op == "get_attr":
                 self.template[self.slot(node)] = operator.attrgetter(node.target)(module)
+        with _disable_current_modes(), torch.no_grad():
+            for node in found.constants:
+                self.template[self.slot(node)] = node.target(*node.args, **node.kwargs)  # type: ignore[operator]
         self.steps = self._steps()
         self.results: Any = map_arg(self.output.args[0], self._place)
         self._release(found)
@@ -142,6 +146,7 @@ class Program:
         """After which step each slot is of no more use."""
         kept = {self.slots[node] for node in self.output.all_input_nodes}
         kept |= {self.slots[node] for node in self.graph.nodes if node.op == "get_attr" and node in self.slots}
+        kept |= {self.slots[node] for node in found.constants}
         last: dict[int, int] = {}
         for number, nodes in enumerate(self.uses):
             for node in nodes:

@@ -119,3 +119,8 @@ def _factors(stride: Dim) -> tuple[int, int]:
 
 def layout_of(tensor: torch.Tensor) -> Layout:
     return Layout([dim_of(size) for size in tensor.shape], [dim_of(stride) for stride in tensor.stride()])
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """What tells one memory from another while tracing."""
+    return tensor.untyped_storage()._cdata
