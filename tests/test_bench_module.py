@@ -54,6 +54,17 @@ class Narrow(nn.Module):
 
 def make_nothing():
     return 3
+
+def make_bare():
+    return nn.Linear(3, 3)
+
+def make_three():
+    return nn.Linear(3, 3), (torch.randn(3),), {}
+
+def make_function():
+    return torch.sin, (torch.randn(3),)
+
+a_module = nn.Linear(3, 3)
 """
 
 
@@ -192,3 +203,20 @@ def test_errors(
     shown = capsys.readouterr()
     assert message in shown.err
     assert "smelt.tools" not in shown.err and "malloc" not in shown.out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    (
+        ("make_bare", "make_bare returns Linear: expected a function without arguments that returns a PyTorch module"),
+        ("make_three", "make_three returns Linear and tuple and dict: expected"),
+        ("make_function", "make_function returns builtin_function_or_method and tuple: expected"),
+        ("a_module", "a_module is a PyTorch module: expected"),
+    ),
+)
+@pytest.mark.parametrize("command", ("bench", "explain"))
+def test_what_is_not_a_module_and_its_inputs(
+    file: Path, command: str, name: str, message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main([command, f"{file}:{name}"]) == 1
+    assert message in capsys.readouterr().err

@@ -109,7 +109,7 @@ def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False
     import smelt
 
     given = load_function(name)
-    if types is None and not hasattr(given, "example_args") and (made := _torch_module(given)) is not None:
+    if types is None and not hasattr(given, "example_args") and (made := _torch_module(given, name)) is not None:
         return _exported_graph(name, *made, gradient), CompileOptions(addresses=True)
     function = getattr(given, "__wrapped__", given)
     arguments = _arguments(given, name, types)
@@ -130,22 +130,37 @@ def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False
         raise UserError(f"{name} failed while it was traced\n{_user_traceback(error, path)}") from None
 
 
-def _torch_module(function: Callable[..., Any]) -> tuple[Any, Any] | None:
+MODULE_EXPECTED = (
+    "expected a function without arguments that returns a PyTorch module and its inputs (a tensor, a tuple, or a dict "
+    "of named ones)"
+)
+
+
+def _torch_module(function: Callable[..., Any], name: str) -> tuple[Any, Any] | None:
     """The PyTorch module and its inputs that a function without arguments makes, if that is what it does."""
     torch = sys.modules.get("torch")
-    if torch is None or inspect.isclass(function) or inspect.signature(function).parameters:
+    if torch is None or inspect.isclass(function):
         return None
-    match function():
+    if isinstance(function, torch.nn.Module):
+        raise UserError(f"{name} is a PyTorch module: {MODULE_EXPECTED}")
+    if inspect.signature(function).parameters:
+        return None
+    made = function()
+    parts = made if isinstance(made, (tuple, list)) else (made,)
+    match parts:
         case (torch.nn.Module() as module, inputs):
             return module, inputs if isinstance(inputs, (tuple, dict)) else (inputs,)
+    if any(callable(item) for item in parts):  # no result of a program
+        kinds = " and ".join(type(item).__name__ for item in parts)
+        raise UserError(f"{name} returns {kinds}: {MODULE_EXPECTED}")
     return None
 
 
 def load_module(name: str) -> tuple[Any, Any]:
     """The PyTorch module that a function without arguments makes, and its inputs: a tuple, or a dict of named ones."""
-    found = _torch_module(load_function(name))
+    found = _torch_module(load_function(name), name)
     if found is None:
-        raise UserError(f"{name}: expected a function without arguments that returns a PyTorch module and its inputs")
+        raise UserError(f"{name}: {MODULE_EXPECTED}")
     return found
 
 
