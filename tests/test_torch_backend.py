@@ -168,6 +168,26 @@ def test_a_view_that_starts_at_an_open_place():
             same(got, expected)
 
 
+def test_strides_of_memory_that_lies_in_another_order():
+    """They are of the memory, not of the elements as they are numbered. Windows that overlap are made like that."""
+
+    def f(x):
+        y = (x * 2).permute(2, 0, 1)
+        return y.as_strided((4, 3, 5), (2, 7, 1), 1), y.exp().as_strided((3, 4), (1, 11)).sum(0)
+
+    def gradients(found, x):
+        return torch.autograd.grad(sum(item.sin().sum() for item in found), x)
+
+    function = compiled(f, dynamic=True)
+    for rows in (5, 8, 11):
+        x = torch.randn(rows, 6, 7, requires_grad=True)
+        found, expected = function(x), f(x)
+        for got, wanted in zip(found, expected):
+            same(got, wanted)
+        same(gradients(found, x), gradients(expected, x))
+    assert_native()
+
+
 def test_a_size_is_known_as_long_as_it_is_needed():
     """PyTorch's convolution reads the stride, and so does what follows it: its result has a size that depends on it."""
     weight = torch.randn(2, 1, 4)

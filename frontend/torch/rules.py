@@ -10,9 +10,9 @@ from torch.fx import Node
 from ..ir.types import DTYPES
 from ..ops import create, extremes, indexing, pointwise, reduce, scan
 from ..ops.define import REGISTRY
-from ..ops.view import as_strided, expand, split_with_sizes, unsqueeze
+from ..ops.view import as_strided, expand, permute, split_with_sizes, unsqueeze
 from ..ops.view import reshape as reshape_to
-from .types import DTYPE
+from .types import DTYPE, layout_of
 
 Rule = Callable[[Node, dict[str, Any]], Any]
 RULES: dict[str, Rule] = {}
@@ -55,10 +55,12 @@ def reshaped(node: Node, a: dict[str, Any]) -> Any:
 
 @rule("as_strided", "as_strided_copy")
 def strided(node: Node, a: dict[str, Any]) -> Any:
+    # Strides are of the memory that eager has.
     base = node.args[0].meta["val"]  # type: ignore[union-attr]
-    if not base.is_contiguous() or base.storage_offset() != 0:
-        return NotImplemented  # strides are of the memory that eager has
-    return as_strided(a["self"], a["size"], a["stride"], a.get("storage_offset"))
+    layout = layout_of(base)
+    if layout.order is None or layout.repeated or base.storage_offset() != 0:
+        return NotImplemented
+    return as_strided(permute(a["self"], layout.order), a["size"], a["stride"], a.get("storage_offset"))
 
 
 @rule("split", "split_copy", "unsafe_split")
