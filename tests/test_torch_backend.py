@@ -359,6 +359,21 @@ def test_dynamo_leaves_fused_optimizers_to_pytorch():
     assert smelt.torch.stats()["graphs"] == 0
 
 
+def test_gradients_of_gradients():
+    model = nn.Sequential(nn.Linear(8, 16), nn.Softplus(), nn.LayerNorm(16), nn.Linear(16, 1))
+
+    def penalty(x):
+        slope = torch.func.grad(lambda x: model(x).sum())(x)
+        return (slope.norm(dim=1) - 1).square().mean()
+
+    x = torch.randn(4, 8)
+    found, expected = compiled(penalty)(x), penalty(x)
+    same(found, expected)
+    weights = [param for name, param in model.named_parameters() if name not in ("2.bias", "3.bias")]
+    torch.testing.assert_close(*(torch.autograd.grad(item, weights) for item in (found, expected)))
+    assert_native()
+
+
 def test_activations_are_computed_again():
     """Gradients are eager's, and what is kept for them is the input of the part alone."""
     model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8))
