@@ -597,8 +597,24 @@ def test_exported_programs():
         x = torch.randn(count, 8)
         same(function(x), model(x))
     assert len(function.graphs) == 1
-    with pytest.raises(smelt.SmeltError, match="was exported for arguments"):
+    with pytest.raises(smelt.SmeltError, match=r"was exported for arguments \(\.\.\.\), got \(\.\.\., \.\.\.\)"):
         function(x, x)
+
+
+def test_exported_programs_take_names_in_any_order():
+    class Model(nn.Module):
+        def forward(self, x, *, scale, others):
+            return x * scale + others["more"] - others["less"]
+
+    x, scale, more, less = torch.randn(4, 3).unbind()
+    given = {"scale": scale, "others": {"more": more, "less": less}}
+    function = smelt.from_exported(torch.export.export(Model(), (x,), given))
+    same(function(x, others={"less": less, "more": more}, scale=scale), Model()(x, **given))
+    expected = r"arguments \(\.\.\., scale=\.\.\., others={'more': \.\.\., 'less': \.\.\.}\), "
+    with pytest.raises(smelt.SmeltError, match=expected + r"got \(\.\.\., scale=\.\.\.\)"):
+        function(x, scale=scale)
+    with pytest.raises(smelt.SmeltError, match=expected + r"got \(\.\.\., scale=\[\.\.\.\], others=\.\.\.\)"):
+        function(x, scale=[scale], others=more)
 
 
 def test_exported_programs_have_a_report():

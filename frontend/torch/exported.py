@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
 from collections.abc import Sequence
@@ -93,11 +94,24 @@ class Exported:
             if wanted is not None and item.dtype is not wanted:
                 raise ArgumentError(f"the program was exported for {wanted} at {pytree.keystr(path)}, got {item.dtype}")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        placed, structure = pytree.tree_flatten_with_path((args, kwargs))
+    def _place(self, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> list[tuple[Any, Any]]:
+        """All that is in the arguments, with its path, in the order of the program."""
+        placed, structure = pytree.tree_flatten_with_path(arguments)
         expected = self.exported.call_spec.in_spec
+        assert expected is not None
         if structure != expected:
-            raise ArgumentError(f"the program was exported for arguments {expected}, got {structure}")
+            # Arguments that have names, and the entries of dicts, may come in any order.
+            with contextlib.suppress(ValueError):
+                ordered = pytree.tree_unflatten(expected.flatten_up_to(arguments), expected)
+                placed, structure = pytree.tree_flatten_with_path(ordered)
+        if structure != expected:
+            raise ArgumentError(
+                f"the program was exported for arguments {_structure_text(expected)}, got {_structure_text(structure)}"
+            )
+        return placed
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        placed = self._place((args, kwargs))
         self._check(placed)
         given = [item for _, item in placed]
         with torch.no_grad():
@@ -124,6 +138,17 @@ class Exported:
 
     def report(self) -> ExportedReport:
         return ExportedReport([version.executable.report for step in self.program.natives for version in step.versions])
+
+
+class _Leaf:
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _structure_text(structure: pytree.TreeSpec) -> str:
+    """What arguments are made of: (..., mask=...)"""
+    args, kwargs = pytree.tree_unflatten([_Leaf()] * structure.num_leaves, structure)
+    return f"({', '.join([*map(repr, args), *(f'{name}={item!r}' for name, item in kwargs.items())])})"
 
 
 def from_exported(exported: ExportedProgram, options: dict[str, Any] | None = None) -> Exported:
