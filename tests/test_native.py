@@ -509,6 +509,31 @@ def test_a_long_chain_runs_two_vectors_at_a_time() -> None:
     assert "vector<8>" in stages(many, x)["loops"]
 
 
+def test_vectors_of_scattered_elements_pay_with_enough_work() -> None:
+    """Overlaps of boxes, of which each coordinate lies apart from the next box's."""
+
+    def overlap(boxes: Any, others: Any) -> tuple[Any, Any]:
+        low = ops.maximum(boxes[:, None, :2], others[:, :2])
+        high = ops.minimum(boxes[:, None, 2:], others[:, 2:])
+        size = ops.clamp(high - low, 0)
+        shared = size[..., 0] * size[..., 1]
+        area = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
+        return ops.max_dim(shared / (area - shared + 2), 1)
+
+    def little(boxes: Any) -> Any:
+        return boxes[:, 0] + boxes[:, 1] + boxes[:, 2]
+
+    boxes, others = (np.random.default_rng(0).random((size, 4), np.float32).cumsum(1) for size in (37, 101))
+    assert "vector<" in stages(overlap, boxes, others)["loops"]
+    assert "vector<" not in stages(little, boxes)["loops"]
+    found, places = smelt.jit(overlap)(boxes, others)
+    low, high = np.maximum(boxes[:, None, :2], others[:, :2]), np.minimum(boxes[:, None, 2:], others[:, 2:])
+    shared = np.clip(high - low, 0, None).prod(-1)
+    ratio = shared / ((others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1]) - shared + 2)
+    np.testing.assert_allclose(found, ratio.max(1), rtol=1e-5)
+    np.testing.assert_array_equal(places, ratio.argmax(1))
+
+
 # Indices.
 
 FAR = (-(2**63), -(2**63) + 1, -1, 0, 1, 15, 16, 31, 32, 99, 100, 2**31, 2**32, 2**32 + 3, 2**63 - 1)

@@ -36,6 +36,7 @@ WAITING = 0.5  # of the work lies on the longest chain
 # With 512 bits there are 32 registers. Where two vectors at a time need at most half of them, leaving the others to the
 # insides of operations, they pay in all bodies.
 ALIVE = 8
+SCATTERED = 4  # work that has to come with each scattered access
 
 
 @loop_pass("vectorize")
@@ -61,9 +62,15 @@ def _loop(loop: Loop, bits: int) -> Loop:
     here = adjacent(loop) if vectorizable(loop) else None
     if here is not None and loop.extent != 1:
         below = sum(best_below(child) for child in children)
-        if here >= 0 if not children else here > below:
+        if _pays(loop, here) if not children else here > below:
             return replace(loop, kind="vector", width=lanes(loop, bits))
     return with_body(loop, [_statement(item, bits) for item in loop.body])
+
+
+def _pays(loop: Loop, score: int) -> bool:
+    """Whether vectors of an innermost loop pay: memory is adjacent, or there is enough work beside scattered accesses,
+    which take as many steps as they do one by one."""
+    return score >= 0 or cost(loop.body) >= -score * SCATTERED
 
 
 def best_below(loop: Loop) -> int:
