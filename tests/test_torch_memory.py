@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import smelt.torch
 import torch
 from smelt.torch import native
 from torch_compiled import assert_native, compiled, same
@@ -231,3 +232,25 @@ def test_channels_last():
 
     x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
     same(compiled(f)(x), f(x))
+
+
+def test_complex_results_that_are_read_as_pairs_are_not_put_together():
+    """Turned positions, as Llama's first code has them."""
+
+    def turned(x, turns):
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * turns).flatten(-2)
+
+    x, turns = torch.randn(2, 6, 16, requires_grad=True), torch.polar(torch.ones(6, 8), torch.randn(6, 8))
+    found, expected = compiled(turned)(x, turns), turned(x, turns)
+    same(found, expected)
+    weights = torch.randn_like(expected)
+    same(*(torch.autograd.grad((item * weights).sum(), x)[0] for item in (found, expected)))
+    with torch.no_grad():
+        smelt.torch.reset_stats()
+        function = compiled(turned)
+        for rows in (2, 3, 5):
+            x = torch.randn(rows, 6, 16)
+            same(function(x, turns), turned(x, turns))
+    assert_native()
+    assert "in 1 kernels, 1 native calls" in smelt.torch.report()

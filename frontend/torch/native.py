@@ -277,7 +277,8 @@ class NativeStep:
         """Whose memory each wanted tensor is a view of: its own if that is nobody else's.
 
         Several that share memory stay views of one tensor, also if that itself is not wanted: who writes into one of
-        them sees it in the others. So does one whose elements lie apart, or more than once in the same place.
+        them sees it in the others. So does one whose elements lie apart, or more than once in the same place, and one
+        that reads complex numbers as pairs: nothing need put these together.
         """
         sharing: dict[int, list[Node]] = {}
         for node in wanted:
@@ -291,8 +292,9 @@ class NativeStep:
         for node in wanted:
             base = bases.get(_memory(node), node)
             has_gaps = layout_of(node.meta["val"]).order is None
-            if base is node and (has_gaps or len(sharing[_storage(node)]) > 1):
-                whole = first[_storage(node)]
+            whole = first[_storage(node)]
+            is_reread = whole.meta["val"].dtype is not node.meta["val"].dtype
+            if base is node and (has_gaps or is_reread or len(sharing[_storage(node)]) > 1):
                 if not any(_storage(item) == _storage(node) for item in whole.all_input_nodes if _is_tensor(item)):
                     found[whole] = base = whole
             found[node] = base
