@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir.proofs import limit
+from ..ir.proofs import ceil_divide, limit
 from ..ir.symbolic import Dim, Expr
 
 if TYPE_CHECKING:
     from .loop_ir import Gemm, Matrix
 
 BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
-DEPTH = {"f32": 512, "f64": 384}  # of a block: longer sums in one register would gain little, and round more
+NARROW_BYTES = {"bf16": 2}  # of those that some machines multiply, too, and add up in f32
+# Of a block: longer sums in one register would gain little, and round more.
+DEPTH = {"f32": 512, "f64": 384, "bf16": 1024}
 ROWS = 128  # of a block: the left matrix that a tile packs for itself stays in the second-level cache
 COLUMNS = 512  # of a tile
 LONG = 1024  # columns of a tile that has all of them
@@ -37,16 +39,21 @@ FEW_PACK = 2  # so many tiles of rows, or less, do not share a packed copy of th
 OWN_BYTES = 8 << 20  # of a packed matrix that each thread has a copy of: what another one packed would be far away
 OWN_SHARE = 2  # of the bytes of the product, at most, for the same: memory stays in proportion
 OWN_TIMES = 512  # that its elements are used: with fewer, packing it again for every thread would show
-DOT_BYTES = {**BYTES, "bf16": 2}  # of those that have dot products of their own, if the machine has them
 # Of a block: rows of a page of memory spread evenly over the first-level cache.
 DOT_DEPTH = {"f32": 1024, "f64": 512, "bf16": 2048}
 DOT_ROWS = 128  # of a block, which stays in the second-level cache
 MOST_DOT_ROWS = 256  # of a product: with more, packing pays
+MOST_NARROW_DOT_ROWS, NARROW_ROW_DEPTH = 128, 8  # the same for narrow types, and the least depth for each row
+NARROW_DOT_COLUMNS = 16  # with no more, the number of rows does not matter for these
 LEAST_READY_ROWS = 8  # of a tile of whole rows, if the right matrix need not be packed
 OPEN_ROWS, OPEN_ROW_TILE = 64, 16  # of a tile, and of one of whole rows, if nobody knows how many rows there are
 LEAST_DOT_DEPTH = 128  # below, adding up the sums of a vector takes longer than packing
-LEAST_NARROW_DEPTH = 64  # the same for narrow types: below, it takes longer than copies in f32, packed
 PACK_DEPTH, PACK_COLUMNS = 512, 256  # of a part of a matrix that one thread packs: long runs of few rows or columns
+
+
+def total_type(dtype: str) -> str:
+    """The type in which products of a type are added up."""
+    return dtype if dtype in BYTES else "f32"
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,19 @@ class RegisterTile:
     bits: int
 
     @property
+    def total(self) -> str:
+        """The type of sums, and of the product."""
+        return total_type(self.dtype)
+
+    @property
     def bytes(self) -> int:
-        return BYTES[self.dtype]
+        """Of a sum, and of what each lane of a panel has of one step of the depth."""
+        return BYTES[self.total]
+
+    @property
+    def together(self) -> int:
+        """Elements along the depth that are one step: those of a narrow type lie together, in the room of a sum."""
+        return self.bytes // {**BYTES, **NARROW_BYTES}[self.dtype]
 
     @property
     def rows(self) -> int:
@@ -87,7 +105,12 @@ class RegisterTile:
         lines = self.width * packs_right
         if packs_left:
             lines += _even(min(rows, ROWS) if isinstance(rows, int) else ROWS, ROWS, self.rows)
-        return lines * (min(depth, self.depth) if isinstance(depth, int) else self.depth) * self.bytes
+        most = min(depth, self.depth) if isinstance(depth, int) else self.depth
+        return lines * -(-most // self.together) * self.bytes
+
+    def panel_depth(self, depth: Dim) -> Dim:
+        """Elements of a panel along the depth: whole steps."""
+        return ceil_divide(depth, self.together) * self.together
 
 
 @dataclass(frozen=True)
@@ -99,12 +122,12 @@ class DotTile:
 
     @property
     def bytes(self) -> int:
-        return DOT_BYTES[self.dtype]
+        return {**BYTES, **NARROW_BYTES}[self.dtype]
 
     @property
     def total(self) -> str:
         """The type of sums, and of the product."""
-        return self.dtype if self.dtype in BYTES else "f32"
+        return total_type(self.dtype)
 
     @property
     def rows(self) -> int:
@@ -125,31 +148,32 @@ class DotTile:
         return DOT_DEPTH[self.dtype]
 
 
-def pays_dots(rows: Dim, depth: Dim) -> bool:
-    """Whether dot products are best for a product of so many rows, if the depth of both matrices is adjacent. For many
-    rows packing pays. An open number counts as few, unless even the least that it can be is many."""
+def pays_dots(dtype: str, rows: Dim, columns: Dim, depth: Dim) -> bool:
+    """Whether dot products are best for a product of this size, if the depth of both matrices is adjacent. For many
+    rows packing pays: it takes a time that goes with the depth, and adding up sums one that goes with the rows. An open
+    number counts as few, unless even the least that it can be is many. Few columns leave panels half empty."""
+    if not isinstance(depth, int) or depth < LEAST_DOT_DEPTH:
+        return False
+    most = MOST_DOT_ROWS
+    if dtype not in BYTES:
+        widest = limit(columns, True)
+        if isinstance(widest, int) and widest <= NARROW_DOT_COLUMNS:
+            return True
+        most = min(MOST_NARROW_DOT_ROWS, depth // NARROW_ROW_DEPTH)
     least = limit(rows, False)
-    many = isinstance(least, int) and least > MOST_DOT_ROWS
-    return not many and isinstance(depth, int) and depth >= LEAST_DOT_DEPTH
+    return not isinstance(least, int) or least <= most
 
 
-def pays_narrow(depth: Dim) -> bool:
-    """Whether a product of a narrow type is best left to the machine's own dot products, if it has them."""
-    return not isinstance(depth, int) or depth >= LEAST_NARROW_DEPTH
-
-
-def by_dots(left: Matrix, right: Matrix, rows: Dim, depth: Dim) -> bool:
+def by_dots(left: Matrix, right: Matrix, rows: Dim, columns: Dim, depth: Dim) -> bool:
     """Whether the elements of a product are dot products of rows as they lie in memory: nothing is packed then."""
     adjacent = left.column_stride == 1 and right.row_stride == 1 and not left.panel and not right.panel
-    return adjacent and pays_dots(rows, depth)
+    return adjacent and pays_dots(left.buffer.dtype.name, rows, columns, depth)
 
 
 def is_dots(statement: Gemm) -> bool:
     """Whether a tile is made of dot products. A product that packs nothing for them (passes/product.py) has only such
-    tiles: they are no higher than it. Narrow types have no other products: their depth is always adjacent."""
-    if statement.left.buffer.dtype.name not in BYTES:
-        return True
-    return by_dots(statement.left, statement.right, statement.rows, statement.depth)
+    tiles: they are no higher than it."""
+    return by_dots(statement.left, statement.right, statement.rows, statement.columns, statement.depth)
 
 
 def tile_shape(

@@ -234,6 +234,11 @@ class Matrix:
     A packed one consists of panels of `panel` columns. Its rows are as far apart as a panel is wide, and its
     column_stride is the distance of panels: element (r, c) lies at
     offset + r * row_stride + c // panel * column_stride + c % panel.
+
+    Of elements of 16 bits, two rows lie together in a packed one, each element beside the one of the next row, as
+    processors read them: element (r, c) lies at
+    offset + r // 2 * 2 * row_stride + c // panel * column_stride + c % panel * 2 + r % 2.
+    It has an even number of rows, the last of which may be zeros.
     """
 
     buffer: Buffer

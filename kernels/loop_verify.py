@@ -364,8 +364,11 @@ class Verifier:
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
         kinds = [matrix.buffer.dtype for matrix in (output, *sources)]
         # f16 and bf16 may be multiplied where they lie, and added up in f32: by GPUs, and by some processors.
-        if any(kind.compute is not kinds[0] for kind in kinds) or kinds[0].name not in GEMM:
+        total = kinds[0].compute if name == "pack" else kinds[0]
+        if any(kind.compute is not total for kind in kinds) or total.name not in GEMM:
             self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one of {', '.join(GEMM)}")
+        if len(set(kinds[1:] if name == "gemm" else kinds)) > 1:
+            self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one type")
         if output.buffer.role == "in":
             self.fail(f"{output.buffer.name} is an input and cannot be written")
         self.claim_first(output)

@@ -6,10 +6,10 @@
                           loops over the tile: what follows, reductions of its rows if it has whole ones
                           gemm of that, if another product follows, and loops over its tile
 
-Where the machine has dot products of bf16, those of some depth are multiplied as they lie, or as copies in which it is
-adjacent. Other f16 and bf16 matrices are copied to f32 first. So are complex matrices, to real ones of twice the depth:
-with (re, im) for each element of the left matrix and ((re, im), (-im, re)) for each of the right one, the product is
-(re, im) again. Integers, and vectors that lie along the depth, are summed up in plain loops.
+Where the machine does not multiply f16 and bf16 matrices itself, they are copied to f32 first. So are complex matrices,
+to real ones of twice the depth: with (re, im) for each element of the left matrix and ((re, im), (-im, re)) for each of
+the right one, the product is (re, im) again. Integers, and vectors that lie along the depth, are summed up in plain
+loops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from ..kernels.gemm import (
     RegisterTile,
     by_dots,
     is_own,
-    pays_narrow,
     row_tile,
     tile_shape,
 )
@@ -105,8 +104,8 @@ class Product:
         self.parts = 2 if self.output.dtype.is_complex else 1
         self.own: list[Pack] = []  # what each thread packs for itself
         self.factors: list[Source] = []
-        # Whether the machine's own dot products of a narrow type are used.
-        self.narrow = self.output.dtype.name in lowering.narrow and pays_narrow(self.depth)
+        self.narrow = self.output.dtype.name in lowering.narrow  # which the machine adds up in a wider type itself
+        self.factor = self.output.dtype if self.narrow else self.dtype  # the type that is multiplied
         self.dots = False  # whether all elements are dot products: nothing is packed
 
     def build(self) -> None:
@@ -120,10 +119,14 @@ class Product:
             self._sums()
 
     def _is_dot(self) -> bool:
-        """Whether a vector is multiplied by a matrix of adjacent elements, in either order: each is used once."""
-        if self.output.dtype is not self.dtype or (self.columns != 1 and self.rows != 1):
+        """Whether a vector is multiplied by a matrix of adjacent elements, in either order: each is used once. The
+        machine's own dot products of a narrow type are faster, if there are any."""
+        if self.output.dtype is not self.factor or (self.columns != 1 and self.rows != 1):
             return False
-        matrix = self._matrix(self.left if self.columns == 1 else self.right)
+        left, right = self._matrix(self.left), self._matrix(self.right)
+        if self.narrow and by_dots(left.at(0, 0, 0), right.at(0, 0, 0), self.rows, self.columns, self.depth):
+            return False
+        matrix = left if self.columns == 1 else right
         return 1 in (matrix.row_stride, matrix.column_stride)
 
     def _sums(self) -> None:
@@ -209,33 +212,14 @@ class Product:
         self._close()
         return Source(buffer, lambda number: number * (shape[1] * shape[2]), shape[2], 1)
 
-    def _adjacent(self, value: Value, is_left: bool) -> Source:
-        """A factor whose elements along the depth are adjacent: where it lies, or a copy."""
-        lowering, source = self.l, self._matrix(value)
-        if (source.column_stride if is_left else source.row_stride) == 1:
-            return source
-        batch, lines, depth = value.shape if is_left else (value.shape[0], value.shape[2], value.shape[1])
-        shape = (1 if source.is_one else batch, lines, depth)
-        buffer = lowering.temporary(value.dtype, shape)
-        b, i, k = index = self._loops(shape, (1, 1, 1))
-        lowering.floor = 1
-        element = lowering.element(value, index if is_left else (b, k, i))
-        lowering.add(len(lowering.scopes) - 1, Store(buffer, index, element, origin=self.op.loc))
-        self._close()
-        each: Dim = 0 if source.is_one else lines * depth
-        strides: tuple[Dim, Dim] = (depth, 1) if is_left else (1, depth)
-        return Source(buffer, lambda number: number * each, *strides, source.is_one)
-
-    def _operand(self, value: Value, is_left: bool, lines: int) -> Source:
+    def _operand(self, value: Value, lines: int) -> Source:
         """A factor; of a complex one each element has so many lines. Both may be the same value."""
-        if self.narrow:
-            return self._adjacent(value, is_left)
-        return self._matrix(value) if self.output.dtype is self.dtype else self._copied(value, lines, self.parts)
+        return self._matrix(value) if self.output.dtype is self.factor else self._copied(value, lines, self.parts)
 
     def _tiles(self) -> None:
         """A loop over tiles: in each the product, then what follows it."""
         lowering = self.l
-        unit = RegisterTile(self.dtype.name, self.bits)
+        unit = self.unit
         columns, depth = self.columns * self.parts, self.depth * self.parts
         first = None if self.group.left is None else Product(lowering, self.group.left, self.bits, f"{self.name}left")
         products = [self] if first is None else [first, self]
@@ -249,7 +233,7 @@ class Product:
             height, width = row_tile(self.batch, self.rows, longest, depth, unit, first is not None, ready), columns
         down, across = ceil_divide(self.rows, height), ceil_divide(columns, width)
         for item in products:
-            item.prepare(unit, down, across)
+            item.prepare(down, across)
         at, row, column = self._loops((self.batch, down, across), (1, height, width))
         inside = len(lowering.scopes) - 1
         lowering.floor = inside
@@ -282,18 +266,23 @@ class Product:
         """The operands, and whether the product takes them as they lie. A left matrix that is made for each tile has
         rows of adjacent elements."""
         self.l.members = self.members
-        left = None if self.group.left is not None else self._operand(self.left, True, 1)
-        right = self._operand(self.right, False, self.parts)
+        left = None if self.group.left is not None else self._operand(self.left, 1)
+        right = self._operand(self.right, self.parts)
         self.factors = [right] if left is None else [left, right]
         matrix = right.at(0, 0, 0)
         other = replace(matrix, column_stride=1, panel=0) if left is None else left.at(0, 0, 0)
         times = self.batch * self.rows if right.is_one else self.rows
-        self.dots = self.narrow or by_dots(other, matrix, times, self.depth * self.parts)
+        self.dots = by_dots(other, matrix, times, self.columns * self.parts, self.depth * self.parts)
 
-    def prepare(self, unit: RegisterTile, down: Dim, across: Dim) -> None:
+    @property
+    def unit(self) -> RegisterTile:
+        return RegisterTile(self.factor.name, self.bits)
+
+    def prepare(self, down: Dim, across: Dim) -> None:
         """The operands, packed where several tiles share them."""
         if self.dots:
             return
+        unit = self.unit
         columns, depth = self.columns * self.parts, self.depth * self.parts
         *left, right = self.factors
         if left and across != 1:
@@ -432,15 +421,16 @@ class Product:
         everywhere."""
         lowering = self.l
         batch: Dim = 1 if source.is_one else self.batch
-        panels, apart = ceil_divide(columns, width), depth * width
-        each_bytes = self.dtype.bytes
-        result = product(self.output.shape) * self.parts * each_bytes
-        if batch == 1 and is_own(panels * apart * each_bytes, times, result):
-            buffer = Buffer(f"%{lowering.name}.{self.name}{name}", self.dtype, (panels, depth, width), "scratch")
+        long_depth = self.unit.panel_depth(depth)
+        panels, apart = ceil_divide(columns, width), long_depth * width
+        result = product(self.output.shape) * self.parts * self.dtype.bytes
+        if batch == 1 and is_own(panels * apart * self.factor.bytes, times, result):
+            shape = (panels, long_depth, width)
+            buffer = Buffer(f"%{lowering.name}.{self.name}{name}", self.factor, shape, "scratch")
             target = Source(buffer, lambda number: 0, width, apart, True, width)
             self.own.append(Pack(target.at(0, 0, 0), source.at(0, 0, 0), depth, columns, True, self.op.loc))
             return target
-        buffer = lowering.temporary(self.dtype, [batch, panels, depth, width])
+        buffer = lowering.temporary(self.factor, [batch, panels, long_depth, width])
         each: Dim = 0 if source.is_one else panels * apart
         target = Source(buffer, lambda number: number * each, width, apart, source.is_one, width)
         long = PACK_COLUMNS // width * width

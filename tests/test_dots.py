@@ -19,11 +19,14 @@ from smelt.backend.plan import name_values
 from smelt.ir.parser import parse_graph
 from smelt.ir.symbolic import evaluate
 from smelt.kernels.gemm import (
-    DOT_BYTES,
+    BYTES,
     DOT_DEPTH,
     LEAST_DOT_DEPTH,
-    LEAST_NARROW_DEPTH,
     MOST_DOT_ROWS,
+    MOST_NARROW_DOT_ROWS,
+    NARROW_BYTES,
+    NARROW_DOT_COLUMNS,
+    NARROW_ROW_DEPTH,
     DotTile,
     RegisterTile,
     is_dots,
@@ -92,10 +95,18 @@ def test_the_library_is_known_before_lowering() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "depth"), [(64, 40, 300), (1, 40, 300), (40, 1, 300), (64, 40, 0), (64, 40, 9)]
+    ("rows", "columns", "depth", "wanted"),
+    [
+        (32, 40, 300, ["bf16 dots"]),
+        (64, 40, 300, ["bf16"]),
+        (1, 40, 300, ["bf16 dots"]),
+        (40, 1, 300, ["bf16 dots"]),
+        (1, 40, 9, []),
+        (64, 40, 0, []),
+        (64, 40, 9, ["bf16"]),
+    ],
 )
-def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, depth: int) -> None:
-    """Also for products of vectors: those of narrow types never become plain loops, unless there is nothing to add."""
+def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, depth: int, wanted: list[str]) -> None:
     from smelt.backend.cpu.build import expected_libraries
 
     arrays = floats(rows, depth, dtype=ml_dtypes.bfloat16), floats(columns, depth, seed=1, dtype=ml_dtypes.bfloat16)
@@ -104,7 +115,6 @@ def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, dept
     narrow = host().dot_types(host().vector_bits)
     if narrow:
         assert expected_libraries(stages["simplify"], narrow) == program.artifact.products
-    wanted = {0: [], 9: ["f32"]}.get(depth, ["bf16 dots"])
     assert expected_libraries(stages["simplify"], {"bf16"}) == wanted
 
 
@@ -236,7 +246,7 @@ def test_tiles_are_enough_for_a_few_threads(size: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("dtype", DOT_BYTES)
+@pytest.mark.parametrize("dtype", [*BYTES, *NARROW_BYTES])
 def test_registers(dtype: str, bits: int) -> None:
     """The sums of a tile, a vector of each row or column and one more: with AVX-512 there are 32, else 16."""
     tile = DotTile(dtype, bits)
@@ -246,13 +256,20 @@ def test_registers(dtype: str, bits: int) -> None:
 
 
 class TestNarrow:
-    """bf16, where the machine adds up its products in f32; else, and with shorter vectors or little depth, copies in
-    f32."""
+    """bf16, where the machine adds up its products in f32; else, and with shorter vectors, copies in f32."""
 
     @pytest.mark.parametrize("bits", BITS)
     @pytest.mark.parametrize(
-        "size", [*SIZES, (1, 40, 300), (40, 1, 300), (9, 10, 3), (9, 10, LEAST_NARROW_DEPTH), (300, 33, 5000)], ids=str
-    )
+        "size",
+        [
+            *SIZES,
+            (1, 40, 300), (40, 1, 300),
+            (9, 10, 3), (9, 70, 1),  # a pair and a half, half a pair
+            (8, 32, 64), (16, 64, 65),  # whole register tiles and panels
+            (140, 200, 30), (300, 33, 5000), (130, 600, 1027),
+        ],
+        ids=str,
+    )  # fmt: skip
     def test_sizes_and_orders(self, size: tuple[int, int, int], bits: int) -> None:
         rows, columns, depth = size
         bfloat16 = ml_dtypes.bfloat16
@@ -270,8 +287,36 @@ class TestNarrow:
             (got,) = program((left, right))
             assert got.dtype == bfloat16
             assert (np.abs(got.astype(np.float64) - exact) <= error).all()
-            narrow = "bf16" in host().dot_types(bits) and depth >= LEAST_NARROW_DEPTH
-            assert (program.artifact.products == ["bf16 dots"]) == narrow
+            if "bf16" in host().dot_types(bits):
+                assert set(program.artifact.products) <= {"bf16 dots", "bf16", "bf16 rest"}
+
+    @pytest.mark.parametrize(
+        ("rows", "columns", "depth", "transposed", "dots"),
+        [
+            (40, 64, 40 * NARROW_ROW_DEPTH, True, True),
+            (41, 64, 40 * NARROW_ROW_DEPTH, True, False),  # packing takes less time than adding up so many sums
+            (MOST_NARROW_DOT_ROWS, 64, 4096, True, True),
+            (MOST_NARROW_DOT_ROWS + 1, 64, 4096, True, False),
+            (MOST_NARROW_DOT_ROWS + 1, NARROW_DOT_COLUMNS, 256, True, True),
+            (MOST_NARROW_DOT_ROWS + 1, NARROW_DOT_COLUMNS, LEAST_DOT_DEPTH - 1, True, False),
+            (40, 64, 4096, False, False),
+        ],
+    )
+    def test_when(self, rows: int, columns: int, depth: int, transposed: bool, dots: bool) -> None:
+        x, w = (np.zeros(shape, ml_dtypes.bfloat16) for shape in ((rows, depth), (columns, depth)))
+        kernels = self.lowered(linear, (x, w)) if transposed else self.lowered(lambda x, w: x @ w, (x, w.T.copy()))
+        found = [item for kernel in kernels for item in walk(kernel.body)]
+        gemms = [item for item in found if isinstance(item, Gemm)]
+        assert gemms and all(is_dots(item) == dots for item in gemms)
+        assert not (dots and any(isinstance(item, Pack) for item in found))
+        assert all(item.left.buffer.dtype.name == item.right.buffer.dtype.name == "bf16" for item in gemms)
+
+    @staticmethod
+    def lowered(function: Any, arrays: Any) -> Any:
+        """Kernels for a machine that has such products."""
+        fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), bits=512)
+        name_values(fused)
+        return lower(fused, 512, narrow={"bf16"})
 
     def test_a_batch(self) -> None:
         x, w = (floats(3, 20, 70, seed=seed, dtype=ml_dtypes.bfloat16) for seed in range(2))
@@ -287,10 +332,22 @@ class TestNarrow:
         got = smelt.jit(lambda x, w: ops.matmul(x, ops.expand(w, (3, 70, 30))))(x, w)
         np.testing.assert_allclose(got.astype(float), x.astype(float) @ w.astype(float), rtol=2.0**-7, atol=1e-2)
 
-    def test_special_values(self) -> None:
-        x, w = floats(9, 200, dtype=ml_dtypes.bfloat16), floats(13, 200, seed=1, dtype=ml_dtypes.bfloat16)
-        x[-1, 3], w[-1, 199] = np.inf, np.nan
-        got = smelt.jit(linear)(x, w).astype(np.float32)
+    @pytest.mark.parametrize("order", [(0, 1), (0, 0), (1, 0), (1, 1)], ids=["nt", "nn", "tn", "tt"])
+    @pytest.mark.parametrize("depth", [1, 2, 33, 200, 257])
+    @pytest.mark.parametrize(("rows", "columns"), [(9, 13), (130, 70)])
+    def test_special_values(self, rows: int, columns: int, depth: int, order: tuple[bool, bool]) -> None:
+        """They stay in their row and column: nothing that lies beside a matrix or its last element is multiplied."""
+        x, w = (floats(size, depth, seed=size, dtype=ml_dtypes.bfloat16) for size in (rows, columns))
+        x[-1], w[-1, -1] = np.inf, np.nan
+        left, right = (
+            np.ascontiguousarray(item.T) if turned else item for item, turned in zip((x, w.T), order, strict=True)
+        )
+
+        def function(x: Any, w: Any) -> Any:
+            x, w = (ops.transpose(item, 0, 1) if turned else item for item, turned in zip((x, w), order, strict=True))
+            return x @ w
+
+        got = smelt.jit(function)(left, np.ascontiguousarray(right)).astype(np.float32)
         assert np.isfinite(got[:-1, :-1]).all() and np.isnan(got[:, -1]).all() and not np.isfinite(got[-1]).any()
 
     def test_open_sizes(self) -> None:
@@ -301,16 +358,17 @@ class TestNarrow:
         }
         """
         program = compile_graph(parse_graph(text), CompileOptions(verify=True))
-        for rows, depth in ((2, 1), (7, 40), (130, 300)):
+        for rows, depth in ((2, 1), (7, 40), (130, 300), (301, 1029)):
             x, w = (floats(*s, seed=s[1], dtype=ml_dtypes.bfloat16) for s in ((1, rows, depth), (1, depth, 30)))
             (got,) = program([x, w])
             np.testing.assert_allclose(got.astype(float), x.astype(float) @ w.astype(float), rtol=2.0**-7, atol=1e-2)
 
     @pytest.mark.parametrize("bits", BITS)
     @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bf16", "f16"])
-    def test_a_norm_on_tiles(self, dtype: Any, bits: int) -> None:
+    @pytest.mark.parametrize("rows", [30, 170])  # by dots, and by pairs
+    def test_a_norm_on_tiles(self, dtype: Any, bits: int, rows: int) -> None:
         """Tiles of whole rows are in f32: the norm of a product needs no other kernel."""
-        x, w, b = (floats(*s, seed=len(s), dtype=dtype) for s in ((70, 300), (200, 300), (200,)))
+        x, w, b = (floats(*s, seed=len(s), dtype=dtype) for s in ((rows, 300), (200, 300), (200,)))
         graph = trace(lambda x, w, b: ops.layer_norm(linear(x, w) + b, (200,)), (x, w, b))
         stages: dict[str, Any] = {}
         options = CompileOptions(vector_bits=bits, verify=True)
@@ -355,9 +413,12 @@ class TestNarrow:
         "rows backwards": (lambda x, w: linear(ops.flip(x, (0,)), ops.flip(w, (0,))), [(5, 70), (7, 70)]),
         "depth backwards": (lambda x, w: linear(ops.flip(x, (1,)), ops.flip(w, (1,))), [(5, 70), (7, 70)]),
         "every other element": (lambda x, w: x[:, ::2] @ w[::2], [(5, 140), (140, 7)]),
-        "vectors": (lambda x, w: ops.stack([x @ w, x @ (w + w)], 0), [(1, 70), (70, 1)]),
+        "vectors": (lambda x, w: ops.stack([x @ w, x @ (w + w)], 0), [(1, 140), (140, 1)]),
         "equal rows": (lambda x, w: linear(ops.expand(x, (5, 70)), w), [(1, 70), (7, 70)]),
         "a product of a product": (lambda x, w: ops.matmul(linear(x, w) / 64, w), [(5, 70), (70, 70)]),
+        "shared panels of both, and an odd depth": (lambda x, w: ops.transpose(x, 0, 1) @ w, [(33, 900), (33, 1300)]),
+        "shared panels of a batch": (lambda x, w: x @ w, [(2, 300, 9), (2, 9, 200)]),
+        "panels of a thread's own": (lambda x, w: x @ w, [(600, 35), (35, 300)]),
     }
 
     @pytest.mark.parametrize("name", PROGRAMS)
@@ -373,7 +434,7 @@ class TestNarrow:
         assert gemms
         for item in gemms:
             assert item.left.buffer.dtype.name == item.right.buffer.dtype.name == "bf16"
-            assert item.left.column_stride == item.right.row_stride == 1
+        assert "panels" not in name or any(item.right.panel for item in gemms)
         for kernel in kernels:
             verify_kernel(kernel)
         wide = [array.astype(np.float64) for array in arrays]
@@ -405,9 +466,11 @@ class TestNarrow:
             keys.append(key.name)
         assert keys[0] != keys[1]
 
-    def test_the_same_bits_for_any_number_of_threads(self) -> None:
-        x, w = floats(300, 700, dtype=ml_dtypes.bfloat16), floats(700, 333, seed=1, dtype=ml_dtypes.bfloat16)
-        function = smelt.jit(lambda x, w: ops.gelu(x @ w))
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_the_same_bits_for_any_number_of_threads(self, turned: bool) -> None:
+        shape = (701, 300) if turned else (300, 701)
+        x, w = floats(*shape, dtype=ml_dtypes.bfloat16), floats(701, 333, seed=1, dtype=ml_dtypes.bfloat16)
+        function = smelt.jit(lambda x, w: ops.gelu((ops.transpose(x, 0, 1) if turned else x) @ w))
         results = []
         for count in (1, 2, 3, 7):
             with smelt.threads(count):

@@ -114,6 +114,14 @@ BROKEN: dict[str, tuple[str, str]] = {
         PRODUCT.replace("* %i; 20, 1] =", "* %i; 20, 2] ="),
         "the columns of the output are not",
     ),
+    "pack to another type": (
+        PACKED.replace("%w: f32[", "%w: bf16["),
+        "the matrices are f32, bf16, expected one type",
+    ),
+    "product of two types": (
+        PACKED.replace("%x: f32[", "%x: bf16["),
+        "the matrices are f32, bf16, f32, expected one type",
+    ),
     "pack without panels": (PACKED.replace("16, 1600 by 16] = %w", "16, 1] = %w"), "a pack reads a matrix with"),
     "pack with gaps": (PACKED.replace("16, 1600 by 16] = %w", "20, 1600 by 16] = %w"), "as far apart as it is wide"),
     "packed once into memory": (

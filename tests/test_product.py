@@ -382,9 +382,9 @@ def test_smaller_tiles_are_compiled_for_rows_that_are_left_over(bits: int) -> No
 
 def test_every_type_with_a_product_of_its_own_has_a_table() -> None:
     from smelt.backend.cpu.context import PRODUCT_TYPES
-    from smelt.kernels.gemm import DOT_BYTES
+    from smelt.kernels.gemm import BYTES, NARROW_BYTES
 
-    assert set(PRODUCT_TYPES) == set(DOT_BYTES)
+    assert set(PRODUCT_TYPES) == {*BYTES, *NARROW_BYTES}
 
 
 def panels(array: np.ndarray, width: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 from ...ir.errors import CompileError, VerifyError
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
-from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots, pays_narrow
+from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_text import identity
 from ...kernels.loop_verify import verify_kernel
@@ -139,11 +139,11 @@ def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
         name, computed = result.dtype.name, result.dtype.compute.real.name
         if computed not in BYTES or 0 in (*result.shape, depth):
             continue
-        if name in narrow and pays_narrow(depth):
-            expected.add(f"{name} dots")
-        elif 1 not in (rows, columns):
-            adjacent = name in BYTES and _is_transposed(op.arguments["mat2"])
-            expected.add(f"{name} dots" if adjacent and pays_dots(batch * rows, depth) else computed)
+        own = name in BYTES or name in narrow
+        adjacent = own and _is_transposed(op.arguments["mat2"])
+        dots = adjacent and pays_dots(name, batch * rows, columns, depth)
+        if dots or 1 not in (rows, columns):
+            expected.add(f"{name} dots" if dots else name if own else computed)
     return sorted(expected)
 
 
@@ -160,9 +160,9 @@ def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
     when most of them are in whole register tiles, and one for dot products."""
     found: set[str] = set()
     for item in (item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)):
-        dtype = item.output.buffer.dtype.name
+        dtype = item.left.buffer.dtype.name
         if is_dots(item):
-            found.add(f"{item.left.buffer.dtype.name} dots")
+            found.add(f"{dtype} dots")
             continue
         found.add(dtype)
         if not is_multiple(item.rows, RegisterTile(dtype, bits).rows):

@@ -23,13 +23,13 @@ class Calls:
     def gemm(self, statement: Gemm) -> None:
         """A call of one of the routines of dots.py, or of gemm.py, with scratch memory for what it packs."""
         output, left, right = statement.output, statement.left, statement.right
-        dtype = output.buffer.dtype
+        dtype = left.buffer.dtype.name
         if is_dots(statement):
             sizes = (statement.rows, statement.columns, statement.depth)
             matrices = ((output, output.row_stride), (left, left.row_stride), (right, right.column_stride))
             arguments = [f"ptr {self._address(item)}, i64 {self.region.passed(stride)}" for item, stride in matrices]
             arguments += [f"i64 {self.region.passed(size)}" for size in sizes]
-            self.region.write(f"call void {self._routine(left.buffer.dtype.name, 'dots')}({', '.join(arguments)})")
+            self.region.write(f"call void {self._routine(dtype, 'dots')}({', '.join(arguments)})")
             return
         scratch = self.region.scratch(id(statement))
         # From row to row of packed panels it is as far as the depth of one, on the average.
@@ -38,11 +38,11 @@ class Calls:
         panel = right.column_stride if right.panel else 0
         numbers = (right.row_stride, right.column_stride, panel, statement.rows, statement.columns, statement.depth)
         self.region.write(
-            f"call void {self._routine(dtype.name, 'gemm')}(ptr {self._address(output)}, "
+            f"call void {self._routine(dtype, 'gemm')}(ptr {self._address(output)}, "
             f"i64 {self.region.passed(output.row_stride)}, ptr {self._address(left)}, "
             f"{', '.join(f'i64 {self.region.passed(item)}' for item in left_numbers)}, ptr {self._address(right)}, "
             f"{', '.join(f'i64 {self.region.passed(item)}' for item in numbers)}, ptr {scratch}, "
-            f"ptr {self._table(dtype.name)})"
+            f"ptr {self._table(dtype)})"
         )
 
     def transpose(self, statement: Transpose) -> None:

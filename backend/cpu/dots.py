@@ -12,11 +12,10 @@ import itertools
 
 from ...kernels.gemm import BYTES, DOT_ROWS, DotTile
 from .gemm import ELEMENT, shared_text
+from .pairs import LOADED, PAIRS
 from .parts import Module
 from .writer import Function
 
-LOADED = {**ELEMENT, "bf16": "i16"}  # narrow elements are moved as integers: LLVM knows more of these
-PAIRS = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds the products of neighbours, in f32
 BLOCK = 16  # bytes of the parts of a vector in which elements are moved about fastest
 
 

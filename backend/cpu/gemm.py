@@ -8,13 +8,15 @@ packed here, or where they lie if they are used too little to pack them. A regis
 Packing reads any strides. Panels that are not full repeat the last row or column: what is computed with it is not
 stored. The order of additions depends on sizes and strides alone.
 
+A step of the depth is one element of each row and column; of narrow types it is a pair (pairs.py).
+
 Rows that fill no register tile are left to smaller ones, which are a library of their own: most programs multiply whole
 tiles only, and do not wait for those to be compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ...kernels.gemm import FLAT, ROWS, RegisterTile
 from .context import ROUTINES
@@ -37,12 +39,14 @@ class Routines:
     def __init__(self, shape: RegisterTile):
         self.shape = shape
         self.dtype = shape.dtype
-        self.element = ELEMENT[shape.dtype]
-        self.bytes = shape.bytes
+        self.element = ELEMENT[shape.total]  # of the product
+        self.loaded = self.item = self.element  # of the matrices; and what a lane of a panel has of one step
+        self.bytes = shape.bytes  # of a sum, and of such an item
+        self.loaded_bytes = shape.bytes // shape.together
         # Lanes that packing transposes at a time: no more than the narrowest panel has.
         self.block = min(shape.lanes, 32 // shape.bytes, 8 if shape.rows >= 8 else 4)
         self.vector = f"<{shape.lanes} x {self.element}>"
-        self.suffix = f"v{shape.lanes}{shape.dtype}"
+        self.suffix = f"v{shape.lanes}{shape.total}"
 
     def declarations(self) -> list[str]:
         vector, mask = self.vector, f"<{self.shape.lanes} x i1>"
@@ -70,6 +74,7 @@ class Routines:
         )  # fmt: skip
         shape, vector = self.shape, self.vector
         places = [f.at("%output", f.multiply("%output_row", row)) for row in range(rows)]
+        line = f"<{shape.lanes} x {self.item}>"
         totals = [(vector, "zeroinitializer")] * (rows * shape.vectors)
 
         # If LLVM knew how these hang together, it would make each row's address from that of the row before.
@@ -88,22 +93,16 @@ class Routines:
             for place in (ahead, f.at(starts[0], "%next")):
                 f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
             columns = [
-                f.op(f"load {vector}, ptr {f.at(right, part * shape.bits // 8)}, align {self.bytes}")
+                f.op(f"load {line}, ptr {f.at(right, part * shape.bits // 8)}, align {self.loaded_bytes}")
                 for part in range(shape.vectors)
             ]
             after = [f.at(start, "%left_step") for start in starts]
             after += [f.at(right, "%right_step"), f.at(ahead, "%ahead_step")]
             for row in range(rows):
                 at = f.at(starts[row // 4], distances[row % 4])
-                spread = self.splat(f, f.op(f"load {self.element}, ptr {at}, align {self.bytes}"))
+                spread = self.splat(f, f.op(f"load {self.item}, ptr {at}, align {self.loaded_bytes}"), line)
                 for part, column in enumerate(columns):
-                    total = sums[row * shape.vectors + part]
-                    after.append(
-                        f.op(
-                            f"call {vector} @llvm.fmuladd.{self.suffix}({vector} {spread}, {vector} {column}, "
-                            f"{vector} {total})"
-                        )
-                    )
+                    after.append(self.added(f, spread, column, sums[row * shape.vectors + part]))
             return after
 
         state = [*starts, ("ptr", "%right"), ("ptr", "%ahead"), *totals]
@@ -111,10 +110,15 @@ class Routines:
         self.store(f, places, sums)
         return f.finish()
 
-    def splat(self, f: Function, item: str) -> str:
+    def splat(self, f: Function, item: str, line: str) -> str:
         lanes = self.shape.lanes
-        one = f.op(f"insertelement {self.vector} poison, {self.element} {item}, i64 0")
-        return f.op(f"shufflevector {self.vector} {one}, {self.vector} poison, <{lanes} x i32> zeroinitializer")
+        one = f.op(f"insertelement {line} poison, {self.item} {item}, i64 0")
+        return f.op(f"shufflevector {line} {one}, {line} poison, <{lanes} x i32> zeroinitializer")
+
+    def added(self, f: Function, left: str, right: str, total: str) -> str:
+        """total + left * right."""
+        vector = self.vector
+        return f.op(f"call {vector} @llvm.fmuladd.{self.suffix}({vector} {left}, {vector} {right}, {vector} {total})")
 
     def store(self, f: Function, places: list[str], sums: list[str]) -> None:
         """Add what is there, unless this is the first block; the columns beyond the last are left alone."""
@@ -156,7 +160,7 @@ class Routines:
     # Packing.
 
     def pack(self) -> str:
-        """Panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and `depth` steps.
+        """Panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and `depth` elements.
 
         `apart` is the distance of panels. The last one may have less lanes; the last of these is repeated then.
         Strides are in elements.
@@ -169,6 +173,43 @@ class Routines:
             ],
             "#0",
         )  # fmt: skip
+        steps = self.steps(f, "%depth")
+        copied = self.copy(f, steps)
+
+        def panel(first: str, carried: list[str]) -> list[str]:
+            (target,) = carried
+
+            def group(offset: str, _: list[str]) -> list[str]:
+                # The last group of lanes may begin in the one before.
+                self.group(f, target, first, f.minimum(offset, f.add("%width", -self.block)), steps)
+                return []
+
+            f.loop(0, "%width", self.block, group)
+            return [f.at(target, "%apart", self.loaded)]
+
+        number = f.op(f"udiv i64 {copied}, %width")
+        target = f.at("%panels", f.multiply(number, "%apart"), self.loaded)
+        f.loop(copied, "%lanes", "%width", panel, [("ptr", target)])
+        return f.finish()
+
+    def steps(self, f: Function, elements: str) -> str:
+        """How many steps so many elements along the depth are."""
+        return elements
+
+    def elements(self, f: Function, steps: str) -> str:
+        """How many elements along the depth so many steps are."""
+        return steps
+
+    def whole_steps(self, f: Function) -> str:
+        """Steps in which no element is missing."""
+        return "%depth"
+
+    def copy(self, f: Function, steps: str) -> str:
+        """The whole panels, if their lanes are adjacent in memory. Gives how many lanes these have.
+
+        Step by step through memory, and some panels at a time: what is read of a step is a long run, and what is
+        written of a panel stays in the first-level cache until a line of it is full.
+        """
         shape = self.shape
         wide = f.compare("eq", "%width", shape.width)
         adjacent = f.compare("eq", "%lane", 1)
@@ -177,8 +218,6 @@ class Routines:
         fetched = f.multiply("%step", FETCH_STEPS)
 
         def few(first: str, _: list[str]) -> list[str]:
-            """Step by step through memory, and some panels at a time: what is read of a step is a long run, and what
-            is written of a panel stays in the first-level cache until a line of it is full."""
             last = f.minimum(f.add(first, together), copied)
             panels = f.at("%panels", f.multiply(f.op(f"udiv i64 {first}, %width"), "%apart"), self.element)
             lines = f.at("%source", first, self.element)
@@ -202,44 +241,29 @@ class Routines:
                 f.choose(wide, lambda: copy(shape.width, source, target), lambda: copy(shape.rows, source, target))
                 return [f.at(source, "%step", self.element), f.at(target, "%width", self.element)]
 
-            f.loop(0, "%depth", 1, step, [("ptr", lines), ("ptr", panels)])
+            f.loop(0, steps, 1, step, [("ptr", lines), ("ptr", panels)])
             return []
 
         together = f.multiply("%width", FEW_PANELS)
         f.loop(0, copied, together, few)
-
-        def panel(first: str, carried: list[str]) -> list[str]:
-            (target,) = carried
-
-            def group(offset: str, _: list[str]) -> list[str]:
-                # The last group of lanes may begin in the one before.
-                self.group(f, target, first, f.minimum(offset, f.add("%width", -self.block)))
-                return []
-
-            f.loop(0, "%width", self.block, group)
-            return [f.at(target, "%apart", self.element)]
-
-        number = f.op(f"udiv i64 {copied}, %width")
-        target = f.at("%panels", f.multiply(number, "%apart"), self.element)
-        f.loop(copied, "%lanes", "%width", panel, [("ptr", target)])
-        return f.finish()
+        return copied
 
     def fetch(self, f: Function, place: str) -> None:
         """Into the second-level cache: lines of columns that are a power of two apart would soon leave the first."""
         f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
 
-    def group(self, f: Function, panel: str, first: str, offset: str) -> None:
+    def group(self, f: Function, panel: str, first: str, offset: str, steps: str) -> None:
         """Some lanes of a panel, over the whole depth."""
-        block = self.block
-        vector = f"<{block} x {self.element}>"
+        block, align = self.block, f"align {self.loaded_bytes}"
+        vector = f"<{block} x {self.item}>"
         last = f.subtract("%lanes", "1")
         sources: list[str] = []
         for lane in range(block):
             number = f.minimum(f.add(f.add(first, offset), lane), last)
-            source = f.at("%source", f.multiply(number, "%lane"), self.element)
+            source = f.at("%source", f.multiply(number, "%lane"), self.loaded)
             # LLVM would look for ways to make these addresses from each other, and find none that are better.
             sources.append(f.op(f'call ptr asm "", "=r,0"(ptr {source})'))
-        panel = f.at(panel, offset, self.element)
+        panel = f.at(panel, offset, self.item)
         line = f.multiply("%width", self.bytes)
         following = f.multiply("%lane", block)
         turn = LINE // self.bytes
@@ -247,35 +271,40 @@ class Routines:
         def line_of_each(at: str, _: list[str]) -> list[str]:
             """Lines that are a power of two apart soon leave the cache: each is read in full. Meanwhile those of the
             next group are fetched."""
-            ahead = f.add(at, following)
+            ahead = f.add(self.elements(f, at), following)
             for source in sources:
-                self.fetch(f, f.at(source, ahead, self.element))
+                self.fetch(f, f.at(source, ahead, self.loaded))
             f.loop(at, f.add(at, turn), block, transpose)
             return []
 
         def transpose(at: str, _: list[str]) -> list[str]:
-            places = [f.at(source, at, self.element) for source in sources]
-            rows = [f.op(f"load {vector}, ptr {place}, align {self.bytes}") for place in places]
+            places = [f.at(source, at, self.item) for source in sources]
+            rows = [f.op(f"load {vector}, ptr {place}, {align}") for place in places]
             place = f.at(panel, f.multiply(at, line))
             for row in transposed(f, rows, vector):
-                f.write(f"store {vector} {row}, ptr {place}, align {self.bytes}")
+                f.write(f"store {vector} {row}, ptr {place}, {align}")
                 place = f.at(place, line)
             return []
 
-        blocks = f.op(f"and i64 %depth, {-turn}")
+        blocks = f.op(f"and i64 {self.whole_steps(f)}, {-turn}")
         done = f.op(f"select i1 {f.compare('eq', '%step', 1)}, i64 {blocks}, i64 0")
         f.loop(0, done, turn, line_of_each)
 
         def single(at: str, _: list[str]) -> list[str]:
-            place = f.multiply(at, "%step")
+            items = self.items(f, sources, at)
             value = "poison"
-            for lane, source in enumerate(sources):
-                item = f.op(f"load {self.element}, ptr {f.at(source, place, self.element)}, align {self.bytes}")
-                value = f.op(f"insertelement {vector} {value}, {self.element} {item}, i64 {lane}")
-            f.write(f"store {vector} {value}, ptr {f.at(panel, f.multiply(at, line))}, align {self.bytes}")
+            for lane in range(block):
+                value = f.op(f"insertelement {vector} {value}, {self.item} {next(items)}, i64 {lane}")
+            f.write(f"store {vector} {value}, ptr {f.at(panel, f.multiply(at, line))}, {align}")
             return []
 
-        f.loop(done, "%depth", 1, single)
+        f.loop(done, steps, 1, single)
+
+    def items(self, f: Function, sources: list[str], step: str) -> Iterator[str]:
+        """What each lane has of a step."""
+        place = f.multiply(step, "%step")
+        for source in sources:
+            yield f.op(f"load {self.element}, ptr {f.at(source, place, self.element)}, align {self.bytes}")
 
     # The product.
 
@@ -297,22 +326,21 @@ class Routines:
             ],
             "nounwind",
         )  # fmt: skip
-        output_row, left_row, left_column, right_row = (
-            f.multiply(name, self.bytes) for name in ("%output_row", "%left_row", "%left_column", "%right_row")
+        output_row = f.multiply("%output_row", self.bytes)
+        left_row, left_column, right_row = (
+            f.multiply(name, self.loaded_bytes) for name in ("%left_row", "%left_column", "%right_row")
         )
         packed = f.compare("ne", "%panel", 0)
-        flat = f.op(f"and i1 {f.compare('sle', '%rows', FLAT * shape.rows)}, {f.compare('eq', '%right_column', 1)}")
-        small = f.compare("sle", f.multiply("%depth", right_row), DIRECT_BYTES)
-        small = f.op(f"and i1 {small}, {f.compare('eq', '%right_column', 1)}")
-        direct = f.op(f"or i1 {flat}, {small}")
+        flat, direct = self.right_as_it_lies(f, right_row)
         prepared = f.compare("ne", "%left_panel", 0)
-        narrow = f.op(f"or i1 {prepared}, {f.compare('sle', '%columns', NARROW * shape.width)}")
+        narrow = f.op(f"or i1 {prepared}, {self.left_as_it_lies(f)}")
+        left_step = self.elements(f, left_column)
         lane_step = f.op(f"select i1 {prepared}, i64 {self.bytes}, i64 {left_row}")
         streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
         most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {shape.depth}")
-        each = f.even("%depth", most)
+        each = f.even("%depth", most, shape.together)
         # A panel of the right matrix, if it is packed here, then a block of the left one.
-        line = f.op(f"select i1 {packed}, i64 0, i64 {shape.width * self.bytes}")
+        line = f.op(f"select i1 {packed}, i64 0, i64 {shape.width * self.loaded_bytes}")
         left_block = f.at("%scratch", f.multiply(each, line))
         # A packed left matrix is read from end to end: any cache will do.
         all_rows = f.op("call i64 @llvm.smax.i64(i64 %rows, i64 1)")
@@ -328,29 +356,30 @@ class Routines:
 
             def depth_block(start: str, _: list[str]) -> list[str]:
                 depth = f.minimum(f.subtract("%depth", start), each)
+                steps = self.steps(f, depth)
                 first = f.compare("eq", start, 0)
                 source = f.at(left, f.multiply(start, left_column))
 
                 def pack_rows() -> list[tuple[str, str]]:
-                    apart = f.multiply(depth, shape.rows)
+                    apart = f.multiply(self.elements(f, steps), shape.rows)
                     f.write(
                         f"call void @pack.{self.dtype}(ptr {left_block}, i64 {shape.rows}, i64 {apart}, ptr {source}, "
                         f"i64 %left_row, i64 %left_column, i64 {many}, i64 {depth})"
                     )
-                    rows_apart = f.multiply(depth, self.bytes)
+                    rows_apart = f.multiply(steps, self.bytes)
                     line = shape.rows * self.bytes
                     return [("ptr", left_block), ("i64", rows_apart), ("i64", str(self.bytes)), ("i64", str(line))]
 
                 def as_it_lies() -> list[tuple[str, str]]:
-                    return [("ptr", source), ("i64", left_row), ("i64", lane_step), ("i64", left_column)]
+                    return [("ptr", source), ("i64", left_row), ("i64", lane_step), ("i64", left_step)]
 
-                lanes, panel_step, row_step, left_step = f.choose(narrow, as_it_lies, pack_rows)
+                lanes, panel_step, row_step, step_step = f.choose(narrow, as_it_lies, pack_rows)
                 following_rows = f.multiply(panel_step, shape.rows)
 
                 def column_panel(column: str, _: list[str]) -> list[str]:
                     count = f.subtract("%columns", column)
                     place, step, following, pace, share, sharing = self.right_panel(
-                        f, column, count, start, depth, packed, direct, right_row, ahead_step
+                        f, column, count, start, depth, steps, packed, direct, right_row, ahead_step
                     )
                     target = f.at(output, column, element)
 
@@ -364,9 +393,9 @@ class Routines:
                         ahead = f.at(following, f.multiply(number, share))
                         f.write(
                             f"call void {function}(ptr {f.at(lanes, at)}, i64 {row_step}, "
-                            f"i64 {left_step}, ptr {place}, i64 {step}, "
+                            f"i64 {step_step}, ptr {place}, i64 {step}, "
                             f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
-                            f"i64 {depth}, i64 {count}, i1 {first}, "
+                            f"i64 {steps}, i64 {count}, i1 {first}, "
                             f"ptr {ahead}, i64 {pace}, i64 {following_rows})"
                         )
 
@@ -382,6 +411,24 @@ class Routines:
 
         f.loop(0, "%rows", block, row_block)
         return f.finish()
+
+    def right_as_it_lies(self, f: Function, right_row: str) -> tuple[str, str]:
+        """Whether there are few rows for adjacent columns; and whether the right matrix is read as it lies, for that
+        reason or because it is small."""
+        adjacent = f.compare("eq", "%right_column", 1)
+        flat = f.op(f"and i1 {f.compare('sle', '%rows', FLAT * self.shape.rows)}, {adjacent}")
+        small = f.op(f"and i1 {f.compare('sle', f.multiply('%depth', right_row), DIRECT_BYTES)}, {adjacent}")
+        return flat, f.op(f"or i1 {flat}, {small}")
+
+    def left_as_it_lies(self, f: Function) -> str:
+        """Whether the left matrix is read as it lies."""
+        return f.compare("sle", "%columns", NARROW * self.shape.width)
+
+    def shares(self, f: Function, right_row: str) -> tuple[str, str]:
+        """The distance of shares of a panel that is not packed yet, and how many there are."""
+        apart = f.multiply("%right_column", self.bytes)
+        share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {LINE})")
+        return share, f.op(f"udiv i64 {f.multiply(apart, self.shape.width)}, {share}")
 
     def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:
         """body(height, first row of the panel, row in the panel) for tiles of all rows."""
@@ -408,14 +455,15 @@ class Routines:
         f.choose(f.compare("ne", rest, 0), some)
 
     def right_panel(
-        self, f: Function, column: str, count: str, start: str, depth: str, packed: str, direct: str, right_step: str,
-        ahead_step: str,
+        self, f: Function, column: str, count: str, start: str, depth: str, steps: str, packed: str, direct: str,
+        right_row: str, ahead_step: str,
     ) -> list[str]:  # fmt: skip
         """Where a panel of the right matrix begins and how many bytes lie between its steps. What comes next, of which
         each tile of rows fetches a share: where it begins, the bytes between steps and between shares, the last share.
         """
-        shape, element = self.shape, self.element
+        shape, element = self.shape, self.loaded
         line = shape.width * self.bytes
+        right_step = self.elements(f, right_row)
         kinds = ("ptr", "i64", "ptr", "i64", "i64", "i64")
 
         def shared() -> list[tuple[str, str]]:
@@ -423,7 +471,7 @@ class Routines:
             place = f.add(f.multiply(number, "%panel"), f.multiply(start, shape.width))
             panel = f.at("%right", place, element)
             following = f.at(panel, "%panel", element)
-            found = [panel, str(line), following, ahead_step, f.multiply(depth, ahead_step), "%rows"]
+            found = [panel, str(line), following, ahead_step, f.multiply(steps, ahead_step), "%rows"]
             return list(zip(kinds, found, strict=True))
 
         def strided() -> list[tuple[str, str]]:
@@ -443,14 +491,12 @@ class Routines:
                 beside = f.at(source, f.multiply("%right_column", shape.width), element)
                 is_last = f.compare("sle", count, shape.width)
                 following = f.op(f"select i1 {is_last}, ptr {below}, ptr {beside}")
-                apart = f.multiply("%right_column", self.bytes)
-                share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {LINE})")
-                last = f.op(f"udiv i64 {f.multiply(apart, shape.width)}, {share}")
+                share, last = self.shares(f, right_row)
                 found = ["%scratch", str(line), following, right_step, share, f.add(last, -1)]
                 return list(zip(kinds, found, strict=True))
 
             def as_it_lies() -> list[tuple[str, str]]:
-                found = [source, right_step, f.at(source, line), right_step, f.multiply(depth, right_step), "%rows"]
+                found = [source, right_step, f.at(source, line), right_step, f.multiply(steps, right_step), "%rows"]
                 return list(zip(kinds, found, strict=True))
 
             found = f.choose(f.op(f"and i1 {direct}, {full}"), as_it_lies, fresh)
@@ -491,19 +537,17 @@ def shared_text(bits: int) -> list[str]:
     ]
 
 
-def gemm_library(dtype: str, bits: int) -> Module:
-    """The routines for an element type and vectors of so many bits."""
-    routines = Routines(RegisterTile(dtype, bits))
+def gemm_library(routines: Routines) -> Module:
+    """Products of any matrices."""
     # What only calls the others is not worth optimizing: that would take longer than all of them.
     return Module(
         hot=[routines.pack(), routines.tile(routines.shape.rows)],
         plain=[routines.gemm()],
-        shared=[*routines.declarations(), *shared_text(bits)],
+        shared=[*routines.declarations(), *shared_text(routines.shape.bits)],
     )
 
 
-def rest_library(dtype: str, bits: int) -> Module:
+def rest_library(routines: Routines) -> Module:
     """The smaller tiles."""
-    routines = Routines(RegisterTile(dtype, bits))
     tiles = [routines.tile(height) for height in REST]
-    return Module(hot=tiles, shared=[*routines.declarations(), *shared_text(bits)])
+    return Module(hot=tiles, shared=[*routines.declarations(), *shared_text(routines.shape.bits)])

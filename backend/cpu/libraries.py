@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...kernels.gemm import RegisterTile
 from .cached import Kept
 from .dots import dots_library
 from .engine import Started, engine
-from .gemm import gemm_library, rest_library
+from .gemm import Routines, gemm_library, rest_library
+from .pairs import Pairs
 from .parts import Module
 from .products import add, find, is_ready
 from .threads import get_num_threads
@@ -19,7 +21,11 @@ _started: dict[tuple[str, int], tuple[Kept, Started]] = {}  # by names of librar
 def library(name: str, bits: int) -> Module:
     """ "f32", for products of any matrices; "f32 rest", the tiles for rows that are left over there; "f32 dots"."""
     dtype, _, kind = name.partition(" ")
-    return {"": gemm_library, "rest": rest_library, "dots": dots_library}[kind](dtype, bits)
+    if kind == "dots":
+        return dots_library(dtype, bits)
+    shape = RegisterTile(dtype, bits)
+    routines = Routines(shape) if shape.together == 1 else Pairs(shape)
+    return {"": gemm_library, "rest": rest_library}[kind](routines)
 
 
 def start(names: Iterable[str], bits: int) -> None:

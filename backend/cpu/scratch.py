@@ -34,7 +34,7 @@ def scratch_sizes(statements: Sequence[Statement], bits: int) -> dict[Owner, Dim
 
 def packed_bytes(statement: Gemm, bits: int) -> int:
     """Memory for what a product packs itself: gemm.py has the routines."""
-    tile = RegisterTile(statement.output.buffer.dtype.name, bits)
+    tile = RegisterTile(statement.left.buffer.dtype.name, bits)
     rows = limit(statement.rows, True)
     return tile.scratch_bytes(rows, statement.depth, not statement.left.panel, not statement.right.panel)
 

@@ -245,14 +245,20 @@ class LoopInterpreter:
     def _pack(self, statement: Pack) -> None:
         rows, columns = self.index(statement.rows), self.index(statement.columns)
         source = self.memory[statement.source.buffer.name][self._places(statement.source, rows, columns)]
-        self.memory[statement.output.buffer.name][self._places(statement.output, rows, columns)] = source
+        if statement.output.buffer.dtype.bytes == 2 and rows % 2:
+            source = np.concatenate([source, np.zeros_like(source[:1])])
+        places = self._places(statement.output, len(source), columns)
+        self.memory[statement.output.buffer.name][places] = source
 
     def _places(self, matrix: Matrix, rows: int, columns: int) -> np.ndarray:
         """Where the elements of a matrix lie."""
         start, row, column = (self.index(item) for item in (matrix.offset, matrix.row_stride, matrix.column_stride))
-        across = np.arange(columns)
-        along = across // matrix.panel * column + across % matrix.panel if matrix.panel else across * column
-        return start + row * np.arange(rows)[:, None] + along[None, :]
+        across, down = np.arange(columns), np.arange(rows)[:, None]
+        if not matrix.panel:
+            return start + down * row + across * column
+        together = 2 if matrix.buffer.dtype.bytes == 2 else 1
+        lane = across % matrix.panel * together + down % together
+        return start + down // together * together * row + across // matrix.panel * column + lane
 
     def _loop(self, loop: Loop) -> None:
         start, stop = int(self.index(loop.start)), int(self.index(loop.stop))
