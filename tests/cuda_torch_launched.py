@@ -77,9 +77,9 @@ def device() -> Iterator[Gpu]:
     compile_program = backend.compile_program
     on_host = OnHost()
 
-    def compile_there(kind: str, options: Any, module: GraphModule) -> Any:
+    def compile_there(kind: str, options: Any, module: GraphModule, returned: int | None = None) -> Any:
         say_cuda(module)
-        program = compile_program(kind, options, module)
+        program = compile_program(kind, options, module, returned=returned)
         assert all(step.device == THERE for step in program.natives)
         PROGRAMS.append(program)
 

@@ -111,7 +111,8 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
     writes: list[Node] = []
     constants: list[Node] = []
     (output,) = (node for node in graph.nodes if node.op == "output")
-    given_away = _storages(output.args[0][:returned])  # type: ignore[index]
+    results = output.args[0]
+    given_away = _storages(results[:returned] if isinstance(results, (tuple, list)) else [results])
     last_draw = 1  # the level of the last node that takes PyTorch's random numbers
 
     def fresh(item: Any) -> Any:
