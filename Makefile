@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo test check test-long test-open parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
+.PHONY: help demo test check test-long test-open fuzz proofs parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
 
 help:
 	@echo "make demo       train and inspect a small model"
@@ -16,6 +16,8 @@ help:
 	@echo "make check      lint and types"
 	@echo "make test-long  thousands of random programs, and all models of the torch.compile tests"
 	@echo "make test-open  thousands of random programs of open sizes alone"
+	@echo "make fuzz       random programs from the schemas of all ops against PyTorch: make fuzz ARGS=\"--count 20000\""
+	@echo "make proofs     that kernels stay in their memory, write their results and do not race: make proofs ARGS=--long"
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
 	@echo "make parity-cuda  every op and workload in Numba's simulator of CUDA, and as machine code"
 	@echo "make cuda-kernels  all kernels of the benchmarks as machine code of GPUs (no GPU is needed)"
@@ -32,7 +34,14 @@ test: $(VENV)/installed-test
 
 test-long: $(VENV)/installed-test
 	$(PYTEST) tests/test_random_programs.py tests/test_open_sizes.py tests/test_torch_open_sizes.py tests/test_torch_models.py \
+		tests/test_interrupts.py \
 		--long $(ARGS)
+
+fuzz: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS)
+
+proofs: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python -m proofs $(ARGS)
 
 test-open: $(VENV)/installed-test
 	$(PYTEST) tests/test_open_sizes.py tests/test_torch_open_sizes.py --long $(ARGS)

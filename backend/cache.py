@@ -6,10 +6,11 @@ The names of all entries of one program begin alike: a miss can say which field 
 
 A file is a line with its checksum, a line of JSON (the key's fields and what the caller keeps beside the code), and the
 machine code. It is written under another name and then renamed, so readers and writers of any number of processes never
-see half of one. What is damaged or not an entry is ignored, noted, and written anew.
+see half of one. What is damaged or not an entry is ignored, noted, and written anew. Of processes that miss the same
+entry at the same time one compiles, and the others wait for it.
 
 No trouble with files ever reaches the user's program: without a directory that can be written, entries live as long as
-the process, and one warning says so.
+the process, and one warning says so. A directory or file that another user can have written is not used (files.py).
 
 This module is loaded in every process that compiles or hits: it has plain classes, since making one dataclass takes as
 long as reading an entry.
@@ -20,13 +21,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from .files import (
+    LARGEST,
+    LOCK,
+    TEMPORARY,
+    Lock,
+    check_directory,
+    check_folder,
+    make_folder,
+    open_file,
+    read_file,
+    remove,
+    write_file,
+)
 from .sources import is_unchanged
 
 VARIABLE = "SMELT_CACHE_DIR"
@@ -38,7 +52,6 @@ PLACES = {
     "win32": ("LOCALAPPDATA", "AppData", "Local"),
 }
 SUFFIX = ".smelt"
-TEMPORARY = ".tmp"
 MAGIC = "smelt-cache"
 LIMIT = 1 << 30  # bytes
 MOST_IN_MEMORY = 256  # entries
@@ -46,6 +59,10 @@ NAME_DIGITS = 32
 TOUCH_SECONDS = 600  # an entry's time of last use is as exact as this
 ABANDONED_SECONDS = 3600  # what a process that died left half written is removed after this
 SWEEP_ONE_IN = 16  # how often storing looks at the size of the whole cache
+LONGEST_HEADER = 1 << 24  # bytes
+PATIENCE = 15.0  # seconds to wait for another process that compiles the same: most programs take less than one
+PAUSES = 0.002, 0.05  # seconds between two looks meanwhile, at first and at last
+HALF_WRITTEN = re.compile(r"(sources|machine)-[0-9a-f]{16}\.\d+")  # names that older versions gave to such files
 
 Found = TypeVar("Found")
 
@@ -90,16 +107,12 @@ class Damaged(Exception):
 def write_entry(path: str, key: Key, about: dict[str, Any], code: bytes) -> None:
     header = {"title": key.title, "program": key.program, "fields": key.fields, "about": about}
     body = json.dumps(header, separators=(",", ":")).encode() + b"\n" + code
-    head = f"{MAGIC} {hashlib.sha256(body).hexdigest()}\n".encode()
-    temporary = f"{path}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+    content = f"{MAGIC} {hashlib.sha256(body).hexdigest()}\n".encode() + body
+    if len(content) > LARGEST:
+        return  # nobody would read it
     try:
-        with open(temporary, "wb", buffering=0) as file:
-            whole = memoryview(head + body)
-            while whole:
-                whole = whole[file.write(whole) :]
-        os.replace(temporary, path)
+        write_file(path, content)
     except OSError:
-        remove(temporary)
         # Where a file that someone reads cannot be replaced, the entry that is there is as good.
         if not os.path.exists(path):
             raise
@@ -107,18 +120,17 @@ def write_entry(path: str, key: Key, about: dict[str, Any], code: bytes) -> None
 
 def read_entry(path: str) -> tuple[dict[str, Any], bytes]:
     """The header and the code of an entry; OSError if there is none."""
-    with open(path, "rb", buffering=0) as file:
-        content = file.read()
-    head, _, body = content.partition(b"\n")
-    words = head[:200].decode("ascii", "replace").split(" ")
-    if len(words) != 2 or words[0] != MAGIC:
-        raise Damaged("it is no entry of smelt's cache")
-    if hashlib.sha256(body).hexdigest() != words[1]:
-        raise Damaged("its checksum is wrong")
-    header, _, code = body.partition(b"\n")
+    content = read_file(path)
     try:
+        head, _, body = content.partition(b"\n")
+        words = head[:200].decode("ascii", "replace").split(" ")
+        if len(words) != 2 or words[0] != MAGIC:
+            raise Damaged("it is no entry of smelt's cache")
+        if hashlib.sha256(body).hexdigest() != words[1]:
+            raise Damaged("its checksum is wrong")
+        header, _, code = body.partition(b"\n")
         found = json.loads(header)
-    except ValueError:
+    except (ValueError, RecursionError, MemoryError):
         found = None
     if not isinstance(found, dict):
         raise Damaged("its header cannot be read")
@@ -128,21 +140,13 @@ def read_entry(path: str) -> tuple[dict[str, Any], bytes]:
 def read_header(path: str) -> dict[str, Any] | None:
     """The header alone, unchecked; None if it is not there."""
     try:
-        with open(path, "rb") as file:
-            found = json.loads(file.readline(200) and file.readline())
-    except (OSError, ValueError, RecursionError):
+        with open(open_file(path)[0], "rb") as file:
+            found = json.loads(file.readline(200) and file.readline(LONGEST_HEADER))
+    except (OSError, ValueError, RecursionError, MemoryError):
         return None
     kinds = {"title": str, "program": str, "fields": dict}
     whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in kinds.items())
     return found if whole else None
-
-
-def remove(path: str) -> bool:
-    try:
-        os.unlink(path)
-    except OSError:
-        return False
-    return True
 
 
 class Cache:
@@ -153,6 +157,7 @@ class Cache:
         self.baked = tuple(baked)
         self.limit = limit
         self.writable = directory is not None
+        self.is_checked = False
         self.memory: dict[str, tuple[dict[str, Any], bytes]] = {}  # what could not be written
 
     @property
@@ -162,6 +167,23 @@ class Cache:
     @property
     def directories(self) -> tuple[str, ...]:
         return self.baked if self.directory is None else (self.directory, *self.baked)
+
+    def check(self) -> None:
+        """Look at the directories before they are used; others take the place of those that cannot be trusted."""
+        self.is_checked = True
+        reasons = {place: why for place in self.directories if (why := why_not(place))}
+        self.baked = tuple([place for place in self.baked if place not in reasons])
+        if self.directory in reasons:
+            self.directory = private_directory()
+            self.writable = self.directory is not None
+        if reasons:
+            refused = "; ".join(f"{place} ({why})" for place, why in reasons.items())
+            instead = "nowhere" if self.directory is None else f"in {self.directory}"
+            warn(
+                f"smelt does not use the cache directory {refused}; compiled code is kept {instead}. Whoever can write "
+                f"to a cache decides what your programs run: take that right away from others (chmod go-w), or name a "
+                f"directory of your own with {VARIABLE} or smelt.set_cache_dir"
+            )
 
     # One entry.
 
@@ -179,12 +201,13 @@ class Cache:
         for directory in self.directories:
             path = os.path.join(directory, name[:2], name)
             try:
+                check_folder(os.path.dirname(path))
                 header, code = read_entry(path)
                 if header.get("program") != key.program or header.get("fields") != key.fields:
                     raise Damaged("it is another key's entry")
                 try:
                     found = read(header["about"], code)
-                except (KeyError, IndexError, TypeError, ValueError) as error:
+                except Exception as error:
                     raise Damaged(f"its header cannot be understood ({error!r})") from None
             except (FileNotFoundError, NotADirectoryError):
                 continue
@@ -198,6 +221,34 @@ class Cache:
                 touch(path)
             return found, Lookup("hit", path, notes)
         return None, Lookup("missed", self.why(key), notes)
+
+    def find_or_lock(
+        self, key: Key, read: Callable[[dict[str, Any], bytes], Found], is_patient: bool = True
+    ) -> tuple[Found | None, Lookup, Lock | None]:
+        """As `find`. Where there is no entry: also the lock of who makes it, to be released after it was stored. While
+        another process has the lock its entry is waited for, if `is_patient`, but never for long."""
+        found, lookup = self.find(key, read)
+        path = self.path(key)
+        if found is not None or path is None or not self.writable:
+            return found, lookup, None
+        lock: Lock | None = None
+        end, (pause, longest) = time.monotonic() + PATIENCE, PAUSES
+        try:
+            make_folder(os.path.dirname(path))
+            while (lock := Lock.take(f"{path}{LOCK}")) is None and is_patient and time.monotonic() < end:
+                if os.path.exists(path):
+                    break
+                time.sleep(pause)
+                pause = min(pause * 1.5, longest)
+        except OSError:
+            pass  # no locks there: everybody compiles
+        if os.path.exists(path):  # it was made meanwhile
+            found, again = self.find(key, read)
+            if found is not None:
+                if lock is not None:
+                    lock.release()
+                return found, again, None
+        return found, lookup, lock
 
     def why(self, key: Key) -> str:
         """The first field of the key in which no entry of the same program agrees."""
@@ -224,11 +275,13 @@ class Cache:
         path = self.path(key)
         if path is not None and self.writable:
             try:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                make_folder(os.path.dirname(path))
+                check_directory(str(self.directory))  # somebody else may have been quicker to make it
+                check_folder(os.path.dirname(path))
                 write_entry(path, key, about, code)
             except OSError as error:
                 self.writable = False
-                warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror})")
+                warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror}): {ADVICE}")
         if not self.writable:
             if len(self.memory) < MOST_IN_MEMORY:
                 self.memory[key.name] = (about, code)
@@ -266,18 +319,18 @@ def entries(directory: str, program: str = "") -> Iterator[Entry]:
     for file in _files(directory, program):
         if file.name.endswith(SUFFIX):
             try:
-                facts = file.stat()
+                facts = file.stat(follow_symlinks=False)
             except OSError:
                 continue  # gone since
             yield Entry(file.path, facts.st_size, facts.st_mtime)
 
 
 def abandoned(directory: str) -> Iterator[str]:
-    """Files that a process began to write, long ago."""
-    for file in _files(directory):
-        if file.name.endswith(TEMPORARY):
+    """Files that a process began to write, and locks that it had, long ago."""
+    for file in (*_listed(directory), *_files(directory)):
+        if file.name.endswith((TEMPORARY, LOCK)) or HALF_WRITTEN.fullmatch(file.name):
             try:
-                if time.time() - file.stat().st_mtime > ABANDONED_SECONDS:
+                if time.time() - file.stat(follow_symlinks=False).st_mtime > ABANDONED_SECONDS:
                     yield file.path
             except OSError:
                 continue
@@ -286,20 +339,24 @@ def abandoned(directory: str) -> Iterator[str]:
 def _files(directory: str, program: str = "") -> Iterator[os.DirEntry[str]]:
     folders = [program[:2]] if program else [f"{number:02x}" for number in range(256)]
     for folder in folders:
-        try:
-            with os.scandir(os.path.join(directory, folder)) as found:
-                for file in found:
-                    if file.name.startswith(program[:NAME_DIGITS]):
-                        yield file
-        except OSError:
-            continue
+        for file in _listed(os.path.join(directory, folder)):
+            if file.name.startswith(program[:NAME_DIGITS]):
+                yield file
+
+
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except (OSError, ValueError):
+        return []
 
 
 def touch(path: str) -> None:
     """Note that an entry was used; not each time, that would be a write for every read."""
     try:
         if time.time() - os.stat(path).st_mtime > TOUCH_SECONDS:
-            os.utime(path)
+            os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
     except OSError:
         pass
 
@@ -328,19 +385,30 @@ def current() -> Cache:
     global _current
     if _current is None:
         _current = from_environment()
+    if not _current.is_checked:
+        _current.check()
     return _current
 
 
 def from_environment() -> Cache:
     """SMELT_CACHE_DIR: a directory or "off"; behind it, separated as in PATH, directories that are only read."""
     first, *others = os.environ.get(VARIABLE, "").split(os.pathsep)
-    baked = [os.path.abspath(item) for item in others if item]
+    baked = [absolute(item) for item in others if item]
     if first == OFF:
         return Cache(None, baked)
-    directory = os.path.abspath(first) if first else default_directory()
+    directory = absolute(first) if first else default_directory()
     if directory is None:
-        warn("smelt finds no home directory to keep compiled code in")
+        warn(f"smelt finds no home directory to keep compiled code in: {ADVICE}")
     return Cache(directory, baked)
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The whole name of a directory, `~` for the home directory included."""
+    text = os.path.expanduser(os.fspath(path))
+    try:
+        return os.path.abspath(text)
+    except OSError:  # the working directory is gone: so is this one
+        return text
 
 
 def default_directory() -> str | None:
@@ -353,13 +421,39 @@ def default_directory() -> str | None:
     return os.path.join(home, *inside, "smelt") if os.path.isdir(home) else None
 
 
+def why_not(directory: str) -> str:
+    """Why a directory is not to be used; empty if it is."""
+    try:
+        check_directory(directory)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def private_directory() -> str | None:
+    """A directory that nobody else can write: the platform's place for caches, or one among the temporary files."""
+    from tempfile import gettempdir
+
+    user = os.geteuid() if os.name == "posix" else ""
+    for directory in (default_directory(), os.path.join(gettempdir(), f"smelt-{user}")):
+        if directory is not None and not why_not(directory):
+            try:
+                make_folder(directory)
+            except OSError:
+                continue
+            if not why_not(directory):  # somebody else may have been quicker to make it
+                return directory
+    return None
+
+
+ADVICE = (
+    f"every process compiles anew. Name another directory with {VARIABLE} or smelt.set_cache_dir, "
+    f"or turn the cache off ({VARIABLE}={OFF})"
+)
+
+
 def warn(problem: str) -> None:
-    warnings.warn(
-        f"{problem}: every process compiles anew. Name another directory with {VARIABLE} or smelt.set_cache_dir, "
-        f"or turn the cache off ({VARIABLE}={OFF})",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    warnings.warn(problem, RuntimeWarning, stacklevel=2)
 
 
 def set_cache_dir(
@@ -375,8 +469,7 @@ def set_cache_dir(
     global _current
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise ValueError(f"the limit of the cache must be a number of bytes, got {limit!r}")
-    place = None if directory is None else os.path.abspath(os.fspath(directory))
-    _current = Cache(place, [os.path.abspath(os.fspath(item)) for item in baked], limit)
+    _current = Cache(None if directory is None else absolute(directory), list(map(absolute, baked)), limit)
 
 
 def get_cache_dir() -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..ir.errors import CompileError
@@ -10,6 +12,7 @@ from ..ir.graph import Graph
 from ..ir.printer import Printer
 from .artifact import Artifact
 from .cache import Key, Lookup, current
+from .files import Lock
 from .forks import no_forks
 from .options import CompileOptions
 from .room import with_room
@@ -38,12 +41,14 @@ def start_graph(
     returned for what can be called."""
     options = options or CompileOptions()
     check_target(options)
+    if on_stage is None:
+        graph = with_own_ops(graph)
     if options.target == "cuda":
         from .cuda.compile import compile_for_cuda
 
         executable = compile_for_cuda(graph, options, on_stage)
         return lambda: executable
-    with no_forks:
+    with no_forks():
         return with_room(lambda: _start_for_cpu(graph, options, on_stage))
 
 
@@ -54,6 +59,7 @@ def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | 
     key: Key | None = None
     artifact: Artifact | None = None
     code: Started | None = None
+    lock: Lock | None = None
     lookup = Lookup("off")
     if on_stage is not None or options.verify or options.annotate:
         # Who wants to see or to check the stages gets them.
@@ -68,28 +74,71 @@ def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | 
             if found is not None:
                 (artifact, code), lookup = found, Lookup("hit", f"{key.name} that was being compiled")
             else:
-                artifact, lookup = current().find(key, Artifact.from_header)
+                # Who has started something that others may wait for waits for nobody.
+                artifact, lookup, lock = current().find_or_lock(key, Artifact.from_header, not _started)
     if artifact is None:
         from .cpu.build import build
 
-        artifact, code = build(graph, options, stages, on_stage or _ignore)
+        try:
+            artifact, code = build(graph, options, stages, on_stage or _ignore)
+        except BaseException:
+            release(lock)
+            raise
         if key is not None:
             _started[key.name] = artifact, code
 
     def finish() -> Any:
-        with no_forks:
+        with no_forks():
             if code is not None:
                 try:
-                    with stages.timed("llvm"):
-                        artifact.code = code.image()
+                    try:
+                        with stages.timed("llvm"):
+                            artifact.code = code.image()
+                    finally:
+                        is_first = key is not None and _started.pop(key.name, None) is not None
+                    if key is not None and is_first:
+                        with stages.timed("store"):
+                            current().store(key, artifact.header(), artifact.code)
                 finally:
-                    is_first = key is not None and _started.pop(key.name, None) is not None
-                if key is not None and is_first:
-                    with stages.timed("store"):
-                        current().store(key, artifact.header(), artifact.code)
+                    release(lock)
             return Executable(graph, artifact, lookup, stages)
 
     return finish
+
+
+def release(lock: Lock | None) -> None:
+    if lock is not None:
+        lock.release()
+
+
+def with_own_ops(graph: Graph) -> Graph:
+    """The graph as keys take it: users' composites replaced by their bodies. A name of theirs may mean something else
+    in the next process, or in another project."""
+    if all(op.defn.is_own for op in graph.ops):
+        return graph
+    with no_forks():
+        from ..passes.decompose import expand_foreign
+
+        return expand_foreign(graph)
+
+
+class _Enough(Exception):
+    """The last stage that somebody wants to see."""
+
+
+def compile_stages(graph: Graph, wanted: Sequence[str], options: CompileOptions) -> dict[str, Any]:
+    """What the compiler makes of a graph at each stage up to the last one wanted, by the stage's name."""
+    seen: dict[str, Any] = {}
+
+    def keep(stage: str, thing: Any) -> None:
+        seen[stage] = thing
+        if stage == wanted[-1]:
+            raise _Enough
+
+    want_asm = "asm" in wanted or "sass" in wanted
+    with suppress(_Enough):
+        compile_graph(graph, replace(options, annotate=True, want_asm=want_asm), on_stage=keep)
+    return seen
 
 
 def check_target(options: CompileOptions) -> None:
@@ -111,11 +160,13 @@ def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
 
     printer = Printer(graph)
     text = printer.text(locations=False)
-    if not printer.is_complete:
-        return None, "an attribute of an op has no text"
+    if printer.unsaid:
+        return None, printer.unsaid
     chosen = {
         "vector_bits": options.vector_bits or host().vector_bits,
         "max_cost": options.max_cost,
+        "rounding": options.rounding,
+        "check_bounds": options.check_bounds,
         "replaced": list(options.replaced),
         "shared": list(options.shared),
         "data_offset": None if options.addresses else DATA_OFFSET,

@@ -1,78 +1,100 @@
 """A fork copies one thread of the process. What another one was in the midst of stays so in the child for ever: the
 lock of a module that it was loading, LLVM's own locks, those around it. So forks wait until nobody compiles or loads.
 
-smelt's package loads this module, before anything that could be in the midst of something.
+A signal's handler may raise anywhere in Python code, so `with` takes locks of C here: they are acquired and released in
+one step. smelt's package loads this module, before anything that could be in the midst of something.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from time import monotonic
-from types import TracebackType
+from time import monotonic, sleep
+from typing import Any
 
 LONGEST = 30.0  # seconds that a fork waits: better a child that may hang than a parent that does
+PAUSE = 2e-4  # seconds between two looks at a door that is closed, or at locks that others have
 
 
 class NoForks:
-    """`with no_forks:` no other thread forks meanwhile. A thread that is inside may enter again."""
+    """`with no_forks():` no other thread forks meanwhile. A thread that is inside may enter again.
+
+    A fork holds the lock of every thread. It takes all of them at once or none, so no thread that one inside waits for
+    is kept out; meanwhile new callers wait at the door, or the fork would never find all locks free.
+    """
 
     def __init__(self) -> None:
-        self.inside: dict[int, int] = {}  # how often each thread is
-        self.changed = threading.Condition()
-        self.forking = False
-        self.others: list[tuple[Callable[[], object], Callable[[], object]]] = []
-        self.held: list[Callable[[], object]] = []  # how to release those that the fork holds
+        self.locks: dict[int, Any] = {}  # of each thread that was ever inside, which it holds while it is
+        self.others: list[Any] = []
+        self.guard = threading.RLock()  # the thread that forks holds it
+        self.forking = False  # callers wait at the door
+        self.closed = False  # helpers, too
+        self.held: dict[int, list[Any]] = {}  # the locks that a thread which forks holds, or was about to
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._in_child)
+            # Python ignores what is raised in these functions, and goes on. So each is called twice: the second call
+            # does what a signal's handler kept the first from.
+            for _ in range(2):
+                os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._in_child)
 
-    def hold_too(self, acquire: Callable[[], object], release: Callable[[], object]) -> None:
-        """A lock of another library, which forks are to hold when nobody is inside: those who are may need it."""
-        self.others.append((acquire, release))
-
-    def __enter__(self) -> None:
+    def __call__(self, helps: bool = False) -> Any:
+        """The calling thread's own lock. One that helps works for a thread that is inside, and waits for it."""
         me = threading.get_ident()
-        with self.changed:
-            while self.forking and me not in self.inside:
-                self.changed.wait()
-            self.inside[me] = self.inside.get(me, 0) + 1
+        lock = self.locks.setdefault(me, threading.RLock()) if me not in self.locks else self.locks[me]
+        while (self.closed or (self.forking and not helps)) and me not in self.held and not lock._is_owned():
+            sleep(PAUSE)
+        return lock
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        me = threading.get_ident()
-        with self.changed:
-            self.inside[me] -= 1
-            if not self.inside[me]:
-                del self.inside[me]
-                self.changed.notify_all()
+    def hold_too(self, lock: Any) -> None:
+        """A reentrant lock of another library, which forks are to hold when nobody is inside: those who are may need
+        it."""
+        self.others.append(lock)
 
     def _before(self) -> None:
-        self.changed.acquire()
-        while self.forking:
-            self.changed.wait()
+        me, end = threading.get_ident(), monotonic() + LONGEST
+        held = self.held.setdefault(me, [])
+        if None in held:
+            return  # the end of the list: all is held
+        self.guard.acquire(timeout=LONGEST)
         self.forking = True
-        end, me = monotonic() + LONGEST, threading.get_ident()
-        while any(thread != me for thread in self.inside) and monotonic() < end:
-            self.changed.wait(end - monotonic())
-        for acquire, release in self.others:
-            acquire()
-            self.held.append(release)
+        while not self._hold(me, held) and monotonic() < end:
+            sleep(PAUSE)
+        held.append(None)
+
+    def _hold(self, me: int, held: list[Any]) -> bool:
+        """Take all locks if nobody else has one."""
+        self.closed = True  # before the locks are listed: a thread whose lock is not among them waits
+        for lock in (*(lock for thread, lock in list(self.locks.items()) if thread != me), *self.others):
+            held.append(lock)  # first: what was not acquired after all is not released either
+            if not lock.acquire(blocking=False):
+                self._release(held)
+                self.closed = False
+                return False
+        return True
+
+    def _release(self, held: list[Any]) -> None:
+        while held:
+            try:
+                while held[-1] is not None:
+                    held[-1].release()
+            except RuntimeError:  # another thread has it, or nobody
+                pass
+            held.pop()
 
     def _after(self) -> None:
-        while self.held:
-            self.held.pop()()
-        if self.forking:  # else this module was loaded between the two halves of a fork
-            self.forking = False
-            self.changed.notify_all()
-            self.changed.release()
+        me = threading.get_ident()
+        if me in self.held:  # else the first call did all
+            self._release(self.held[me])
+            self.closed = self.forking = False
+            del self.held[me]
+            self._release([self.guard])
 
     def _in_child(self) -> None:
-        while self.held:
-            self.held.pop()()
-        # Nobody else is here to leave, or to be told.
+        self._after()
+        # Nobody else is here to leave.
         me = threading.get_ident()
-        self.inside = {me: self.inside[me]} if me in self.inside else {}
-        self.forking, self.changed = False, threading.Condition()
+        self.locks = {me: self.locks[me]} if me in self.locks else {}
+        self.guard, self.held = threading.RLock(), {}
+        self.closed = self.forking = False
 
 
 no_forks = NoForks()

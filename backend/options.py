@@ -8,6 +8,7 @@ from ..ir.errors import ArgumentError
 from ..ir.graph import current_location
 
 VECTOR_BITS = (128, 256, 512)
+ROUNDING = ("kernel", "op")
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,14 @@ class CompileOptions:
     target: "cpu" or "cuda"
     architecture: that of the GPU, such as "sm_80"; None for the one at hand
     vector_bits: how wide vectors are, 128, 256 or 512; None for the machine's own width
+    rounding: where f16 and bf16 are rounded: at the end of each "kernel", inside of which f32 is used, or after each
+        "op" of the program, as PyTorch does without a compiler
     max_cost: how long the code of one kernel may get, in additions
     replaced: the numbers of results that will take the memory of parameters, where code allows it
     shared: those of them whose memory all threads read between calls, as they do that of a model's weights
     addresses: native code gets the addresses of data, not of NumPy's objects
-    verify: check the program after every pass
+    verify: check the program after every pass, and prove that its kernels stay in their memory and do not race
+    check_bounds: kernels look at every index before they touch memory; slow, for the cpu alone
     annotate: put the program's statements and the user's lines into the LLVM text and the assembly
     want_asm: give the assembly to the stage hook, too
     """
@@ -29,11 +33,13 @@ class CompileOptions:
     target: str = "cpu"
     architecture: str | None = None
     vector_bits: int | None = None
+    rounding: str = "kernel"
     max_cost: int = 1024
     replaced: tuple[int, ...] = ()
     shared: tuple[int, ...] = ()
     addresses: bool = False
     verify: bool = False
+    check_bounds: bool = False
     annotate: bool = False
     want_asm: bool = False
 
@@ -41,7 +47,11 @@ class CompileOptions:
         wrong = ""
         if self.vector_bits is not None and self.vector_bits not in VECTOR_BITS:
             wrong = f"vector_bits must be 128, 256, 512 or None, got {self.vector_bits!r}"
+        elif self.rounding not in ROUNDING:
+            wrong = f"rounding must be {' or '.join(map(repr, ROUNDING))}, got {self.rounding!r}"
         elif type(self.max_cost) is not int or self.max_cost < 1:
             wrong = f"max_cost must be a positive int, got {self.max_cost!r}"
+        elif self.check_bounds and self.target != "cpu":
+            wrong = f"check_bounds is for the target cpu, not {self.target}"
         if wrong:
             raise ArgumentError(f"CompileOptions: {wrong}", current_location(3))  # behind the dataclass's own __init__

@@ -44,6 +44,13 @@ def name_values(fused: Fused) -> None:
             number += 1
 
 
+def memory_names(fused: Fused) -> tuple[list[str], list[str]]:
+    """The buffers that a call is given, and those that it returns."""
+    given = [f"%{fused.names[value]}" for value in fused.graph.params]
+    returned = [f"%{fused.names[fused.stored(value)]}" for value in fused.graph.results]
+    return given, [name for name in returned if name not in given]
+
+
 def result_sources(fused: Fused) -> tuple[list[Value], list[tuple[str, int]]]:
     """The values that native code stores, and where each result comes from: one of these, or a copy of a parameter
     or of another result."""
@@ -78,6 +85,7 @@ def find_places(graph: Graph, sites: Sequence[Site]) -> list[Place]:
             return Place(op, None, "")
         if id(location) in numbers:
             return Place(op, numbers[id(location)], "")
-        return Place(op, numbers.get(id(location.outer)), location.op)
+        called = "" if op.startswith("@") else location.op  # a kernel and its buffer say more
+        return Place(op, numbers.get(id(location.outer)), called)
 
     return [place(site.op, site.location) for site in sites]

@@ -7,27 +7,26 @@ cannot be written, everything is found out anew in every process.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from hashlib import sha256
+
+from .files import read_file, write_file
+
+LARGEST = 1 << 16  # bytes; they have some hundred
 
 
 def remembered(folder: str, name: str, facts: str) -> str | None:
     try:
-        with open(os.path.join(folder, name), "rb", buffering=0) as file:
-            check, _, found = file.read().decode("utf-8", "replace").partition("\n")
+        content = read_file(os.path.join(folder, name), LARGEST)
     except OSError:
         return None
+    check, _, found = content.decode("utf-8", "replace").partition("\n")
     return found if check == _check(facts, found) else None
 
 
 def remember(folder: str, name: str, facts: str, found: str) -> None:
-    path = os.path.join(folder, name)
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        with open(temporary, "wb", buffering=0) as file:
-            file.write(f"{_check(facts, found)}\n{found}".encode())
-        os.replace(temporary, path)
-    except OSError:
-        pass
+    with suppress(OSError):
+        write_file(os.path.join(folder, name), f"{_check(facts, found)}\n{found}".encode())
 
 
 def _check(facts: str, found: str) -> str:

@@ -50,13 +50,16 @@ class Report:
     scratch: str = ""  # that each thread has for the kernels that threads share
     cache: Lookup = field(default_factory=lambda: Lookup("off"))
     milliseconds: dict[str, float] = field(default_factory=dict)
+    reasons: list[str] = field(
+        default_factory=list, compare=False
+    )  # why each version of the function was compiled, in order
 
     def json(self) -> str:
         return json.dumps(asdict(self), indent=2, default=vars)
 
     def lasting(self) -> dict[str, Any]:
         """What holds for every process that runs this code."""
-        return {name: item for name, item in asdict(self).items() if name not in ("cache", "milliseconds")}
+        return {name: item for name, item in asdict(self).items() if name not in ("cache", "milliseconds", "reasons")}
 
     @staticmethod
     def read(found: dict[str, Any]) -> Report:
@@ -87,4 +90,7 @@ class Report:
         if self.milliseconds:
             shown = ", ".join(f"{stage} {time:.1f}" for stage, time in self.milliseconds.items())
             lines.append(f"  milliseconds: {shown}")
+        if len(self.reasons) > 1:
+            lines.append(f"  compiled {len(self.reasons)} times, again because")
+            lines.extend(f"    {reason}" for reason in self.reasons[1:])
         return "\n".join(lines)

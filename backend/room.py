@@ -7,6 +7,7 @@ to half as long again if its caller happens to be so deep, as one that PyTorch c
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,11 +15,22 @@ T = TypeVar("T")
 
 # Words of a frame. A chunk is as long as the next power of two, so about as many are left for the frames inside.
 ROOM = 1 << 15
+# Bytes of memory without which nothing is compiled: where there is none for a chunk, CPython's stack is broken, and
+# LLVM ends the process.
+LEAST = 4 << 20
 
 
 def with_room(function: Callable[[], T]) -> T:
     """What a function returns, which is called where a new chunk begins that it will not come to the end of."""
+    try:
+        mmap.mmap(-1, LEAST).close()
+    except OSError:
+        raise MemoryError(f"compiling takes {LEAST >> 20} MB at least, which the system does not give") from None
+    return _on_new_chunk(function)
+
+
+def _on_new_chunk(function: Callable[[], T]) -> T:
     return function()
 
 
-with_room.__code__ = with_room.__code__.replace(co_stacksize=ROOM)
+_on_new_chunk.__code__ = _on_new_chunk.__code__.replace(co_stacksize=ROOM)

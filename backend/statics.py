@@ -6,6 +6,9 @@ Python's own equality does not do: True == 1 == 1.0, 0.0 == -0.0, and a named tu
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -32,14 +35,34 @@ def static_key(value: Any) -> Any:
     elif isinstance(value, frozenset):
         parts = frozenset(map(static_key, value))
     elif is_dataclass(kind):
-        parts = tuple(static_key(getattr(value, field.name)) for field in fields(value) if field.compare)
+        parts = tuple([static_key(getattr(value, name)) for name in _compared(kind)])
     # What says itself when it is equal is asked, too; it may hash what its parts do not.
     return kind, value, parts if _is_hashable(parts) else ()
+
+
+@lru_cache
+def _compared(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass that make its instances differ."""
+    return tuple(field.name for field in fields(kind) if field.compare)
 
 
 def is_known_by_value(value: Any) -> bool:
     """Whether what is of the same type, and equal, has the same key: native code can see that much."""
     return type(value) in (int, str) or (type(value) is float and value != 0)
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether its key stays the same as long as it lives: native code may know it by its address."""
+    kind = type(value)
+    if kind in (tuple, frozenset):
+        return all(map(is_fixed, value))
+    if isinstance(value, Enum):
+        return kind.__eq__ in (object.__eq__, int.__eq__, str.__eq__)
+    if kind in (*_PLAIN, float, complex, bytes, BuiltinFunctionType) or isinstance(value, np.dtype):
+        return True
+    if isinstance(value, np.generic):
+        return not isinstance(value, np.void)
+    return kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__ and not is_dataclass(kind)
 
 
 def _is_hashable(value: Any) -> bool:

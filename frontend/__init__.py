@@ -23,7 +23,7 @@ from .ir.types import (
     i64,
     u8,
 )
-from .jit import CompileOptions, evaluate_op, evaluate_value, jit
+from .jit import CompileOptions, evaluate_op, evaluate_value, forget_programs, jit
 from .ops.define import OpDef
 from .random import manual_seed
 from .tensor import set_evaluator
@@ -31,6 +31,7 @@ from .trace import ArraySpec, spec
 from .transforms import grad, jvp, value_and_grad, vjp
 
 OpDef.evaluate = staticmethod(evaluate_op)  # type: ignore[assignment]
+OpDef.on_change = staticmethod(forget_programs)  # type: ignore[assignment]
 set_evaluator(evaluate_value)
 
 __all__ = [

@@ -21,150 +21,43 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optree
 
 from .backend.arrays import is_plain
 from .backend.forks import no_forks
 from .backend.options import CompileOptions
+from .backend.pytree import flatten, paths, unflatten
 from .backend.statics import static_key
+from .ir import asked
 from .ir.errors import ArgumentError, DTypeError
-from .ir.graph import Graph, Value, current_location
-from .ir.symbolic import Dim, Expr, Symbol, evaluate
-from .ir.types import DType, TensorType, c64, c128, dtype, f32, f64, number_dtype
+from .ir.graph import Array, Graph, Value, current_location
+from .ir.symbolic import Dim, Expr, Symbol
+from .ir.types import DType, TensorType, dtype, f64, number_dtype
 from .layout import Order, in_memory, inverse, store_in_order
-from .ops.define import REGISTRY, OpDef, as_array
+from .opened import opened
+from .ops.define import OpDef, as_array, as_arrays, captured
+from .ops.pickled import owner_of, plain_copy, restored_name
 from .ops.view import permute
-from .random import next_seed
+from .questions import asked_by
+from .recompiles import Reasons, reason_for
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
+from .versions import Bound, Compiled
 
 if TYPE_CHECKING:
-    from .backend.cpu.entry import Entry
     from .backend.report import Report
 
 _REMEMBERED = 8  # shapes that decide which dimensions vary
 _BOUND = 1024  # shapes that are called without further thought
 _RECENT = 8  # of them that native code recognises
 SIZE_NAMES = "NMKLPQRSTUVW"
-NUMBER: Order = (0,)  # in place of an array's order: a Python float or complex number, which has no type of its own
-LEAF = optree.tree_structure(0)  # type: ignore[arg-type]
+NUMBER: Order = (0,)  # in place of an array's order: a Python number, which has the type of what it meets
 
 
 def _compile(graph: Graph, options: CompileOptions) -> Any:
     # The compiler is loaded when there is something to compile.
-    with no_forks:
+    with no_forks():
         from .backend.compile import compile_graph
 
     return compile_graph(graph, options)
-
-
-class Compiled:
-    """One compiled version: the shapes it takes, and how to run it."""
-
-    def __init__(
-        self,
-        shapes: tuple[tuple[Dim, ...], ...],
-        traced: Traced,
-        orders: list[Order | None],
-        executable: Any,
-        structure: Any,
-        fixed: Any,
-    ):
-        self.shapes = shapes
-        self.traced = traced
-        self.orders = orders  # the dims of each result among those of what is stored
-        self.executable = executable
-        self.structure = structure
-        self.fixed = fixed  # result leaves that are no tensors, by position
-        # What the function captured is a constant: later changes to the array do not show.
-        self.hidden: list[Any] = [np.array(array, order="C", copy=True) for array in traced.arrays]
-        if executable.target == "cuda":
-            from .backend.cuda.arrays import Constant
-
-            self.hidden = list(map(Constant, self.hidden))
-
-    def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
-        """Whether arrays of these shapes fit this version's symbolic shapes."""
-        sizes: dict[str, int] = {}
-        later: list[tuple[Expr, int]] = []
-        for pattern, shape in zip(self.shapes, shapes, strict=True):
-            for dim, size in zip(pattern, shape, strict=True):
-                if isinstance(dim, int):
-                    if dim != size:
-                        return False
-                    continue
-                if (symbol := dim.measured) is not None:
-                    if size < (symbol.lower or SMALLEST) or sizes.setdefault(symbol.name, size) != size:
-                        return False
-                if dim.symbol is None:
-                    later.append((dim, size))
-        return all(evaluate(dim, sizes) == size for dim, size in later)
-
-    def bind(self, shapes: Sequence[tuple[int, ...]]) -> Bound:
-        """How to run this version on arrays of these shapes."""
-        hidden = [array.shape for array in self.hidden]
-        if self.traced.seeded:
-            hidden.append((2,))
-        launch = self.executable.launcher([*shapes, *hidden])
-        fixed = {
-            at: evaluate(leaf, launch.sizes) if isinstance(leaf, Expr) else leaf for at, leaf in self.fixed.items()
-        }
-        return Bound(self, launch, fixed)
-
-
-class Bound:
-    """A compiled version for one set of shapes: arrays in, the function's result out."""
-
-    def __init__(self, version: Compiled, launch: Any, fixed: dict[int, Any]):
-        self.version = version
-        self.launch = launch
-        self.fixed = fixed
-        self.hidden = version.hidden
-        self.seeded = version.traced.seeded
-        self.turned = [(at, order) for at, order in enumerate(version.orders) if order is not None]
-        self.turn: Callable[[Any, Order], Any] = np.ndarray.transpose
-        if version.executable.target == "cuda":
-            from .backend.cuda.arrays import turned
-
-            self.turn = turned
-        self.structure = version.structure
-        self.single = not fixed and self.structure == LEAF
-        self.positions = range(self.structure.num_leaves)
-        self.entries: dict[tuple[str, ...], Entry] = {}  # by the names of what is given by name
-        self.refused = 0
-
-    def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
-        if self.hidden:
-            arrays = [*arrays, *self.hidden]
-        if self.seeded:
-            arrays = [*arrays, next_seed()]
-        results = self.launch(arrays)
-        for at, order in self.turned:
-            results[at] = self.turn(results[at], order)
-        if self.single:
-            return results[0]
-        if self.fixed:
-            made = iter(results)
-            results = [self.fixed[at] if at in self.fixed else next(made) for at in self.positions]
-        return optree.tree_unflatten(self.structure, results)
-
-    def make_entry(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        static_numbers: frozenset[int],
-        static_names: frozenset[str],
-        leaves: Sequence[Any],
-        arrays: Sequence[np.ndarray],
-    ) -> Entry | None:
-        """Native code for calls like this one, where it can make them."""
-        if self.version.executable.target != "cpu":
-            return None
-        with no_forks:
-            from .backend.cpu.entry import Call, make_entry
-
-        call = Call(args, kwargs, static_numbers, static_names, leaves, arrays)
-        draw_seed = next_seed if self.seeded else None
-        return make_entry(self.launch, call, self.hidden, draw_seed, self.structure, self.fixed, self.version.orders)
 
 
 _all: weakref.WeakSet[Jitted] = weakref.WeakSet()
@@ -174,6 +67,12 @@ def _unlock() -> None:
     """In a forked child no other thread compiles any more, whatever their locks say."""
     for jitted in _all:
         jitted.lock = threading.RLock()
+
+
+def forget_programs() -> None:
+    """Have every function traced anew in its next call: an op was redefined, or has another derivative."""
+    for jitted in list(_all):
+        jitted.exact, jitted.versions, jitted.recent = {}, {}, []
 
 
 if hasattr(os, "register_at_fork"):
@@ -186,6 +85,14 @@ def _names_by_position(function: Callable[..., Any]) -> tuple[str, ...]:
     if not isinstance(function, FunctionType) or function.__code__.co_posonlyargcount:
         return ()
     return function.__code__.co_varnames[: function.__code__.co_argcount]
+
+
+def _declared_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters of a plain function that may be given by name: it does not see in which order they were."""
+    if not isinstance(function, FunctionType):
+        return ()
+    code = function.__code__
+    return code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
 
 
 def _labels(function: Callable[..., Any]) -> Sequence[str]:
@@ -219,6 +126,7 @@ class Jitted:
         self.dynamic = dynamic
         self.options = options
         self.name = getattr(function, "__name__", "function").strip("<>")
+        self.inlines = options.target == "cpu"  # whether calls inside a trace are a part of it though all is at hand
         self.exact: dict[Any, Bound] = {}
         self.recent: list[tuple[Callable[[Any, Any], Any], Compiled]] = []
         self.versions: dict[Any, list[Compiled]] = {}
@@ -226,7 +134,9 @@ class Jitted:
         self.lock = threading.RLock()
         _all.add(self)
         self.latest: Compiled | None = None
+        self.reasons = Reasons(self.name)
         self.by_position = _names_by_position(function)
+        self.declared = _declared_names(function)
         self._check_static(function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -234,8 +144,14 @@ class Jitted:
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        """By name, as functions are pickled; what was compiled stays behind."""
-        return self.function.__qualname__
+        """As functions are pickled, by name or by value; what was compiled stays behind."""
+        chosen = tuple(sorted(self.static_argnums)), tuple(sorted(self.static_argnames)), self.dynamic, self.options
+        return _unpickled, (self.plain, *chosen)
+
+    @functools.cached_property
+    def plain(self) -> Any:
+        """The function as it is pickled."""
+        return plain_copy(self, self.function)
 
     def __copy__(self) -> Jitted:
         return self
@@ -275,36 +191,47 @@ class Jitted:
         if kwargs:
             args, kwargs = self._by_position(args, kwargs)
         leaves, structure, static = self._flatten(args, kwargs)
-        if any(isinstance(leaf, Value) for leaf in leaves):
+        if any(isinstance(leaf, (Value, Expr)) for leaf in leaves):
             # Inside another trace: the function is just part of it.
-            return self.function(*args, **kwargs)
+            return self._called(structure, list(map(_traced, leaves)), args, kwargs)
         arrays, orders = self._arrays(leaves)
         dtypes, ranks = tuple([array.dtype for array in arrays]), tuple([array.ndim for array in arrays])
         key = (structure, static, dtypes, ranks, tuple(orders))
         shapes = tuple([array.shape for array in arrays])
         bound = self.exact.get((key, shapes))
         if bound is None:
+            if self.inlines and asked.current() is not None:
+                # It may refer to tensors of the trace around, and is a part of that then.
+                return self._constant(self._called(structure, list(map(_traced, leaves)), args, kwargs))
             with self.lock:
                 bound = self._find(key, shapes, orders, args, kwargs).bind(shapes)
                 _keep(self.exact, (key, shapes), bound)
         else:
-            named = [*self.by_position[len(call[0]) : len(args)], *sorted(kwargs)]  # the leaves are in this order
-            self._enter_quickly(bound, call[0], {name: call[1][name] for name in named}, leaves, arrays)
+            names = [*self.by_position[len(call[0]) : len(args)], *kwargs]
+            self._enter_quickly(bound, *call, names, leaves, arrays)
         self.latest = bound.version
         return bound(arrays)
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """f(x, y=y) is f(x, y): the same compiled code."""
+        """f(x, y=y) is f(x, y), and f(a=a, b=b) is f(b=b, a=a): the same compiled code. Of what `**rest` takes, the
+        function sees the order."""
         moved: list[Any] = []
         rest = dict(kwargs)
         for name in self.by_position[len(args) :]:
             if name not in rest:
                 break
             moved.append(rest.pop(name))
-        return (*args, *moved), rest
+        declared = {name: rest.pop(name) for name in self.declared if name in rest}
+        return (*args, *moved), declared | rest
 
     def _enter_quickly(
-        self, bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], arrays: list[np.ndarray]
+        self,
+        bound: Bound,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        names: list[str],
+        leaves: list[Any],
+        arrays: list[np.ndarray],
     ) -> None:
         """Let native code recognise further calls like this one."""
         form = tuple(kwargs)
@@ -314,7 +241,7 @@ class Jitted:
             bound.refused += 1
             if bound.refused & (bound.refused - 1):
                 return
-            entry = bound.make_entry(args, kwargs, self.static_argnums, self.static_argnames, leaves, arrays)
+            entry = bound.make_entry(args, kwargs, names, self.static_argnums, self.static_argnames, leaves, arrays)
         if entry is not None and all(item[0] is not entry.enter for item in self.recent):
             others = [item for item in self.recent if known is None or item[0] is not known.enter]
             bound.entries[form] = entry
@@ -322,13 +249,12 @@ class Jitted:
 
     def _flatten(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         static_args = tuple((number, args[number]) for number in sorted(self.static_argnums) if number < len(args))
-        static_kwargs = tuple(sorted((name, value) for name, value in kwargs.items() if name in self.static_argnames))
+        static_kwargs = tuple((name, value) for name, value in kwargs.items() if name in self.static_argnames)
         moving = (
             tuple(None if number in self.static_argnums else item for number, item in enumerate(args)),
-            {name: value for name, value in kwargs.items() if name not in self.static_argnames},
+            {name: None if name in self.static_argnames else item for name, item in kwargs.items()},
         )
-        leaves: list[Any]
-        leaves, structure = optree.tree_flatten(moving)  # type: ignore[arg-type]
+        leaves, structure = flatten(moving)
         for which, value in (*static_args, *static_kwargs):
             try:
                 hash(value)
@@ -354,7 +280,7 @@ class Jitted:
                 continue
             array, order = self._on_gpu(leaf) or in_memory(self._array(leaf))
             arrays.append(array)
-            orders.append(NUMBER if isinstance(leaf, (float, complex)) and not isinstance(leaf, np.generic) else order)
+            orders.append(NUMBER if is_number(leaf) else order)
         if self.options.target == "cuda":
             from .backend.cuda.arrays import check_places
 
@@ -420,20 +346,27 @@ class Jitted:
         nesting, _, given, _, _ = key
         known = {item: self._dtype(item) for item in dict.fromkeys(given)}
         dtypes = [known[item] for item in given]
+        names = self._names(args, kwargs, len(shapes))
+        labels = (*self.by_position, *(f"argument {at}" for at in range(len(self.by_position), len(args))))
+        statics = dict(enumerate(zip(labels, args))) | {name: (name, item) for name, item in kwargs.items()}
+        reason = reason_for(self.versions, key, shapes, names, statics, self.dynamic)
+        types = _types(dtypes, patterns)
         try:
-            types = _types(dtypes, patterns)
             traced, structure, fixed, used = self._trace(types, orders, nesting, args, kwargs, hints)
-        except Exception:
+        except Exception as error:
             if not hints:
                 raise
             # What holds for the sizes at hand need not hold for all, and what takes a number need not take a symbol: no
             # symbols then. A mistake shows again.
+            why = asked_by(error, types, names)
             types = _types(dtypes, shapes)
             traced, structure, fixed, used = self._trace(types, orders, nesting, args, kwargs, {})
+            traced.asked.append(why)
         traced.graph, back = store_in_order(traced.graph)
         executable = _compile(traced.graph, self.options)
         version = Compiled(tuple(item.shape for item in used), traced, back, executable, structure, fixed)
-        versions.append(version)
+        self.versions.setdefault(key, []).append(version)  # which may be another list now: see forget_programs
+        self.reasons.add(*reason)
         seen.append(shapes)
         del seen[:-_REMEMBERED]
         return version
@@ -451,11 +384,8 @@ class Jitted:
 
         def run(params: list[Value]) -> list[Value]:
             given = [_given(param, order) for param, order in zip(params, orders, strict=True)]
-            moving_args, moving_kwargs = optree.tree_unflatten(structure, given)
-            full = [args[at] if at in self.static_argnums else item for at, item in enumerate(moving_args)]
-            static = {name: value for name, value in kwargs.items() if name in self.static_argnames}
-            result = self.function(*full, **moving_kwargs, **static)
-            leaves, kept["structure"] = optree.tree_flatten(result)
+            result = self._called(structure, given, args, kwargs)
+            leaves, kept["structure"] = flatten(result)
             kept["fixed"] = {
                 at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, (bool, int, float, complex, str, Expr))
             }
@@ -463,6 +393,25 @@ class Jitted:
 
         traced, used = trace(run, types, self._names(args, kwargs, len(types)), self.name, hints)
         return traced, kept["structure"], kept["fixed"], used
+
+    def _called(self, structure: Any, leaves: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        """What the function returns for these leaves in place of those of a call's arguments."""
+        moving_args, moving_kwargs = unflatten(structure, leaves)
+        full = [args[at] if at in self.static_argnums else item for at, item in enumerate(moving_args)]
+        named = {name: kwargs[name] if name in self.static_argnames else item for name, item in moving_kwargs.items()}
+        return opened(self.function)(*full, **named)
+
+    def _constant(self, result: Any) -> Any:
+        """What a call inside a trace returned, as arrays if nothing in it depends on that trace."""
+        leaves, structure = flatten(result)
+        values = [leaf for leaf in leaves if isinstance(leaf, Value)]
+        if not values or any(value.has_parameters() for value in values):
+            return result
+        traced, _ = trace(lambda params: values, [], [], self.name)
+        if traced.seeded:
+            return result  # every call draws other numbers
+        arrays = iter(_compile(traced.graph, self.options)(traced.arrays))
+        return unflatten(structure, [next(arrays) if isinstance(leaf, Value) else leaf for leaf in leaves])
 
     def _names(self, args: Any, kwargs: Any, count: int) -> list[str]:
         """Parameter names for the leaves: x, or params_weight_0 for the leaf params["weight"][0]."""
@@ -472,11 +421,11 @@ class Jitted:
             (names[at] if at < len(names) else f"arg{at}", item, at in self.static_argnums)
             for at, item in enumerate(args)
         ]
-        pieces += [(name, kwargs[name], name in self.static_argnames) for name in sorted(kwargs)]
+        pieces += [(name, item, name in self.static_argnames) for name, item in kwargs.items()]
         for name, item, is_static in pieces:
             if is_static:
                 continue
-            for path in optree.tree_paths(item):
+            for path in paths(flatten(item)[1]):
                 labels.append("_".join([name, *map(_word, path)]) if path else name)
         unique: dict[str, None] = {}
         for label in labels[:count]:
@@ -518,12 +467,16 @@ class Jitted:
         """What the compiler did for the latest call."""
         if self.latest is None:
             raise ArgumentError(f"{self.name} has not been called yet, so there is nothing to report")
-        return self.latest.executable.report
+        return replace(self.latest.executable.report, reasons=list(self.reasons.texts))
 
     @property
     def compiles(self) -> int:
         """How many versions have been compiled."""
         return sum(len(versions) for versions in self.versions.values())
+
+
+def _unpickled(function: Any, numbers: Any, names: Any, dynamic: bool, options: CompileOptions) -> Jitted:
+    return owner_of(function) or Jitted(restored_name(function), numbers, names, dynamic, options)
 
 
 def _types(dtypes: Sequence[DType], shapes: Sequence[tuple[Dim, ...]]) -> list[TensorType]:
@@ -541,13 +494,22 @@ def _word(part: Any) -> str:
 def _given(param: Value, order: Order | None) -> Value:
     """What the function gets for a parameter."""
     if order is None:
-        return param
+        return Array(param)
     if order != NUMBER:
-        return permute(param, inverse(order))
-    # To a program a Python number is an f32 by itself, but it has all its digits where it meets an f64.
-    number = REGISTRY["cast"](param, {f64: f32, c128: c64}[param.dtype])
-    number.exact = param
-    return number
+        return Array(permute(param, inverse(order)))
+    return Array(param, {"i": int, "f": float, "c": complex}[param.dtype.kind])
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf is a Python number without a type of its own; a bool is an array's bool."""
+    return isinstance(leaf, (int, float, complex)) and not isinstance(leaf, (bool, np.generic))
+
+
+def _traced(leaf: Any) -> Any:
+    """An argument of a function that is called inside a trace: tensors, as in any other call."""
+    if isinstance(leaf, (Value, Expr, bool, int, float, complex, str, bytes)) and not isinstance(leaf, np.generic):
+        return leaf
+    return Array(captured(as_array(leaf, "an argument")))
 
 
 def _keep(table: dict[Any, Bound], key: Any, bound: Bound) -> None:
@@ -627,8 +589,10 @@ def evaluate_value(value: Value) -> np.ndarray | None:
 @functools.lru_cache(maxsize=1024)
 def _eager(op: OpDef, numbers: frozenset[str]) -> Jitted:
     statics = {parameter.name for parameter in op.parameters if not parameter.is_tensor} | numbers
-    compiled = Jitted(lambda **arguments: op.apply(arguments), (), (), False, CompileOptions())
+    compiled = Jitted(lambda **arguments: as_arrays(op.apply_in(f64, arguments)), (), (), False, CompileOptions())
     compiled.static_argnames = frozenset(statics)
+    compiled.reasons.warned = True  # every shape has a version, and it is no function of the user's
+    compiled.inlines = False  # an op refers to nothing but its arguments
     compiled.name = op.name
     return compiled
 

@@ -1,33 +1,24 @@
-"""NumPy's functions on traced tensors: np.exp(x) and np.sum(x, axis=0) are the ops of the same meaning.
+"""NumPy's functions on traced tensors: np.sum(x, axis=0) is the op of the same meaning, with NumPy's types.
 
-What has no such op is an error that says why, and names what to write instead.
+Each function has the parameters of NumPy's that it takes, in NumPy's order. All others, and functions that are not
+here, are errors that say so and name what to write instead.
 """
 
 from __future__ import annotations
 
 import inspect
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .ir.errors import ArgumentError, ShapeError, TraceError, suggest
-from .ir.graph import Value, current_location
-from .ir.types import bool_, f64
-from .ops.define import NUMPY_NAMES, REGISTRY
-from .ops.shapes import dimension, divides
-
-UFUNCS = {
-    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "power": "pow",
-    "absolute": "abs", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le",
-    "equal": "eq", "not_equal": "ne", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "invert": "bitwise_not", "rint": "round",
-    "mod": "remainder",
-    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "conjugate": "conj",
-}  # fmt: skip
-
-COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
+from .ir.errors import ArgumentError, DTypeError, ShapeError, SmeltError, TraceError, suggest
+from .ir.graph import Array, Value, current_location
+from .ir.symbolic import Expr
+from .ir.types import bool_, f64, user_dtype
+from .ops.define import REGISTRY
+from .ops.shapes import dimension, divides, equal
+from .promotion import UFUNCS, apply_ufunc, in_dtype, meet
 
 # What methods of ufuncs are as ops.
 UFUNC_METHODS = {
@@ -36,81 +27,229 @@ UFUNC_METHODS = {
     ("add", "accumulate"): "cumsum", ("multiply", "accumulate"): "cumprod", ("multiply", "outer"): "outer",
 }  # fmt: skip
 
-# NumPy's functions that mean the same as an op, once `axis` is called `dim`.
-_SAME_NAME = (
-    "sum", "prod", "argmax", "argmin", "stack", "einsum", "reshape", "tril", "triu", "outer", "broadcast_to", "squeeze",
-    "swapaxes", "zeros_like", "ones_like", "full_like", "empty_like", "tile", "real", "imag", "ravel", "vdot", "kron",
-    "hstack", "vstack", "trace", "nansum", "nanmean", "count_nonzero",
-)  # fmt: skip
-NUMPY_FUNCTIONS = {name: name for name in _SAME_NAME} | {
-    "concatenate": "cat", "max": "amax", "min": "amin", "amax": "amax", "amin": "amin", "any": "any_true",
-    "all": "all_true", "expand_dims": "unsqueeze", "moveaxis": "movedim",
-}  # fmt: skip
-
-
 # Names of arguments that only NumPy has: a method that is called with them is NumPy's function.
 ONLY_NUMPYS = frozenset(("axis", "axes", "keepdims", "ddof"))
 # Methods that NumPy calls without arguments and PyTorch does not.
 NEED_NOTHING = frozenset(("copy", "cumsum", "cumprod"))
 
 
+def _op(name: str, *args: Any, **named: Any) -> Any:
+    return REGISTRY[name](*args, **named)
+
+
+def _tensor(item: Any) -> Any:
+    """An operand as a tensor, where NumPy makes an array of it: numbers have the types that they have alone."""
+    if item.__class__ is Array and item.weak:
+        return Array(item.value)
+    return item if isinstance(item, Value) else Array(meet(item)[0])
+
+
+def _together(*items: Any) -> list[Any]:
+    """Operands as tensors of the type in which NumPy has them meet."""
+    return list(map(Array, meet(*items)))
+
+
+def _arrays_together(*items: Any) -> list[Any]:
+    return _together(*map(_tensor, items))
+
+
 def _inexact(x: Any) -> Any:
     """Means of integers and bools are f64 in NumPy."""
-    return x if not isinstance(x, Value) or x.dtype.is_inexact else REGISTRY["cast"](x.in_full(), f64)
+    return x if x.dtype.is_inexact else _op("cast", x, f64)
 
 
-def _mean(x: Value, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    return REGISTRY["mean"](x if dtype is not None else _inexact(x), axis, keepdims, dtype=dtype)
+def _nothing(function: str, **options: Any) -> None:
+    """Refuse options that have another value than the one that changes nothing."""
+    for name, (value, default) in options.items():
+        if value is not default and not (isinstance(value, (int, str)) and value == default):
+            op = f": use smelt.ops.{function}" if function in REGISTRY and name != "out" else ""
+            raise TraceError(f"numpy.{function} on a traced tensor takes no {name}={op}", current_location())
+
+
+def _axes(axis: Any, rank: int) -> tuple[int, ...]:
+    """Dims from an int or a tuple of them; a tensor without dims has none."""
+    found = axis if isinstance(axis, tuple) else (axis,)
+    for entry in found:
+        if not _is_int(entry) or not -rank <= entry < rank:
+            raise ArgumentError(f"axis {entry!r} of a tensor of {rank} dims", current_location())
+    places = tuple([int(entry) % rank for entry in found])
+    if len(set(places)) < len(places):
+        raise ArgumentError(f"axis {axis} names a dim twice", current_location())
+    return places
+
+
+# Reductions
+
+
+def _reduced(name: str, a: Any, axis: Any, keepdims: Any, *args: Any, **named: Any) -> Any:
+    """Along no axis, which is axis=(), every element is reduced by itself."""
+    if isinstance(axis, list):
+        raise ArgumentError(f"axis is {axis}, expected an int, a tuple of ints or None", current_location())
+    if isinstance(axis, tuple):
+        if not axis:
+            return _op(name, _op("unsqueeze", a, -1), -1, *args, **named)
+        if len({dimension(entry, a.ndim) for entry in axis}) < len(axis):
+            raise ArgumentError(f"axis {axis} names a dim twice", current_location())
+    return _op(name, a, axis, *args, keepdim=bool(keepdims), **named)
 
 
 def _sum(name: str) -> Callable[..., Any]:
-    """In NumPy the type stands before keepdims."""
-
-    def add(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-        return REGISTRY[name](a, axis, keepdims, dtype=dtype)
+    def add(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
+        _nothing(name, out=(out, None))
+        return _reduced(name, _tensor(a), axis, keepdims, dtype=dtype)
 
     return add
 
 
 def _reduction(name: str) -> Callable[..., Any]:
-    def reduction(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-        return REGISTRY[name](a, axis, keepdims)
+    def reduction(a: Any, axis: Any = None, out: None = None, keepdims: Any = False) -> Any:
+        _nothing(name, out=(out, None))
+        return _reduced(name, _tensor(a), axis, keepdims)
 
     return reduction
 
 
-def _like(name: str) -> Callable[..., Any]:
-    return lambda a, dtype=None: REGISTRY[name](a, dtype=dtype)
+def _place(name: str) -> Callable[..., Any]:
+    def place(a: Any, axis: int | None = None, out: None = None, *, keepdims: Any = False) -> Any:
+        _nothing(name, out=(out, None))
+        x = _tensor(a)
+        if axis is not None and not _is_int(axis):
+            raise ArgumentError(f"axis is {axis!r}, expected an int or None", current_location())
+        if axis is None and keepdims:
+            return _op("reshape", _op(name, x), (1,) * x.ndim)
+        return _op(name, x, axis, bool(keepdims))
+
+    return place
+
+
+def _mean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
+    return _average("mean", a, axis, dtype, out, keepdims)
+
+
+def _nanmean(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
+    return _average("nanmean", a, axis, dtype, out, keepdims)
+
+
+def _average(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any) -> Any:
+    _nothing(name, out=(out, None))
+    x = _tensor(a)
+    if dtype is None:
+        return _reduced(name, _inexact(x), axis, keepdims)
+    wanted = user_dtype(dtype)
+    if not wanted.is_inexact or (x.dtype.is_complex and not wanted.is_complex):
+        raise DTypeError(f"numpy.{name} of {x.dtype} with dtype={wanted}: a mean is a float", current_location())
+    return _reduced(name, _op("cast", x, wanted), axis, keepdims)
+
+
+def _spread(name: str) -> Callable[..., Any]:
+    """std and var: NumPy divides by the count less `ddof`, which is 0 unless told otherwise; PyTorch by one less."""
+
+    def spread(
+        a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0, keepdims: Any = False
+    ) -> Any:
+        _nothing(name, out=(out, None))
+        x = _tensor(a)
+        if dtype is not None and (x.dtype.is_complex or not user_dtype(dtype).is_float):
+            raise DTypeError(f"numpy.{name} of {x.dtype} with dtype={user_dtype(dtype)}", current_location())
+        given = _inexact(x) if dtype is None else _op("cast", x, dtype)
+        return _reduced(name, given, axis, keepdims, correction=ddof)
+
+    return spread
+
+
+def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    x = _tensor(a)
+    chosen = x if x.dtype is bool_ else x != 0
+    return _reduced("sum", chosen, axis, keepdims)
 
 
 def _cumulative(name: str) -> Callable[..., Any]:
     """Without an axis along all elements."""
 
-    def cumulative(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-        along = REGISTRY["ravel"](x) if axis is None else x
-        return REGISTRY[name](along, 0 if axis is None else axis, dtype=dtype)
+    def cumulative(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+        _nothing(name, out=(out, None))
+        x = _tensor(a)
+        along = _op("ravel", x) if axis is None else x
+        return _op(name, along, 0 if axis is None else axis, dtype=dtype)
 
     return cumulative
 
 
-def dot(a: Any, b: Any) -> Any:
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+    _nothing("trace", offset=(offset, 0), axis1=(axis1, 0), axis2=(axis2, 1), out=(out, None))
+    return _op("trace", _tensor(a) if dtype is None else _op("cast", _tensor(a), dtype))
+
+
+# Products
+
+
+def dot(a: Any, b: Any, out: None = None) -> Any:
     """np.dot: a product of numbers, or a sum over the last dim of a and the last but one of b."""
+    _nothing("dot", out=(out, None))
     ranks = np.ndim(a), np.ndim(b)
     if 0 in ranks:
-        return REGISTRY["mul"](a, b)
+        return apply_ufunc(np.multiply, _tensor(a), _tensor(b))
     if ranks[1] <= 2:
-        return REGISTRY["matmul"](a, b)
-    return REGISTRY["tensordot"](a, b, (ranks[0] - 1,), (ranks[1] - 2,))
+        return apply_ufunc(np.matmul, a, b)
+    return _op("tensordot", *_together(a, b), (ranks[0] - 1,), (ranks[1] - 2,))
 
 
-def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    left, right = _arrays_together(a, b)
+    if _is_int(axes) and not 0 <= axes <= min(left.ndim, right.ndim):
+        raise ShapeError(
+            f"numpy.tensordot over {axes} dims of tensors of {left.ndim} and {right.ndim}", current_location()
+        )
+    return _op("tensordot", left, right, axes)
+
+
+def _outer(a: Any, b: Any, out: None = None) -> Any:
+    _nothing("outer", out=(out, None))
+    left, right = (_op("ravel", item) for item in _arrays_together(a, b))
+    return _op("outer", left, right)
+
+
+def _vdot(a: Any, b: Any) -> Any:
+    left, right = (_op("ravel", item) for item in _arrays_together(a, b))
+    return apply_ufunc(np.matmul, _op("conj", left) if left.dtype.is_complex else left, right)
+
+
+def _kron(a: Any, b: Any) -> Any:
+    return _op("kron", *_arrays_together(a, b))
+
+
+def _einsum(subscripts: str, *operands: Any) -> Any:
+    if not isinstance(subscripts, str):
+        raise TraceError("numpy.einsum on traced tensors takes its subscripts as a text first", current_location())
+    return _op("einsum", subscripts, _arrays_together(*operands))
+
+
+# Choices
+
+
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min: Any = None, max: Any = None) -> Any:
     """np.clip: a bound beyond the numbers of an integer type is none."""
+    _nothing("clip", out=(out, None))
+    if (a_min is not None and min is not None) or (a_max is not None and max is not None):
+        raise ArgumentError("numpy.clip: a bound is given twice", current_location())
+    x = _tensor(a)
     low, high = a_min if min is None else min, a_max if max is None else max
-    if isinstance(a, Value) and a.dtype.is_integer:
-        smallest, largest = a.dtype.bounds
-        low = None if isinstance(low, (int, np.integer)) and low < smallest else low
-        high = None if isinstance(high, (int, np.integer)) and high > largest else high
-    return a if low is None and high is None else REGISTRY["clamp"](a, low, high)
+    if x.dtype.is_integer:
+        smallest, largest = x.dtype.bounds
+        low = None if _is_int(low) and low < smallest else low
+        high = None if _is_int(high) and high > largest else high
+    if low is None and high is None:
+        return apply_ufunc(np.positive, x)  # which bools do not have
+    if low is None:
+        return apply_ufunc(np.minimum, x, high)
+    if high is None:
+        return apply_ufunc(np.maximum, x, low)
+    x, low, high = _together(x, low, high)
+    return apply_ufunc(np.minimum, apply_ufunc(np.maximum, x, low), high)
+
+
+def _is_int(item: Any) -> bool:
+    return isinstance(item, (int, np.integer)) and not isinstance(item, bool)
 
 
 def _where(condition: Any, *choices: Any) -> Any:
@@ -120,69 +259,219 @@ def _where(condition: Any, *choices: Any) -> Any:
             "numpy.where(condition, a, b), or a sum of it",
             current_location(),
         )
-    chosen = condition if not isinstance(condition, Value) or condition.dtype is bool_ else condition != 0
-    return REGISTRY["where"](chosen, *choices)
+    given = _tensor(condition)
+    return _op("where", given if given.dtype is bool_ else given != 0, *_together(*choices))
 
 
-def _flip(m: Value, axis: Any = None) -> Any:
-    return REGISTRY["flip"](m, tuple(range(m.ndim)) if axis is None else axis)
+def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    conditions = list(map(_tensor, condlist))
+    if len(conditions) != len(choicelist) or not conditions:
+        raise ArgumentError(
+            f"numpy.select: {len(conditions)} conditions and {len(choicelist)} choices", current_location()
+        )
+    for condition in conditions:
+        if condition.dtype is not bool_:
+            raise DTypeError(f"numpy.select: a condition is {condition.dtype}, expected bool", current_location())
+    *choices, result = _together(*choicelist, default)
+    for condition, choice in zip(reversed(conditions), reversed(choices)):
+        result = _op("where", condition, choice, result)
+    return result
 
 
-def _roll(a: Value, shift: Any, axis: Any = None) -> Any:
-    axes = () if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * (len(axes) or 1)
-    return REGISTRY["roll"](a, tuple(shifts), tuple(axes) * (len(shifts) if len(axes) == 1 else 1))
+# Joins and parts
 
 
-def _take(a: Any, indices: Any, axis: int | None = None) -> Any:
+def _sequence(arrays: Any, function: str) -> list[Any]:
+    """The arrays to join; one array is the sequence of its parts along the first dim."""
+    if isinstance(arrays, Value):
+        if not arrays.ndim:
+            raise ShapeError(f"numpy.{function} of a 0-dim tensor: expected a sequence", current_location())
+        arrays = list(arrays)  # type: ignore[call-overload]
+    found = list(arrays)
+    if not found:
+        raise ArgumentError(f"numpy.{function}: need at least one array", current_location())
+    return found
+
+
+def _joined(items: Sequence[Any], axis: Any, dtype: Any, casting: str, function: str) -> Any:
+    _nothing(function, casting=(casting, "same_kind"))
+    values = list(map(_tensor, items)) if dtype is not None else _together(*items)
+    if dtype is not None:
+        wanted = user_dtype(dtype)
+        for value in values:
+            if not np.can_cast(value.dtype.numpy, wanted.numpy, "same_kind"):
+                raise DTypeError(f"numpy.{function}: {value.dtype} to {wanted} loses what it is", current_location())
+        values = [Array(in_dtype(value, wanted)) for value in values]
     if axis is None:
-        return REGISTRY["take"](a, _integers(indices))
-    return REGISTRY["index"](a, (*(None for _ in range(dimension(axis, np.ndim(a)))), _integers(indices)))
+        values, axis = [_op("ravel", value) for value in values], 0
+    ranks = {value.ndim for value in values}
+    if len(ranks) > 1 or 0 in ranks:
+        raise ShapeError(f"numpy.{function}: arrays of {sorted(ranks)} dims", current_location())
+    return _op("cat", values, axis)
+
+
+def _concatenate(
+    arrays: Any, axis: int | None = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Any:
+    _nothing("concatenate", out=(out, None))
+    return _joined(_sequence(arrays, "concatenate"), axis, dtype, casting, "concatenate")
+
+
+def _stack(arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    _nothing("stack", out=(out, None))
+    values = list(map(_tensor, _sequence(arrays, "stack")))
+    if any(len(value.shape) != values[0].ndim or not all(map(equal, value.shape, values[0].shape)) for value in values):
+        raise ShapeError("numpy.stack: all arrays must have the same shape", current_location())
+    at = dimension(axis, values[0].ndim + 1)
+    return _joined([_op("unsqueeze", value, at) for value in values], at, dtype, casting, "stack")
+
+
+def _vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    values = list(map(_tensor, _sequence(tup, "vstack")))
+    values = [_op("reshape", value, (1, *(value.shape or (1,)))) if value.ndim < 2 else value for value in values]
+    return _joined(values, 0, dtype, casting, "vstack")
+
+
+def _hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    values = list(map(_tensor, _sequence(tup, "hstack")))
+    values = [value if value.ndim else _op("reshape", value, (1,)) for value in values]
+    return _joined(values, 0 if values[0].ndim == 1 else 1, dtype, casting, "hstack")
+
+
+def _parts(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """np.array_split."""
+    sections = indices_or_sections
+    if _is_int(sections) and sections <= 0:
+        raise ArgumentError(f"numpy.array_split into {sections} parts", current_location())
+    wanted = int(sections) if _is_int(sections) else tuple(np.asarray(sections).tolist())
+    return list(_op("tensor_split", _tensor(ary), wanted, axis))
+
+
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    a, sections = _tensor(ary), indices_or_sections
+    size = a.shape[dimension(axis, a.ndim)]
+    if _is_int(sections) and (sections <= 0 or not divides(size, int(sections))):
+        raise ShapeError(f"numpy.split: {size} is no multiple of {sections}", current_location())
+    return _parts(a, sections, axis)
+
+
+def _take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> Any:
+    _nothing("take", out=(out, None), mode=(mode, "raise"))
+    x = _tensor(a)
+    if axis is None:
+        return _op("take", x, _integers(indices))
+    return _op("index", x, (*(None for _ in range(dimension(axis, x.ndim))), _integers(indices)))
 
 
 def _integers(indices: Any) -> Any:
-    """Indices as what an op takes: an empty list has integers, too."""
-    if isinstance(indices, Value):
-        return indices
-    array = np.asarray(indices)
-    return array if array.size else array.astype(np.int64)
+    """Indices as what an op takes: an empty list has integers, too; bools are no places."""
+    found = indices if isinstance(indices, Value) else np.asarray(indices)
+    if not isinstance(found, Value) and not found.size:
+        return found.astype(np.int64)
+    if not (found.dtype.is_integer if isinstance(found, Value) else found.dtype.kind in "iu"):
+        raise DTypeError(f"numpy.take: the indices are {found.dtype}, expected integers", current_location())
+    return found
 
 
 def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """One number, or one for each element; these decide the shape and have to be known."""
-    if isinstance(repeats, (int, np.integer)):
-        return REGISTRY["repeat_interleave"](a, int(repeats), axis)
-    source = REGISTRY["ravel"](a) if axis is None else a
-    along = 0 if axis is None else axis
-    return _take(source, np.repeat(np.arange(len(np.asarray(repeats))), repeats), along)
+    source = _op("ravel", _tensor(a)) if axis is None else _tensor(a)
+    along = 0 if axis is None else dimension(axis, source.ndim)
+    if isinstance(repeats, (Value, Expr)):
+        raise TraceError("numpy.repeat: how often must be known while tracing", current_location())
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iu" or counts.ndim > 1:
+        raise ArgumentError(f"numpy.repeat: repeats is {repeats!r}, expected integers", current_location())
+    if (counts < 0).any():
+        raise ArgumentError("numpy.repeat: repeats may not contain negative numbers", current_location())
+    if counts.size == 1:
+        return _op("repeat_interleave", source, int(counts.reshape(())), along)
+    size = source.shape[along]
+    if not equal(size, len(counts)):
+        raise ShapeError(f"numpy.repeat: {len(counts)} counts for {size} elements", current_location())
+    return _take(source, np.repeat(np.arange(len(counts)), counts), along)
 
 
-def _parts(a: Value, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """np.array_split."""
-    sections = indices_or_sections
-    wanted = int(sections) if isinstance(sections, (int, np.integer)) else tuple(np.asarray(sections).tolist())
-    return list(REGISTRY["tensor_split"](a, wanted, axis))
+# Shapes
 
 
-def _split(a: Value, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    sections = indices_or_sections
-    if isinstance(sections, (int, np.integer)) and not divides(a.shape[axis], int(sections)):
-        raise ShapeError(f"numpy.split: {a.shape[axis]} is no multiple of {sections}", current_location())
-    return _parts(a, sections, axis)
+def _reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    _nothing("reshape", order=(order, "C"))
+    return _op("reshape", _tensor(a), tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
 
 
-def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    if len(condlist) != len(choicelist):
-        raise ArgumentError(
-            f"numpy.select: {len(condlist)} conditions and {len(choicelist)} choices", current_location()
-        )
-    result = default
-    for condition, choice in zip(reversed(condlist), reversed(choicelist)):
-        result = REGISTRY["where"](condition, choice, result)
-    return result
+def _ravel(a: Any, order: str = "C") -> Any:
+    _nothing("ravel", order=(order, "C"))
+    return _op("ravel", _tensor(a))
 
 
-def _pad(array: Value, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
+def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if any(isinstance(size, (int, np.integer)) and size < 0 for size in sizes):
+        raise ShapeError(f"numpy.broadcast_to {sizes}: sizes are not negative", current_location())
+    return _op("broadcast_to", _tensor(array), sizes)
+
+
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    x = _tensor(a)
+    if axis is None:
+        return _op("squeeze", x)
+    axes = _axes(axis, x.ndim)
+    for entry in axes:
+        if not equal(x.shape[entry], 1):
+            raise ShapeError(f"numpy.squeeze of dim {entry}, whose size is {x.shape[entry]}", current_location())
+    return _op("squeeze", x, axes) if axes else x
+
+
+def _expand_dims(a: Any, axis: Any) -> Any:
+    x = _tensor(a)
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    places = [dimension(entry, x.ndim + len(axes)) for entry in axes]
+    if len(set(places)) < len(places):
+        raise ArgumentError(f"axis {axes} names a dim twice", current_location())
+    for place in sorted(places):
+        x = _op("unsqueeze", x, place)
+    return x
+
+
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    return _op("movedim", _tensor(a), source, destination)
+
+
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    return _op("swapaxes", _tensor(a), axis1, axis2)
+
+
+def _transpose(a: Any, axes: Any = None) -> Any:
+    x = _tensor(a)
+    return x.T if axes is None else _op("permute", x, tuple(axes))
+
+
+def _flip(m: Any, axis: Any = None) -> Any:
+    x = _tensor(m)
+    return _op("flip", x, tuple(range(x.ndim)) if axis is None else _axes(axis, x.ndim))
+
+
+def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    axes = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * (len(axes) or 1)
+    if axis is not None and len(axes) == 1:
+        axes *= len(shifts)
+    elif axis is not None and len(shifts) == 1:
+        shifts *= len(axes)
+    if axis is None and len(shifts) > 1:
+        shifts = (sum(shifts),)
+    return _op("roll", _tensor(a), shifts, axes) if shifts else _tensor(a)
+
+
+def _tile(A: Any, reps: Any) -> Any:
+    times = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
+    if any(isinstance(count, (int, np.integer)) and count < 0 for count in times):
+        raise ArgumentError(f"numpy.tile: reps is {reps!r}, expected no negative numbers", current_location())
+    return _op("tile", _tensor(A), times)
+
+
+def _pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
     """NumPy names the widths of the first dim first, PyTorch those of the last."""
     if mode != "constant" or np.ndim(constant_values):
         raise TraceError(
@@ -190,68 +479,134 @@ def _pad(array: Value, pad_width: Any, mode: str = "constant", *, constant_value
             f"widths begin with the last dim: {REGISTRY['pad'].signature()}",
             current_location(),
         )
-    widths = np.broadcast_to(pad_width, (array.ndim, 2))[::-1]
-    return REGISTRY["pad"](array, tuple(widths.ravel().tolist()), value=constant_values)
+    x = _tensor(array)
+    given = np.asarray(pad_width)
+    if given.dtype.kind not in "iu" or (given < 0).any():
+        raise ArgumentError(
+            f"numpy.pad: pad_width is {pad_width!r}, expected integers that are not negative", current_location()
+        )
+    try:
+        widths = np.broadcast_to(given, (x.ndim, 2))[::-1]
+    except ValueError:
+        raise ArgumentError(f"numpy.pad: pad_width {pad_width!r} for {x.ndim} dims", current_location()) from None
+    return _op("pad", x, tuple(widths.ravel().tolist()), value=constant_values)
 
 
-def _spread(name: str) -> Callable[..., Any]:
-    """std and var: NumPy divides by the count less `ddof`, which is 0 unless told otherwise; PyTorch by one less."""
-
-    def spread(x: Value, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-        return REGISTRY[name](_inexact(x), axis, correction=ddof, keepdim=keepdims)
-
-    return spread
+# Others
 
 
-def _transpose(x: Value, axes: Any = None) -> Any:
-    return x.T if axes is None else REGISTRY["permute"](x, axes)
+def _like(name: str) -> Callable[..., Any]:
+    def like(a: Any, dtype: Any = None, *, shape: None = None) -> Any:
+        _nothing(name, shape=(shape, None))
+        return _op(name, _tensor(a), dtype=dtype)
+
+    return like
 
 
-def _size(x: Value, axis: int | None = None) -> Any:
-    return x.type.numel if axis is None else x.shape[axis]
+def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Any:
+    x = _tensor(a)
+    wanted = x.dtype if dtype is None else user_dtype(dtype)
+    if isinstance(fill_value, complex) and not wanted.is_complex:
+        raise DTypeError(f"numpy.full_like: {fill_value} is no {wanted}", current_location())
+    return _op("full_like", x, fill_value, dtype=dtype)
 
 
-# NumPy's functions that need more than other names.
-OTHERS: dict[Any, Callable[..., Any]] = {
-    np.mean: _mean,
+def _triangle(name: str) -> Callable[..., Any]:
+    return lambda m, k=0: _op(name, _tensor(m), k)
+
+
+def rounded(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """np.round."""
+    _nothing("round", out=(out, None))
+    x = _tensor(a)
+    if x.dtype.is_inexact:
+        return _op("round", x, decimals=decimals)
+    if x.dtype is bool_ and not decimals:
+        return apply_ufunc(np.rint, x)
+    if x.dtype is bool_ or not _is_int(decimals) or decimals < 0:
+        raise DTypeError(f"numpy.round of {x.dtype} to {decimals} decimals", current_location())
+    return x
+
+
+def _real(val: Any) -> Any:
+    x = _tensor(val)
+    return _op("real", x) if x.dtype.is_complex else x
+
+
+def _imag(val: Any) -> Any:
+    x = _tensor(val)
+    return _op("imag", x) if x.dtype.is_complex else _op("zeros_like", x)
+
+
+def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    return _op("clone", _tensor(a))
+
+
+def _size(a: Any, axis: int | None = None) -> Any:
+    return a.type.numel if axis is None else a.shape[axis]
+
+
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.sum: _sum("sum"),
     np.prod: _sum("prod"),
     np.nansum: _sum("nansum"),
+    np.mean: _mean,
+    np.nanmean: _nanmean,
+    np.std: _spread("std"),
+    np.var: _spread("var"),
     np.max: _reduction("amax"),
     np.min: _reduction("amin"),
-    np.argmax: _reduction("argmax"),
-    np.argmin: _reduction("argmin"),
+    np.amax: _reduction("amax"),
+    np.amin: _reduction("amin"),
     np.any: _reduction("any_true"),
     np.all: _reduction("all_true"),
+    np.argmax: _place("argmax"),
+    np.argmin: _place("argmin"),
+    np.count_nonzero: _count_nonzero,
+    np.cumsum: _cumulative("cumsum"),
+    np.cumprod: _cumulative("cumprod"),
+    np.trace: _trace,
+    np.dot: dot,
+    np.tensordot: _tensordot,
+    np.outer: _outer,
+    np.vdot: _vdot,
+    np.kron: _kron,
+    np.einsum: _einsum,
+    np.clip: clip,
+    np.where: _where,
+    np.select: _select,
+    np.concatenate: _concatenate,
+    np.stack: _stack,
+    np.vstack: _vstack,
+    np.hstack: _hstack,
+    np.array_split: _parts,
+    np.split: _split,
+    np.take: _take,
+    np.repeat: _repeat,
+    np.reshape: _reshape,
+    np.ravel: _ravel,
+    np.broadcast_to: _broadcast_to,
+    np.squeeze: _squeeze,
+    np.expand_dims: _expand_dims,
+    np.moveaxis: _moveaxis,
+    np.swapaxes: _swapaxes,
+    np.transpose: _transpose,
+    np.flip: _flip,
+    np.roll: _roll,
+    np.tile: _tile,
+    np.pad: _pad,
     np.zeros_like: _like("zeros_like"),
     np.ones_like: _like("ones_like"),
     np.empty_like: _like("empty_like"),
-    np.full_like: lambda a, fill_value, dtype=None: REGISTRY["full_like"](a, fill_value, dtype=dtype),
-    np.tril: lambda m, k=0: REGISTRY["tril"](m, k),
-    np.triu: lambda m, k=0: REGISTRY["triu"](m, k),
-    np.tile: lambda A, reps: REGISTRY["tile"](A, reps),
-    np.outer: lambda a, b: REGISTRY["outer"](REGISTRY["ravel"](a), REGISTRY["ravel"](b)),
-    np.cumsum: _cumulative("cumsum"),
-    np.cumprod: _cumulative("cumprod"),
-    np.dot: dot,
-    np.tensordot: lambda a, b, axes=2: REGISTRY["tensordot"](a, b, axes),
-    np.clip: clip,
-    np.where: _where,
-    np.flip: _flip,
-    np.roll: _roll,
-    np.take: _take,
-    np.repeat: _repeat,
-    np.array_split: _parts,
-    np.split: _split,
-    np.select: _select,
-    np.pad: _pad,
-    np.copy: lambda a: REGISTRY["clone"](a),
-    np.round: lambda a, decimals=0: REGISTRY["round"](a, decimals=decimals),
-    np.std: _spread("std"),
-    np.var: _spread("var"),
-    np.transpose: _transpose,
-    np.shape: lambda x: x.shape,
-    np.ndim: lambda x: x.ndim,
+    np.full_like: _full_like,
+    np.tril: _triangle("tril"),
+    np.triu: _triangle("triu"),
+    np.round: rounded,
+    np.real: _real,
+    np.imag: _imag,
+    np.copy: _copy,
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: a.ndim,
     np.size: _size,
 }
 
@@ -259,16 +614,17 @@ OTHERS: dict[Any, Callable[..., Any]] = {
 def call_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
     """np.exp(x) and array + x: the op of the same meaning."""
     name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
-    if method == "__call__" and not options and name in REGISTRY:
-        if name in COMPARISONS and any(isinstance(item, (int, np.integer)) for item in inputs):
-            return getattr(operator, name)(*inputs)
-        return REGISTRY[name](*inputs)
+    is_known = name in REGISTRY and REGISTRY[name].is_own  # a user's op of this name need not be NumPy's
+    if method == "__call__" and not options and (is_known or ufunc is np.divmod):
+        # Of Python numbers alone, operators make numbers and ufuncs make NumPy's scalars, which have a type.
+        result = apply_ufunc(ufunc, *inputs)
+        return tuple(map(_tensor, result)) if isinstance(result, tuple) else _tensor(result)
     shown = f"numpy.{ufunc.__name__}"
     if method != "__call__":
         op = UFUNC_METHODS.get((ufunc.__name__, method))
         hint = f"use smelt.ops.{op}" if op else "there is no op for it"
         raise TraceError(f"{shown}.{method} on a traced tensor: {hint}", current_location())
-    if name not in REGISTRY:
+    if not is_known:
         raise TraceError(
             f"{shown} on a traced tensor: smelt.ops has no op of that name{suggest(name, REGISTRY)}", current_location()
         )
@@ -289,21 +645,23 @@ def call_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: An
 def call_function(self: Value, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """np.sum(x, axis=0): the op of the same meaning, where there is one."""
     shown = f"{function.__module__}.{function.__name__}"
-    if function in OTHERS:
+    own = FUNCTIONS.get(function)
+    if own is not None:
         try:
-            inspect.signature(OTHERS[function]).bind(*args, **kwargs)
+            bound = inspect.signature(own).bind(*args, **kwargs)
         except TypeError as error:
-            if function.__name__ not in NUMPY_FUNCTIONS:
-                raise TraceError(f"{shown} on a traced tensor: {error}", current_location()) from None
-        else:
-            return OTHERS[function](*args, **kwargs)
-    name = NUMPY_FUNCTIONS.get(function.__name__)
-    if name is not None and not set(kwargs) - {"axis", "keepdims", *REGISTRY[name].by_name}:
-        renamed = {NUMPY_NAMES.get(key, key): value for key, value in kwargs.items()}
-        return REGISTRY[name](*args, **renamed)
-    op = REGISTRY.get(name or function.__name__)
-    if op is None:
-        hint = f"smelt.ops has no op of that name{suggest(function.__name__, REGISTRY)}"
-    else:
-        hint = f"use smelt.ops.{op.name}, whose arguments are {op.signature()}"
+            hint = _hint(function.__name__)
+            raise TraceError(f"{shown} on a traced tensor: {error}{hint and '; '}{hint}", current_location()) from None
+        try:
+            return own(*bound.args, **bound.kwargs)
+        except SmeltError as error:
+            error.location, error.op = error.location or current_location(), error.op or function.__name__
+            raise
+    name = function.__name__
+    hint = _hint(name) or f"smelt.ops has no op of that name{suggest(name, REGISTRY)}"
     raise TraceError(f"{shown} on a traced tensor: {hint}", current_location())
+
+
+def _hint(name: str) -> str:
+    op = REGISTRY.get(name)
+    return "" if op is None or not op.is_own else f"use smelt.ops.{op.name}, whose arguments are {op.signature()}"

@@ -1,6 +1,8 @@
-"""The traced tensor: operators and methods of `Value`, taken from the op registry.
+"""The traced tensor: operators and methods of `Value` and `Array`, taken from the op registry.
 
-Every op whose first parameter is called `self` is a method. Operators map to ops by name. What Python asks of
+Every op whose first parameter is called `self` is a method. Operators of a `Value`, which bodies of ops and rules of
+derivatives use, are the ops of their names, with PyTorch's promotion. Those of an `Array`, which a traced function of
+NumPy arrays sees, are NumPy's ufuncs (promotion.py). What Python asks of
 a traced tensor that only the compiled code could answer (a truth value, a number, an array) is an error that
 says so and names the line.
 """
@@ -15,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from .ir.errors import ArgumentError, DTypeError, ShapeError, TraceError, suggest
-from .ir.graph import Value, current_location
+from .ir.graph import Array, Value, current_location, plain
 from .ir.types import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8
-from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, call_function, call_ufunc, clip, dot
+from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, call_function, call_ufunc, clip, dot, rounded
 from .ops.define import REGISTRY, OpDef
 from .ops.registry import holds
 from .ops.shapes import equal
+from .promotion import apply_ufunc
 
 BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -34,6 +37,16 @@ CASTS = {
 }  # fmt: skip
 UNARY = {"neg": "neg", "pos": "positive", "invert": "bitwise_not", "abs": "abs"}
 
+NUMPY_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift, "divmod": np.divmod,
+}  # fmt: skip
+NUMPY_COMPARE = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+NUMPY_UNARY = {"neg": np.negative, "pos": np.positive, "invert": np.invert, "abs": np.absolute}
+
 
 # What operators stand for is bound without asking how it was written: they are most of a program.
 
@@ -45,6 +58,24 @@ def _binary(name: str) -> Callable[[Value, Any], Any]:
         if other is None or isinstance(other, str):
             return NotImplemented
         return op.apply({left: self, right: other, **rest})
+
+    return operator
+
+
+def _numpys(ufunc: np.ufunc) -> Callable[[Value, Any], Any]:
+    def operator(self: Value, other: Any) -> Any:
+        return NotImplemented if other is None or isinstance(other, str) else apply_ufunc(ufunc, self, other)
+
+    return operator
+
+
+def _numpys_alone(self: Value, ufunc: np.ufunc) -> Any:
+    return apply_ufunc(ufunc, self)
+
+
+def _numpys_reflected(ufunc: np.ufunc) -> Callable[[Value, Any], Any]:
+    def operator(self: Value, other: Any) -> Any:
+        return NotImplemented if other is None or isinstance(other, str) else apply_ufunc(ufunc, other, self)
 
     return operator
 
@@ -127,7 +158,7 @@ def set_evaluator(evaluate: Callable[[Value], np.ndarray | None]) -> None:
 
 def _known(self: Value, question: str) -> np.ndarray:
     """The array of a value that is known while tracing; for all others an error that says what was asked."""
-    array = _evaluators[0](self) if _evaluators else None
+    array = _evaluators[0](plain(self)) if _evaluators else None
     if array is None:
         if not self.has_parameters():
             question = (
@@ -170,9 +201,7 @@ def _length(self: Value) -> Any:
     if not self.shape:
         raise TraceError("len() of a 0-dim tensor", current_location())
     size = self.shape[0]
-    if not isinstance(size, int):
-        raise TraceError(f"len() of a tensor whose first size {size} is symbolic: use x.shape[0]", current_location())
-    return size
+    return size if isinstance(size, int) else size.__index__()  # Python takes nothing but a number from here
 
 
 def _iterate(self: Value) -> Iterator[Value]:
@@ -312,7 +341,7 @@ def _rounded(self: Value, decimals: int | None = None) -> Any:
 
 
 def _to(self: Value, target: Any) -> Any:
-    return REGISTRY["cast"](self.in_full(), target.dtype if isinstance(target, Value) else target)
+    return REGISTRY["cast"](self, target.dtype if isinstance(target, Value) else target)
 
 
 def _astype(
@@ -358,8 +387,13 @@ def _divmod(left: Any, right: Any) -> tuple[Any, Any]:
     return REGISTRY["floor_divide"](left, right), REGISTRY["remainder"](left, right)
 
 
-def _dim_size(self: Value, dim: int | None = None) -> Any:
-    return self.shape if dim is None else self.shape[dim]
+def _searchsorted(self: Value, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """As in NumPy: the method is that of the sorted sequence, and PyTorch's op calls what is searched for `self`."""
+    return REGISTRY["searchsorted"](self, v, side=side, sorter=sorter)
+
+
+def _trace(self: Value, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    return REGISTRY["sum"](REGISTRY["diagonal"](self, offset, axis1, axis2), -1, dtype=dtype)
 
 
 def install() -> None:
@@ -397,7 +431,12 @@ def install() -> None:
         "__divmod__": _divmod,
         "__rdivmod__": lambda self, other: _divmod(other, self),
         "mT": property(lambda self: REGISTRY["transpose"](self, -2, -1)),
-        "size": _dim_size,
+        "size": property(lambda self: self.type.numel),
+        "itemsize": property(lambda self: self.dtype.bytes),
+        "nbytes": property(lambda self: self.type.nbytes),
+        "conjugate": lambda self: REGISTRY["conj"](self),
+        "searchsorted": _searchsorted,
+        "trace": _trace,
         "dim": lambda self: self.ndim,
         "numel": lambda self: self.type.numel,
     }
@@ -412,3 +451,12 @@ def install() -> None:
         table[method] = partialmethod(_to, wanted)
     for name, member in table.items():
         setattr(Value, name, member)
+    for method, ufunc in NUMPY_BINARY.items():
+        setattr(Array, f"__{method}__", _numpys(ufunc))
+        setattr(Array, f"__r{method}__", _numpys_reflected(ufunc))
+    for method, ufunc in NUMPY_COMPARE.items():
+        setattr(Array, f"__{method}__", _numpys(ufunc))
+    for method, ufunc in NUMPY_UNARY.items():
+        setattr(Array, f"__{method}__", partialmethod(_numpys_alone, ufunc))
+    Array.round = rounded  # type: ignore[attr-defined]
+    Array.__hash__ = object.__hash__  # type: ignore[method-assign, assignment]

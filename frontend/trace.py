@@ -8,21 +8,33 @@ the same function always gives the same graph.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import lcm
 from typing import Any
 
 import numpy as np
 
+from .ir.asked import Asked
 from .ir.errors import ArgumentError, TraceError
-from .ir.graph import Graph, Op, Value, current_location
+from .ir.graph import Graph, Op, Value, current_location, plain
 from .ir.proofs import differs, is_multiple, non_negative, substitute
-from .ir.symbolic import Compound, Dim, Expr, SizeNeeded, Symbol, atoms_of, evaluate, symbols_of
+from .ir.symbolic import (
+    Compound,
+    Dim,
+    Expr,
+    SizeNeeded,
+    Symbol,
+    UndecidedSize,
+    atoms_of,
+    evaluate,
+    symbols_of,
+)
 from .ir.types import DType, TensorType, dtype, i64
-from .ops.define import ArrayConstant, as_array, captured
-from .ops.shapes import UndecidedSize
+from .ops.captures import ArrayConstant, as_array, captured, captured_anew
+from .ops.open_array import OpenArray
 from .ops.streams import counted_anew
 from .passes.rewrite import rebuild, remake
+from .questions import asked_by
 
 FAR = 1 << 16  # how far the smallest size of a symbol may rise if no size is at hand
 SMALLEST = 2  # sizes 0 and 1 broadcast and vanish: they are never symbolic
@@ -72,6 +84,12 @@ class Traced:
         self.graph = graph
         self.arrays = list(arrays)
         self.seeded = seeded
+        self.limits: list[tuple[Expr, int]] = []  # what sizes must not exceed
+        self.asked: list[str] = []  # why some sizes are not left open: the user's line, and what it asked for
+
+    def takes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether sizes are within the limits that the program has beside its types."""
+        return all(evaluate(size, sizes) <= limit for size, limit in self.limits)
 
 
 def trace(
@@ -88,22 +106,27 @@ def trace(
     number where Python asked for it. The types that were used in the end are returned too.
     """
     types = list(types)
+    asked: dict[str, None] = {}
     while True:
         token = object()
         params = [Value(type, name=label, trace=token) for type, label in zip(types, names, strict=True)]
         try:
-            with counted_anew():
+            with counted_anew(), captured_anew(), Asked(hints or {}) as found:
                 results = function(params)
             break
         except UndecidedSize as question:
+            asked[asked_by(question, types, names)] = None
             types = _pinned(types, _settle(question, hints or {}), question)
         except SizeNeeded as question:
+            asked[asked_by(question, types, names)] = None
             known = hints or {}
             if not all(symbol.name in known for symbol in symbols_of(question.size)):
                 raise
             numbers: dict[Symbol, Dim] = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
             types = _pinned(types, _divided(question.size, known) or numbers, question)
-    return _lift(Graph.build(name, params, list(results)), len(params)), types
+    traced = _lift(Graph.build(name, params, list(results)), len(params))
+    traced.limits, traced.asked = found.limits, [*asked, *dict.fromkeys(found.where)]
+    return traced, types
 
 
 def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exception) -> list[TensorType]:
@@ -189,7 +212,7 @@ def _raised(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[
 
 def _lift(graph: Graph, given: int) -> Traced:
     """Captured arrays and the seed become parameters; random streams are numbered in order."""
-    arrays: dict[int, tuple[np.ndarray, Value]] = {}
+    arrays: dict[ArrayConstant, Value] = {}
     seed: list[Value] = []
     streams: dict[int, int] = {}
     special = [
@@ -208,10 +231,9 @@ def _lift(graph: Graph, given: int) -> Traced:
         if op.name == "captured":
             holder = arguments["array"]
             assert isinstance(holder, ArrayConstant)
-            if id(holder.array) not in arrays:
-                value = Value(op.results[0].type, name=f"captured{len(arrays)}")
-                arrays[id(holder.array)] = (holder.array, value)
-            return arrays[id(holder.array)][1]
+            if holder not in arrays:
+                arrays[holder] = Value(op.results[0].type, name=f"captured{len(arrays)}")
+            return arrays[holder]
         if op.name == "seed_state":
             return seed_parameter()
         if op.serial not in renumbered and _draws_stream(op):
@@ -227,9 +249,8 @@ def _lift(graph: Graph, given: int) -> Traced:
         return seed[0]
 
     lifted = rebuild(graph, visit)
-    hidden = [value for _, value in arrays.values()]
-    params = (*graph.params[:given], *hidden, *seed)
-    return Traced(Graph.build(graph.name, params, lifted.results), [array for array, _ in arrays.values()], bool(seed))
+    params = (*graph.params[:given], *arrays.values(), *seed)
+    return Traced(Graph.build(graph.name, params, lifted.results), [holder.array for holder in arrays], bool(seed))
 
 
 def _draws_stream(op: Op) -> bool:
@@ -242,7 +263,9 @@ def _draws_stream(op: Op) -> bool:
 def as_value(leaf: Any) -> Value:
     """A result leaf of a traced function as a value."""
     if isinstance(leaf, Value):
-        return leaf
+        return plain(leaf)  # type: ignore[no-any-return]
+    if isinstance(leaf, OpenArray):
+        return plain(leaf.value)  # type: ignore[no-any-return]
     if isinstance(leaf, np.ndarray) or hasattr(leaf, "__array__"):
         return captured(as_array(leaf, "the result"))
     problem = f"a traced function returned a value of type {type(leaf).__name__}: expected tensors, numbers or None"

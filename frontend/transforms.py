@@ -13,14 +13,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
+from types import MethodType
 from typing import Any
 
-import optree
+import numpy as np
 
+from .backend.pytree import flatten, leaves_like, paths, shown, unflatten
+from .ir import asked
 from .ir.errors import ArgumentError, DerivativeError, DTypeError, ShapeError
-from .ir.graph import Value, current_location
-from .ir.types import TensorType, scalar_dtype
-from .jit import jit
+from .ir.graph import Array, Value, current_location, plain
+from .ir.symbolic import Expr
+from .ir.types import TensorType, number_dtype
+from .jit import Jitted, jit
+from .opened import opened
 from .ops.define import REGISTRY, as_array, captured, constant
 from .passes.autodiff.jvp import jvp as push_forward
 from .passes.autodiff.vjp import vjp as pull_back
@@ -52,7 +57,7 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
     def gradients(cotangent: Any) -> tuple:
         if _any_traced(cotangent):
             return _linearized(function, primals)[1](cotangent)
-        return _compiled(_traced_vjp, function)(primals, cotangent)
+        return _compiled(_traced_vjp, function)(primals, cotangent)  # type: ignore[no-any-return]
 
     return result, gradients
 
@@ -85,13 +90,38 @@ def _transformed(make: Function, function: Function, *options: Any) -> Function:
     return transformed
 
 
+def _compiled(make: Function, function: Function, *options: Any) -> Jitted:
+    """The jitted `make(function, *options)`. Inside a trace it is made anew: the function may refer to tensors of the
+    trace, which nothing must keep."""
+    if asked.current() is not None:
+        return jit(make(function, *options))  # type: ignore[no-any-return]
+    return _remembered(make, _Identity(function), *options)
+
+
+class _Identity:
+    """A function as a key: itself, whatever it says that it equals, and whether or not it can be hashed. Methods, which
+    are made anew whenever they are looked up, are known by their instances."""
+
+    def __init__(self, function: Function):
+        self.function = function
+        self.parts: tuple[Any, ...] = (function,)
+        if isinstance(function, MethodType):
+            self.parts = function.__self__, function.__func__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and list(map(id, self.parts)) == list(map(id, other.parts))
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.parts)))
+
+
 @lru_cache(maxsize=256)
-def _compiled(make: Function, function: Function, *options: Any) -> Function:
-    return jit(make(function, *options))
+def _remembered(make: Function, function: _Identity, *options: Any) -> Jitted:
+    return jit(make(function.function, *options))  # type: ignore[no-any-return]
 
 
 def _any_traced(tree: Any) -> bool:
-    return any(isinstance(leaf, Value) for leaf in optree.tree_leaves(tree))
+    return any(isinstance(leaf, (Value, Expr)) for leaf in flatten(tree)[0])
 
 
 def _positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
@@ -131,25 +161,27 @@ def _traced_vjp(function: Function) -> Function:
 def _traced_jvp(function: Function) -> Function:
     def traced(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
         name = _name(function)
-        leaves, structure = _independent(primals, lambda path: f"jvp of {name}: argument {path[0]}{_inside(path)}")
-        directions: list[Any]
-        directions, tangent_structure = optree.tree_flatten(tangents)  # type: ignore[arg-type]
-        if structure != tangent_structure:
+        leaves, given, structure = _independent(
+            primals, lambda path: f"jvp of {name}: argument {path[0]}{_inside(path)}"
+        )
+        directions = leaves_like(structure, tangents)
+        if directions is None:
+            nesting, wanted = shown(flatten(tangents)[1]), shown(structure)
             raise ArgumentError(
-                f"jvp of {name}: the tangents are nested as {tangent_structure}, expected {structure}",
-                current_location(),
+                f"jvp of {name}: the tangents are nested as {nesting}, expected {wanted}", current_location()
             )
         seeds = [
             _seed(direction, leaf.type, f"jvp of {name}: tangent {position}")
             for position, (direction, leaf) in enumerate(zip(directions, leaves, strict=True))
         ]
-        outputs, output_structure = optree.tree_flatten(function(*optree.tree_unflatten(structure, leaves)))
+        outputs, output_structure = flatten(opened(function)(*unflatten(structure, given)))
         results = [_value(output, f"jvp of {name}: the result") for output in outputs]
         changes = push_forward(results, leaves, seeds)
         filled = [
-            zeros(result.type) if change is None else change for result, change in zip(results, changes, strict=True)
+            _like(output, zeros(result.type) if change is None else change)
+            for output, result, change in zip(outputs, results, changes, strict=True)
         ]
-        return optree.tree_unflatten(output_structure, results), optree.tree_unflatten(output_structure, filled)
+        return unflatten(output_structure, list(map(_like, outputs, results))), unflatten(output_structure, filled)
 
     traced.__name__ = _name(function)
     return traced
@@ -170,11 +202,13 @@ def _differentiate(
     if len({position % len(args) for position in wanted}) < len(wanted):
         raise ArgumentError(f"grad of {name}: argnums {wanted} names an argument twice", current_location())
     chosen = tuple(args[position] for position in wanted)
-    leaves, structure = _independent(chosen, lambda path: f"grad of {name}: argument {wanted[path[0]]}{_inside(path)}")
+    leaves, given, structure = _independent(
+        chosen, lambda path: f"grad of {name}: argument {wanted[path[0]]}{_inside(path)}"
+    )
     replaced = list(args)
-    for position, argument in zip(wanted, optree.tree_unflatten(structure, leaves), strict=True):
+    for position, argument in zip(wanted, unflatten(structure, given), strict=True):
         replaced[position] = argument
-    returned = function(*replaced, **kwargs)
+    returned = opened(function)(*replaced, **kwargs)
     aux = None
     if has_aux:
         if not isinstance(returned, tuple) or len(returned) != 2:
@@ -187,10 +221,11 @@ def _differentiate(
     value = _scalar_result(returned, name)
     gradients = pull_back([value], [constant(1, value.dtype)], leaves)
     filled = [
-        zeros(leaf.type) if gradient is None else gradient for leaf, gradient in zip(leaves, gradients, strict=True)
+        _like(item, zeros(item.type) if gradient is None else gradient)
+        for item, gradient in zip(given, gradients, strict=True)
     ]
-    nested = optree.tree_unflatten(structure, filled)
-    return value, nested[0] if isinstance(argnums, int) else nested, aux
+    nested = unflatten(structure, filled)
+    return _like(returned, value), nested[0] if isinstance(argnums, int) else nested, aux
 
 
 def _scalar_result(returned: Any, name: str) -> Value:
@@ -215,16 +250,16 @@ def _scalar_result(returned: Any, name: str) -> Value:
 def _linearized(function: Function, primals: tuple) -> tuple[Any, Function]:
     """`vjp` on traced tensors."""
     name = _name(function)
-    leaves, structure = _independent(primals, lambda path: f"vjp of {name}: argument {path[0]}{_inside(path)}")
-    outputs, output_structure = optree.tree_flatten(function(*optree.tree_unflatten(structure, leaves)))
+    leaves, traced, structure = _independent(primals, lambda path: f"vjp of {name}: argument {path[0]}{_inside(path)}")
+    outputs, output_structure = flatten(opened(function)(*unflatten(structure, traced)))
     results = [_value(output, f"vjp of {name}: the result") for output in outputs]
 
     def gradients(cotangent: Any) -> tuple:
-        given, given_structure = optree.tree_flatten(cotangent)
-        if given_structure != output_structure:
+        given = leaves_like(output_structure, cotangent)
+        if given is None:
+            nesting, wanted = shown(flatten(cotangent)[1]), shown(output_structure)
             raise ArgumentError(
-                f"vjp of {name}: the cotangent is nested as {given_structure}, expected {output_structure} "
-                "as the result",
+                f"vjp of {name}: the cotangent is nested as {nesting}, expected {wanted} as the result",
                 current_location(),
             )
         seeds = [
@@ -232,17 +267,20 @@ def _linearized(function: Function, primals: tuple) -> tuple[Any, Function]:
             for position, (item, result) in enumerate(zip(given, results, strict=True))
         ]
         found = pull_back(results, seeds, leaves)
-        filled = [zeros(leaf.type) if item is None else item for leaf, item in zip(leaves, found, strict=True)]
-        return tuple(optree.tree_unflatten(structure, filled))  # type: ignore[arg-type]
+        filled = [
+            _like(leaf, zeros(leaf.type) if item is None else item) for leaf, item in zip(traced, found, strict=True)
+        ]
+        return tuple(unflatten(structure, filled))
 
-    return optree.tree_unflatten(output_structure, results), gradients
+    return unflatten(output_structure, list(map(_like, outputs, results))), gradients
 
 
-def _independent(tree: Any, describe: Callable[[tuple], str]) -> tuple[list[Value], Any]:
-    """The leaves as values that nothing else uses, so that derivatives by different callers cannot mix."""
-    paths, leaves, structure = optree.tree_flatten_with_path(tree)
+def _independent(tree: Any, describe: Callable[[tuple], str]) -> tuple[list[Value], list[Value], Any]:
+    """The leaves as values that nothing else uses, so that derivatives by different callers cannot mix; and the same as
+    the function gets them."""
+    leaves, structure = flatten(tree)
     values: list[Value] = []
-    for path, leaf in zip(paths, leaves, strict=True):
+    for path, leaf in zip(paths(structure), leaves, strict=True):
         value = _value(leaf, describe(path))
         if not value.dtype.is_inexact:
             raise DerivativeError(
@@ -251,7 +289,16 @@ def _independent(tree: Any, describe: Callable[[tuple], str]) -> tuple[list[Valu
                 current_location(),
             )
         values.append(REGISTRY["alias"](value))
-    return values, structure
+    return values, list(map(_like, leaves, values)), structure
+
+
+def _like(leaf: Any, value: Value) -> Value:
+    """A value as a function sees it that gave or got a leaf: with NumPy's operators unless the leaf has others."""
+    if leaf.__class__ is Value:
+        return value
+    if leaf.__class__ is Array:
+        return Array(value, leaf.weak if value.dtype is leaf.dtype else None)
+    return Array(value, next((kind for kind in (int, float, complex) if type(leaf) is kind), None))
 
 
 def _inside(path: tuple) -> str:
@@ -262,9 +309,9 @@ def _inside(path: tuple) -> str:
 def _value(leaf: Any, what: str) -> Value:
     """A leaf as a value: numbers and arrays become constants."""
     if isinstance(leaf, Value):
-        return leaf
-    if isinstance(leaf, (bool, int, float, complex)):
-        return constant(leaf, scalar_dtype(leaf))
+        return plain(leaf)  # type: ignore[no-any-return]
+    if isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic):
+        return constant(leaf, number_dtype(leaf))
     return captured(as_array(leaf, what))
 
 

@@ -190,27 +190,29 @@ def power(z: Term, w: Term) -> Term:
 
 
 def sin(z: Term) -> Term:
-    """sin a cosh b + i cos a sinh b."""
+    """-i sinh(i z)."""
     a, b = parts(z)
-    return make(a.op("sin") * b.op("cosh"), a.op("cos") * b.op("sinh"))
+    real, imag = parts(sinh(make(-b, a)))
+    return make(imag, -real)
 
 
 def cos(z: Term) -> Term:
-    """cos a cosh b - i sin a sinh b."""
+    """cosh(i z)."""
     a, b = parts(z)
-    return make(a.op("cos") * b.op("cosh"), -(a.op("sin") * b.op("sinh")))
+    return cosh(make(-b, a))
 
 
 def sinh(z: Term) -> Term:
-    """sinh a cos b + i cosh a sin b."""
+    """sinh a cos b + i cosh a sin b; a real operand stays real."""
     a, b = parts(z)
-    return make(a.op("sinh") * b.op("cos"), a.op("cosh") * b.op("sin"))
+    return make(a.op("sinh") * b.op("cos"), select(b.equals(0), b, a.op("cosh") * b.op("sin")))
 
 
 def cosh(z: Term) -> Term:
-    """cosh a cos b + i sinh a sin b."""
+    """cosh a cos b + i sinh a sin b; of a real operand it is real."""
     a, b = parts(z)
-    return make(a.op("cosh") * b.op("cos"), a.op("sinh") * b.op("sin"))
+    none = b.op("copysign", a) * a.constant(1).op("copysign", b)
+    return make(a.op("cosh") * b.op("cos"), select(b.equals(0), none, a.op("sinh") * b.op("sin")))
 
 
 def tanh(z: Term) -> Term:
@@ -245,17 +247,30 @@ def unit_roots(z: Term) -> tuple[tuple[Term, Term], tuple[Term, Term]]:
     return parts(sqrt(make(1 - a, -b))), parts(sqrt(make(1 + a, b)))
 
 
+def direction(x: Term) -> Term:
+    """A part of an infinite number by its size: 1 or -1 if it is infinite itself, else 0; nan stays nan."""
+    return select(x.op("isinf"), x.constant(1).op("copysign", x), x * 0)
+
+
+def infinite_angle(up: Term, along: Term, finite: Term) -> Term:
+    """The angle of (along, up) where a part is infinite, `finite` elsewhere."""
+    return select(up.op("isinf") | along.op("isinf"), direction(up).op("atan2", direction(along)), finite)
+
+
 def asin(z: Term) -> Term:
     """atan2(a, re(sqrt(1 - z) sqrt(1 + z))) + i asinh(im(conj(sqrt(1 - z)) sqrt(1 + z)))."""
-    a, _ = parts(z)
+    a, b = parts(z)
     (c, d), (e, f) = unit_roots(z)
-    return make(a.op("atan2", c * e - d * f), (c * f - d * e).op("asinh"))
+    real = infinite_angle(a, abs(b), a.op("atan2", c * e - d * f))
+    return make(real, (c * f - d * e).op("asinh"))
 
 
 def acos(z: Term) -> Term:
     """2 atan2(re sqrt(1 - z), re sqrt(1 + z)) + i asinh(im(conj(sqrt(1 + z)) sqrt(1 - z)))."""
+    a, b = parts(z)
     (c, d), (e, f) = unit_roots(z)
-    return make(2 * c.op("atan2", e), (e * d - f * c).op("asinh"))
+    real = infinite_angle(abs(b), a, 2 * c.op("atan2", e))
+    return make(real, (e * d - f * c).op("asinh"))
 
 
 def asinh(z: Term) -> Term:
@@ -270,15 +285,28 @@ def acosh(z: Term) -> Term:
     a, b = parts(z)
     lower, upper = sqrt(make(a - 1, b)), sqrt(make(a + 1, b))
     (c, d), (e, f) = parts(lower), parts(upper)
-    return make((c * e + d * f).op("asinh"), 2 * d.op("atan2", e))
+    return make((c * e + d * f).op("asinh"), infinite_angle(b, a, 2 * d.op("atan2", e)))
 
 
 def atanh(z: Term) -> Term:
-    """log1p(4 a / ((1 - a) ** 2 + b b)) / 4 + i atan2(2 b, (1 - a)(1 + a) - b b) / 2."""
+    """log1p(4 |a| / ((1 - |a|) ** 2 + b b)) / 4, with the sign of a, + i atan2(2 b, (1 - a)(1 + a) - b b) / 2.
+
+    Far from zero it is 1 / z and a right angle; at 1 and -1 the square of b may vanish."""
     a, b = parts(z)
-    distance = (1 - a) * (1 - a) + b * b
-    real = (4 * a / distance).op("log1p") * 0.25
-    return make(real, (2 * b).op("atan2", (1 - a) * (1 + a) - b * b) * 0.5)
+    along, across = abs(a), abs(b)
+    far = along.op("maximum", across) > 1e8
+    near, side = select(far, 0, along), select(far, 0, b)
+    distance = (1 - near) * (1 - near) + side * side
+    real = (4 * near / distance).op("log1p") * 0.25
+    pole = near.equals(1) & (across < 1e-8)
+    real = select(pole, (math.log(2) - across.op("log")) * 0.5, real)
+    imag = (2 * side).op("atan2", (1 - near) * (1 + near) - side * side) * 0.5
+    size = a.op("hypot", b)
+    infinite = size.op("isinf")
+    inverse = select(infinite, 0, along / size / size)
+    drop = select(infinite, 0, b / size / size)
+    right = a.constant(math.pi / 2).op("copysign", b)
+    return make(select(far, inverse, real).op("copysign", a), select(far, right - drop, imag))
 
 
 def atan(z: Term) -> Term:

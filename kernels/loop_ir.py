@@ -39,7 +39,7 @@ and inside of the latter two
     thread     the threads of the block, or of the warp, take iterations; accumulators and prefixes combine across them
 
 What is in no `thread` loop is computed by all threads alike, and stored by one of them. What an Alloc makes is shared
-by them.
+by them; inside of a `thread` loop each thread has its own.
 """
 
 from __future__ import annotations
@@ -341,3 +341,12 @@ def prefixes(loop: Loop) -> list[Prefix]:
 
 def with_body(loop: Loop, body: Sequence[Statement]) -> Loop:
     return replace(loop, body=tuple(body))
+
+
+def own_scratch(statements: Sequence[Statement], inside: bool = False) -> Iterator[Buffer]:
+    """What is allocated inside of `thread` loops: memory that each thread of a team has for itself."""
+    for item in statements:
+        if isinstance(item, Alloc) and inside:
+            yield item.buffer
+        elif isinstance(item, Loop):
+            yield from own_scratch(item.body, inside or item.kind == "thread")

@@ -38,10 +38,11 @@ from typing import Any
 
 from ..ir.errors import suggest
 from ..ir.graph import Location
-from ..ir.parser import LOCATION, Reader, Token
+from ..ir.parser import LOCATION, MOST_DIGITS, Reader, Token
 from ..ir.proofs import limit
 from ..ir.symbolic import Dim, Symbol
-from ..ir.types import DTYPES, DType, bool_, i64
+from ..ir.types import DTYPES, DType, TensorType, bool_, i64
+from ..ir.verify import fits_index, type_problem
 from .loop_ir import (
     CONVERSIONS,
     KINDS,
@@ -77,7 +78,8 @@ ROLES = ("out", "temp")
 def parse_kernel(text: str, file: str = "<text>") -> Kernel:
     """The one kernel in a text."""
     reader = KernelReader(text, file)
-    kernel = reader.kernel()
+    with reader.own_errors():
+        kernel = reader.kernel()
     if reader.token.kind != "end":
         reader.fail("the end of the text")
     return kernel
@@ -87,8 +89,9 @@ def parse_kernels(text: str, file: str = "<text>") -> list[Kernel]:
     """All kernels in a text, in order."""
     reader = KernelReader(text, file)
     kernels: list[Kernel] = []
-    while reader.token.kind != "end":
-        kernels.append(reader.kernel())
+    with reader.own_errors():
+        while reader.token.kind != "end":
+            kernels.append(reader.kernel())
     return kernels
 
 
@@ -111,12 +114,13 @@ class KernelReader(Reader):
         # The ranges of the symbols stand behind the shapes that use them: read them first.
         start = self.position
         self.skip_to_close()
+        ranges: list[Token] = []
         if self.accept("where"):
             # A range may name a symbol whose own range comes later.
             self.new_symbol = Symbol
-            self.range()
+            ranges.append(self.range())
             while self.accept(","):
-                self.range()
+                ranges.append(self.range())
             self.new_symbol = None
         body = self.position
         self.position = start
@@ -130,6 +134,12 @@ class KernelReader(Reader):
             sites.append(self.site(len(sites)))
         statements = self.statements()
         self.expect("}")
+        used = {
+            token.text for token in self.tokens[start : self.position] if token.kind == "name" and token not in ranges
+        }
+        for token in ranges:
+            if token.text not in used:
+                self.fail_at(token.start, f"nothing has the size {token.text}{suggest(token.text, used)}")
         return Kernel(name, tuple(buffers), tuple(statements), tuple(sites))
 
     # Names
@@ -177,6 +187,8 @@ class KernelReader(Reader):
         token = self.expect_kind("number", what)
         if not token.text.isdecimal():
             self.fail_at(token.start, f"expected {what}, found {token.text!r}")
+        if len(token.text) > MOST_DIGITS or not fits_index(int(token.text)):
+            self.fail_at(token.start, f"{what} is too large: an i64 must hold it")
         return int(token.text)
 
     def combiner(self) -> str:
@@ -196,10 +208,17 @@ class KernelReader(Reader):
         self.expect(":")
         if role == "in" and self.token.text in ROLES:
             role = self.next().text
+        start = self.token.start
         dtype = self.dtype()
-        self.expect("[")
-        self.buffers[name] = Buffer(name, dtype, tuple(self.separated("]", self.size)), role)
+        self.buffers[name] = Buffer(name, dtype, self.shape(start, dtype), role)
         return self.buffers[name]
+
+    def shape(self, start: int, dtype: DType) -> tuple[Dim, ...]:
+        self.expect("[")
+        made = tuple(self.separated("]", self.size))
+        if problem := type_problem(TensorType(dtype, made)):
+            self.fail_at(start, problem)
+        return made
 
     def memory(self) -> Buffer:
         """A buffer, in a shape of its own or another."""
@@ -209,8 +228,7 @@ class KernelReader(Reader):
             self.fail_at(token.start, f"{token.text} is no buffer of this kernel{suggest(token.text, self.buffers)}")
         if not self.accept("as"):
             return buffer
-        self.expect("[")
-        return Buffer(buffer.name, buffer.dtype, tuple(self.separated("]", self.size)), buffer.role)
+        return Buffer(buffer.name, buffer.dtype, self.shape(token.start, buffer.dtype), buffer.role)
 
     def place(self) -> tuple[Buffer, tuple[Dim, ...]]:
         buffer = self.memory()
@@ -253,8 +271,9 @@ class KernelReader(Reader):
         if literal.dtype is None and not isinstance(literal.number, bool):
             self.fail_at(start, "a number needs its type, as in 0.5:f32")
         dtype = literal.dtype or bool_
-        if isinstance(literal.number, complex) > dtype.is_complex:
-            self.fail_at(start, f"a complex number is no {dtype}")
+        if not is_of(literal.number, dtype):
+            shown = "a complex number" if isinstance(literal.number, complex) else repr(literal.number)
+            self.fail_at(start, f"{shown} is no {dtype}")
         return Literal(literal.number, dtype)
 
     def guard(self) -> Operand | None:
@@ -452,6 +471,16 @@ class KernelReader(Reader):
         if len(values) != count:
             self.fail_at(start, f"the loop yields {len(values)} values, its head names {count}")
         return values
+
+
+def is_of(number: Any, dtype: DType) -> bool:
+    """Whether a type holds a number."""
+    if dtype.kind == "b":
+        return isinstance(number, bool)
+    if dtype.kind in "iu":
+        low, high = dtype.bounds
+        return type(number) is int and low <= number <= high
+    return dtype.is_complex or not isinstance(number, complex)
 
 
 def lowest(start: Dim) -> int | None:

@@ -2,8 +2,8 @@
 
 A name stands for one thing: a register is assigned once, and registers, loop variables and buffers that can be seen
 at one place have different names. What a loop's body defines is visible in that body only. Types are inferred
-again and compared. An access that is certainly outside of its buffer in some iteration is an error, unless a
-guard may forbid it.
+again and compared. That every access lies in its buffer is proved in loop_bounds.py; that memory is written before it
+is read, and by one iteration at a time, in loop_memory.py.
 
 On failure the error shows the kernel around the statement, with what is wrong written below it:
 
@@ -16,14 +16,17 @@ On failure the error shows the kernel around the statement, with what is wrong w
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NoReturn
 
 from ..ir.errors import VerifyError, suggest
-from ..ir.proofs import differs, is_multiple, limit, maximum, non_negative, substitute
-from ..ir.symbolic import Compound, Dim, Expr, Symbol, contiguous_strides, product, symbols_of
+from ..ir.proofs import differs, is_multiple, substitute
+from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, product, symbols_of
 from ..ir.types import DType, bool_, f32, i64
+from .loop_bounds import Bounds
+from .loop_facts import is_size
 from .loop_ir import (
     CONVERSIONS,
     KINDS,
@@ -52,6 +55,7 @@ from .loop_ir import (
     Transpose,
     walk,
 )
+from .loop_memory import verify_memory, verify_program
 from .loop_text import KernelPrinter, statement_dims
 from .memory import CACHE_LINE
 from .scalar import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
@@ -60,12 +64,33 @@ CONTEXT = 6
 ROLES = ("in", "out", "temp")
 GEMM = ("f32", "f64")
 SHORTEST_STREAM = 32  # bytes
-Place = tuple[tuple[Dim, Dim] | None, ...]  # for each dim from where to where an index goes, None where that is unknown
 
 
-def verify_kernel(kernel: Kernel) -> None:
-    """Raise VerifyError if the kernel breaks a rule of the loop IR."""
+def verify_kernel(kernel: Kernel, memory: bool = True) -> None:
+    """Raise VerifyError if the kernel breaks a rule of the loop IR. `memory`: also if it reads what it has not written,
+    or if iterations without an order meet."""
     Verifier(kernel).run()
+    Bounds(kernel, partial(refuse, kernel)).run()
+    if memory:
+        verify_memory(kernel, refuse)
+
+
+def verify_kernels(kernels: Sequence[Kernel], params: Collection[str], results: Collection[str]) -> None:
+    """Raise VerifyError if the kernels of a program read what none of them has written, or write not all elements of
+    their results, or if iterations without an order meet."""
+    verify_program(kernels, params, results, refuse)
+
+
+def refuse(kernel: Kernel, number: int | None, message: str) -> NoReturn:
+    """Raise the error about a statement, counted outer before inner; None for the kernel as a whole."""
+    printer = KernelPrinter(kernel)
+    lines = printer.lines
+    mark = 0 if number is None else printer.places[number]
+    text = lines[mark].strip()
+    indent = " " * (len(lines[mark]) - len(lines[mark].lstrip()))
+    lines.insert(mark + 1, f"{indent}{'^' * len(text)} {message}")
+    shown = lines[max(mark - CONTEXT, 0) : mark + CONTEXT + 2]
+    raise VerifyError(f"@{kernel.name}: {message}", None, "\n".join(shown))
 
 
 class Verifier:
@@ -77,22 +102,13 @@ class Verifier:
         self.registers: dict[str, Register] = {}
         self.symbols: dict[str, Symbol] = {}  # what index expressions may name
         self.assigned: set[str] = set()
-        self.branch: int | None = None  # of the concurrent loops around, and what they write, by buffer and shape
-        self.claims: dict[tuple[str, tuple[Dim, ...]], list[tuple[int, Place]]] = {}
         self.loops: list[Loop] = []
         self.outer: list[dict[str, Register]] = []  # for each of them, the registers that were known before it
         self.visited = 0
         self.guilty: int | None = None  # the statement being checked, counted outer before inner
 
     def fail(self, message: str) -> NoReturn:
-        printer = KernelPrinter(self.kernel)
-        lines = printer.lines
-        mark = 0 if self.guilty is None else printer.places[self.guilty]
-        text = lines[mark].strip()
-        indent = " " * (len(lines[mark]) - len(lines[mark].lstrip()))
-        lines.insert(mark + 1, f"{indent}{'^' * len(text)} {message}")
-        shown = lines[max(mark - CONTEXT, 0) : mark + CONTEXT + 2]
-        raise VerifyError(f"@{self.kernel.name}: {message}", None, "\n".join(shown))
+        refuse(self.kernel, self.guilty, message)
 
     def run(self) -> None:
         for buffer in self.kernel.buffers:
@@ -175,35 +191,9 @@ class Verifier:
         self.sizes(statement.index)
 
     def access(self, statement: Load | Store) -> None:
-        buffer = statement.buffer
         self.place(statement)
         if statement.guard is not None:
             self.operand(statement.guard, bool_, "the guard")
-            return
-        if self.never_runs():
-            return
-        for dim, (place, size) in enumerate(zip(statement.index, buffer.shape, strict=True)):
-            self.in_range(buffer, dim, self.known_ranges(place), size)
-
-    def in_range(self, buffer: Buffer, dim: int, place: Dim, size: Dim) -> None:
-        if not attains_limits(place):
-            return
-        keep = frozenset(symbol for symbol in symbols_of(place) | symbols_of(size) if is_size(symbol))
-        high, low = limit(place, True, keep), limit(place, False, keep)
-        if high is not None and non_negative(high - size):
-            self.fail(f"dim {dim} of {buffer.name} has size {size}, the index goes up to {high}")
-        if low is not None and non_negative(-1 - low):
-            self.fail(f"dim {dim} of {buffer.name} has size {size}, the index goes down to {low}")
-
-    def known_ranges(self, place: Dim) -> Dim:
-        """The expression with the ranges that follow from the loops around it."""
-        if isinstance(place, int):
-            return place
-        return with_ranges(place, self.symbols)
-
-    def never_runs(self) -> bool:
-        """Whether a loop around this place has no iterations."""
-        return any(non_negative(-loop.extent) for loop in self.loops)
 
     # Statements
 
@@ -277,8 +267,6 @@ class Verifier:
         self.access(statement)
         if statement.buffer.role == "in":
             self.fail(f"{statement.buffer.name} is an input and cannot be written")
-        if statement.guard is None:
-            self.claim(statement.buffer, statement.index)
         self.operand(statement.value, statement.buffer.dtype.compute, "the value")
         if statement.combine is not None:
             self.combiner(statement.combine, [statement.value.dtype])
@@ -371,7 +359,6 @@ class Verifier:
             self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one type")
         if output.buffer.role == "in":
             self.fail(f"{output.buffer.name} is an input and cannot be written")
-        self.claim_first(output)
 
     def transpose(self, statement: Transpose) -> None:
         if self.inside_vector():
@@ -391,49 +378,14 @@ class Verifier:
             self.fail("the columns of the target are not adjacent")
         if source.row_stride != 1:
             self.fail("the rows of the source are not adjacent")
-        if self.never_runs() or any(non_negative(-size) for size in (statement.rows, statement.columns)):
-            return
-        self.claim_first(target)
-        for matrix in (target, source):
-            # A block of no rows touches nothing, wherever its last row would be.
-            last = matrix.offset + (maximum(statement.rows, 1) - 1) * matrix.row_stride
-            last = last + (maximum(statement.columns, 1) - 1) * matrix.column_stride
-            flat = flattened(matrix.buffer)
-            for place in (matrix.offset, last):
-                self.in_range(flat, 0, self.known_ranges(place), flat.shape[0])
 
     def concurrent(self, statement: Concurrent) -> None:
         if self.loops:
             self.fail("concurrent loops inside of a loop")
-        owners: dict[str, set[int]] = {}
-        for number, branch in enumerate(statement.branches):
+        for branch in statement.branches:
             if not isinstance(branch, Loop):
                 self.fail("a branch that is no loop")
-            for name in written(branch):
-                owners.setdefault(name, set()).add(number)
-        for number, branch in enumerate(statement.branches):
-            for name in sorted(read(branch)):
-                if owners.get(name, set()) - {number}:
-                    self.fail(f"one branch writes {name}, another reads it")
-        for number, branch in enumerate(statement.branches):
-            self.branch = number
             self.statement(branch)
-        self.branch, self.claims = None, {}
-
-    def claim(self, buffer: Buffer, index: Sequence[Dim]) -> None:
-        """Several branches may write parts of one buffer, as for a join; parts that certainly meet are an error."""
-        if self.branch is None or self.never_runs():
-            return
-        place = tuple(span(item) for item in map(self.known_ranges, index))
-        claims = self.claims.setdefault((buffer.name, buffer.shape), [])
-        if any(branch != self.branch and meet(place, other) for branch, other in claims):
-            self.fail(f"two branches write {buffer.name}")
-        claims.append((self.branch, place))
-
-    def claim_first(self, matrix: Matrix) -> None:
-        """Of a matrix the first element, if that is always the same: rows of others may lie between its own."""
-        if all(map(is_size, symbols_of(matrix.offset))):
-            self.claim(flattened(matrix.buffer), [matrix.offset])
 
     def inside_vector(self) -> bool:
         return any(loop.kind == "vector" for loop in self.loops)
@@ -457,9 +409,7 @@ class Verifier:
         self.sizes([loop.start, loop.stop])
         self.check_new(loop.variable.name)
         with self.body(loop):
-            least = limit(self.known_ranges(loop.start), False)
-            low = least if isinstance(least, int) else None
-            self.symbols[loop.variable.name] = Symbol(loop.variable.name, low, self.known_ranges(loop.stop - 1))
+            self.symbols[loop.variable.name] = loop.variable
             for statement in loop.body:
                 self.statement(statement)
             self.guilty = here
@@ -502,78 +452,6 @@ def sources(statement: Statement) -> tuple[Buffer, ...]:
 def read(loop: Loop) -> set[str]:
     """The same of a loop, its own scratch apart."""
     return {buffer.name for item in walk([loop]) for buffer in sources(item) if buffer.role != "scratch"}
-
-
-def flattened(buffer: Buffer) -> Buffer:
-    return Buffer(buffer.name, buffer.dtype, (product(buffer.shape),), buffer.role)
-
-
-def span(place: Dim) -> tuple[Dim, Dim] | None:
-    """From where to where an index goes, if it is known to take all values between."""
-    if isinstance(place, int):
-        return place, place
-    sizes = frozenset(filter(is_size, symbols_of(place)))
-    steps = {factor for monomial, factor in place.terms if not all(atom in sizes for atom in monomial)}
-    if steps - {1, -1} or not attains_limits(place):
-        return None
-    low, high = limit(place, False, sizes), limit(place, True, sizes)
-    return None if low is None or high is None else (low, high)
-
-
-def meet(left: Place, right: Place) -> bool:
-    """Whether two places are known and nothing keeps them apart."""
-    return all(
-        one is not None
-        and other is not None
-        and not non_negative(one[0] - other[1] - 1)
-        and not non_negative(other[0] - one[1] - 1)
-        for one, other in zip(left, right, strict=True)
-    )
-
-
-def is_size(symbol: Symbol) -> bool:
-    return not symbol.name.startswith("%")
-
-
-def with_ranges(value: Expr, symbols: dict[str, Symbol]) -> Dim:
-    """The same terms over symbols that carry other ranges. Nothing is simplified: the limits are asked of it as is."""
-
-    def atom(item: Symbol | Compound) -> Symbol | Compound:
-        if isinstance(item, Symbol):
-            return symbols.get(item.name, item)
-        return Compound(item.operator, inner(item.left), inner(item.right))
-
-    def inner(item: Dim) -> Dim:
-        return with_ranges(item, symbols) if isinstance(item, Expr) else item
-
-    return Expr(tuple((tuple(map(atom, monomial)), factor) for monomial, factor in value.terms))
-
-
-def attains_limits(value: Dim) -> bool:
-    """Whether the limits of an expression are values that it takes, not just bounds.
-
-    They are if every variable occurs once and independently of the others. Sizes are the same everywhere, so
-    they may occur often. A remainder takes its limits only if its operand runs far enough: that is not asked.
-    """
-    variables: set[str] = set()
-    pending: list[Dim] = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, int):
-            continue
-        for monomial, _ in item.terms:
-            for atom in monomial:
-                if isinstance(atom, Compound):
-                    if atom.operator == "%" and any(not is_size(symbol) for symbol in symbols_of(atom.left)):
-                        return False
-                    pending.extend((atom.left, atom.right))
-                elif not is_size(atom):
-                    if atom.name in variables:
-                        return False
-                    variables.add(atom.name)
-                    if atom.upper is not None:
-                        pending.append(atom.upper)  # which is to be a value that it takes, too
-    return True
 
 
 def streamable(store: Store, loop: Loop) -> bool:

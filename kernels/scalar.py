@@ -71,7 +71,7 @@ SCALARS: dict[str, ScalarOp] = {}
 
 # What a back end implements by hand: conversions, and the parts of a complex number. reference.cast says what
 # a conversion gives: there is no undefined behaviour.
-BASE = frozenset({"cast", "real", "imag", "complex"})
+BASE = frozenset({"cast", "round_off", "real", "imag", "complex"})
 
 
 def scalar(
@@ -375,6 +375,7 @@ scalar("ldexp", 2, reference.ldexp, terms=basic.ldexp, cost=12)
 # Conversion, and the parts of complex numbers
 
 scalar("cast", 1, reference.cast)
+scalar("round_off", 1, lambda operand: operand)  # which lowering makes round_f16 or round_bf16
 scalar("real", 1, np.real, terms=basic.identity, result="real", cost=0)
 scalar("imag", 1, np.imag, result="real", cost=0)
 scalar("complex", 2, reference.join, result="complex", cost=0)

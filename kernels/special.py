@@ -399,7 +399,8 @@ def lgamma(x: Term) -> Term:
     far = fma(size - 0.5, steps - 1, inverse * series + (HALF_LOG_TWO_PI - 0.5))
     result = select(large, far, near)
     reflected = math.log(math.pi) - log(abs(size * sine_of_pi(to_nearest_integer(size)))) - result
-    result = select(x < 0, reflected, result)
+    # Near zero the product of size and sine vanishes; there the function is -log(size) on both sides.
+    result = select(x < -1e-100, reflected, result)
     # Zero and the negative whole numbers are poles.
     pole = (x <= 0) & x.op("round").equals(x)
     return select(pole | size.equals(math.inf), math.inf, result)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 MODULES = (
     "cleanup",
+    "round_results",
     "decompose",
     "simplify",
     "slices",
     "split",
+    "joins",
     "fuse",
     "loop.part",
     "loop.transpose",
@@ -20,4 +22,5 @@ MODULES = (
     "loop.fetch",
     "loop.strip",
     "loop.grid",
+    "loop.check_bounds",
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ir.graph import Op, Value
 from ..ir.proofs import substitute
-from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, symbols_of
+from ..ir.symbolic import Dim, Expr, Symbol, contiguous_strides, same, symbols_of
 from ..ir.types import TensorType
 from ..ops.kinds import View
 from ..ops.view import unit_reshape
@@ -50,7 +50,8 @@ class AxisUnion:
         return axis
 
     def join(self, axis: int, into: int) -> None:
-        """Make two axes one."""
+        """Make two axes one: loops over the same places."""
+        assert same(self.extent[axis], self.extent[into]), f"{self.extent[axis]} and {self.extent[into]} are one axis"
         self.parent[axis] = into
 
     def root(self, axes: Axes) -> Axes:

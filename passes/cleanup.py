@@ -30,16 +30,16 @@ def cse(graph: Graph) -> Graph:
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
         if "stream" in arguments:
             return None
-        key = (op.defn.name, *map(argument_key, arguments.values()))
+        key = (op.defn, *map(argument_key, arguments.values()))
         if op.defn.name in COMMUTATIVE:
-            key = (op.defn.name, *sorted(key[1:3]), *key[3:])
+            key = (op.defn, *sorted(key[1:3]), *key[3:])
         known = seen.get(key)
         if known is not None:
             return known
         if isinstance(op.defn.kind, Reduce):
             # Whether the reduced dims stay or go, the numbers are the same.
             other = arguments | {"keepdim": not arguments["keepdim"]}
-            twin = seen.get((op.defn.name, *map(argument_key, other.values())))
+            twin = seen.get((op.defn, *map(argument_key, other.values())))
             if twin is not None:
                 shaped = REGISTRY["reshape"](twin[0], op.results[0].shape)
                 assert shaped.op is not None
@@ -62,7 +62,7 @@ def argument_key(argument: Any) -> Any:
         return ("ints", argument) if are_ints(argument) else ("tuple", *map(argument_key, argument))
     if isinstance(argument, (bool, float, complex)):
         # True == 1 == 1.0 and -0.0 == 0.0 for a dict, but not for an op; nan is nan.
-        return repr(argument)
+        return (argument.__class__, repr(argument))
     if isinstance(argument, int):
         return ("int", argument)
     return argument
@@ -121,8 +121,10 @@ def converted(number: Any, type: TensorType) -> Any:
     dtype = type.dtype
     if isinstance(number, complex) and dtype.kind in "iuf":
         number = number.real
-    if dtype.is_integer and isinstance(number, float):
+    if dtype.is_integer:
         half = 2 ** (dtype.bits - 1)
         low, high = (0, 2 * half) if dtype.kind == "u" else (-half, half)
+        if not isinstance(number, float):
+            return (int(number) - low) % (2 * half) + low  # an integer that does not fit wraps
         return int(number) if low - 1 < number < high else None
     return number

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..ir.graph import Graph, Location, Op, Value, located, ops_behind, replace_values
+from ..ops.define import known_number
 from .cleanup import argument_key
-from .registry import graph_pass
+from .registry import graph_pass, map_nested
 from .rewrite import Replacements, rebuild
 
 
 @graph_pass("decompose", stage="primitives")
 def decompose(graph: Graph) -> Graph:
     """Every composite is replaced by its body, recursively. New ops keep the composite's line and name."""
+    return _expanded(graph, lambda op: True)
+
+
+def _expanded(graph: Graph, wanted: Callable[[Op], bool]) -> Graph:
     bodies: dict[tuple, Body] = {}
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
-        if op.defn.kind is not None:
+        if op.defn.kind is not None or not wanted(op):
             return None
         location = op.loc
         if location is not None and not location.op:
@@ -26,6 +32,11 @@ def decompose(graph: Graph) -> Graph:
             return expanded(op, arguments, bodies, location).results
 
     return rebuild(graph, visit, again=False)
+
+
+def expand_foreign(graph: Graph) -> Graph:
+    """Replace the composites that are not smelt's own by their bodies: what is left means the same everywhere."""
+    return map_nested(_expanded(graph, lambda op: not op.defn.is_own), expand_foreign)
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ def expanded(op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body], locat
     """What a composite becomes. A body is worked out once for each combination of types and attributes."""
     operands: dict[Value, int] = {}
     is_random = op.defn.draws(arguments)
-    key = (op.defn.name, *(body_key(item, operands) for name, item in arguments.items() if name != "stream"))
+    key = (op.defn, *(body_key(item, operands) for name, item in arguments.items() if name != "stream"))
     if is_random:
         # Two random ops never share a stream, so what draws random numbers is worked out each time.
         return _worked_out(op, arguments, tuple(operands), bodies, location)
@@ -90,12 +101,11 @@ def _worked_out(
 
 
 def body_key(argument: Any, operands: dict[Value, int]) -> Any:
-    """What a body may depend on: types, attributes, constants by value, and which operands are the same."""
+    """What a body may depend on: types, attributes, constants and open sizes, and which operands are the same."""
     if isinstance(argument, Value):
         position = operands.setdefault(argument, len(operands))
-        if argument.op is not None and argument.op.defn.name == "constant":
-            return (position, argument.type, argument_key(argument.op.arguments["value"]))
-        return (position, argument.type)
+        number = known_number(argument)
+        return (position, argument.type) if number is None else (position, argument.type, argument_key(number))
     if isinstance(argument, tuple):
         return ("tuple", *(body_key(item, operands) for item in argument))
     return argument_key(argument)

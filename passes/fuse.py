@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from ..ir.graph import Graph, Op, Value
+from ..ir.symbolic import same
 from ..ops.kinds import Contract, Elementwise, Gather, Join, Reduce, Scan, Scatter, View
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
 from .chain import chain, no_whole_rows
@@ -169,6 +170,8 @@ class Fuser:
         self.groups: dict[int, Group] = {}
         self.owner: dict[Value, int] = {}
         self.ancestors: dict[int, int] = {}
+        self.readers: dict[int, set[int]] = {}  # groups that read what a group makes, by the numbers they had
+        self.taken: dict[int, int] = {}  # the group that took another in
         self.refusals: dict[tuple[str, str, str], Refusal] = {}
         self.aliases: dict[Value, Value] = {}
         self.parts: dict[Value, Part] = {}
@@ -259,25 +262,34 @@ class Fuser:
             self._touch(group, value, axes, op)
             return
         base, dims = self.inlining.peel(value)
-        if dims is None or base in group.touch or (base, op) in group.row_reads:
+        found = self._follows(base, dims, axes)
+        if found is None or base in group.touch or (base, op) in group.row_reads:
             group.opaque.setdefault(base, op.name)
         else:
-            group.row_reads[base, op] = tuple(None if at is None else axes[at] for at in dims)
+            group.row_reads[base, op] = found
 
     def _touch(self, group: Group, value: Value, axes: Axes, op: Op) -> None:
         """A read at a place that follows the result's axes."""
         base, dims = self.inlining.peel(value)
         if base.op is not None and base.op in self.inlining:
             return  # made of nothing: no read at all
+        found = self._follows(base, dims, axes)
+        if found is None or group.touch.setdefault(base, found) != found:
+            group.opaque.setdefault(base, op.name)
+
+    def _follows(self, base: Value, dims: tuple[int | None, ...] | None, axes: Axes) -> Axes | None:
+        """The axes of a value's dims. None, an opaque read, unless each axis is proved to run over all of its dim: a
+        gather may read only the first places of one, and a loop over those would not make the others."""
         if dims is None:
-            group.opaque.setdefault(base, op.name)
-            return
-        found = tuple(None if at is None or base.shape[dim] == 1 else axes[at] for dim, at in enumerate(dims))
-        known = group.touch.get(base)
-        if known is None:
-            group.touch[base] = found
-        elif known != found:
-            group.opaque.setdefault(base, op.name)
+            return None
+        found = tuple(
+            ANY if at is not None and axes[at] == ANY else None if at is None or size == 1 else axes[at]
+            for at, size in zip(dims, base.shape, strict=True)
+        )
+        for axis, size in zip(found, base.shape, strict=True):
+            if axis != ANY and not same(size, 1 if axis is None else self.axes.extent[axis]):
+                return None
+        return found
 
     # Merging.
 
@@ -526,16 +538,24 @@ class Fuser:
             for value in op.results:
                 self.owner[value] = merged.number
         bits = (1 << left.number) | (1 << right.number)
-        before = self.ancestors[left.number]
-        union = (before | self.ancestors[right.number]) & ~bits
+        union = (self.ancestors[left.number] | self.ancestors[right.number]) & ~bits
         self.ancestors[merged.number] = union
         del self.ancestors[right.number]
-        # Nothing depends on the newest group yet. If it brings nothing new, no other group's ancestors change.
-        if union & ~before or right.number != self.started - 1:
-            for number, mask in self.ancestors.items():
-                if mask & bits:
-                    self.ancestors[number] = mask | union | (1 << merged.number)
+        self.readers[left.number] |= self.readers.pop(right.number)
+        self.taken[right.number] = merged.number
+        self._tell_readers(merged.number, union | (1 << merged.number))
         return merged
+
+    def _tell_readers(self, first: int, found: int) -> None:
+        """Add these to the ancestors of all groups that depend on one. Who has them all has told those behind it."""
+        pending = list(self.readers[first])
+        while pending:
+            number = pending.pop()
+            while number in self.taken:
+                number = self.taken[number]
+            if number != first and found & ~self.ancestors[number]:
+                self.ancestors[number] |= found
+                pending.extend(self.readers[number])
 
     def run(self) -> Fused:
         """Every op in turn, then siblings."""
@@ -557,8 +577,10 @@ class Fuser:
             self.started += 1
             mask = 0
             producers = self.producers(group)
+            self.readers[group.number] = set()
             for producer in producers:
                 mask |= (1 << producer.number) | self.ancestors[producer.number]
+                self.readers[producer.number].add(group.number)
             self.ancestors[group.number] = mask
             self.groups[group.number] = group
             for value in op.results:

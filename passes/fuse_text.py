@@ -7,7 +7,12 @@ from ..ir.printer import COMMENT_COLUMN, Printer
 from .fuse import Fused, Group
 
 
-def print_fused(fused: Fused) -> str:
+def print_fused(fused: Fused, *, locations: bool = True) -> str:
+    """The text, with the user's line beside each op if `locations`."""
+
+    def line(op: Op) -> str:
+        return _located(op, printer.op_line(op)) if locations else printer.op_line(op)
+
     printer = Printer(fused.graph)
     lines = [printer.header().replace("graph @", "fused @", 1)]
     shown = {op for groups in fused.launches for group in groups for op in group.ops}
@@ -15,16 +20,16 @@ def print_fused(fused: Fused) -> str:
     free = [op for op in fused.graph.ops if op not in shown and op.name != "constant" and op.results[0] not in joins]
     if free:
         lines.append("  // views and index arithmetic: worked out where they are read")
-        lines.extend(_located(op, printer.op_line(op)) for op in free)
+        lines.extend(map(line, free))
     if joins:
         lines.append("  // joins: the kernels that make the parts store them there")
-        lines.extend(_located(value.op, printer.op_line(value.op)) for value in joins if value.op is not None)
+        lines.extend(line(value.op) for value in joins if value.op is not None)
     for number, groups in enumerate(fused.launches):
         together = "" if len(groups) == 1 else f" // {len(groups)} independent loop nests in one parallel region"
         lines.append(f"  kernel {number} {{{together}")
         for group in groups:
             lines.append(f"    // {_about(fused, group)}")
-            lines.extend("  " + _located(op, printer.op_line(op)) for op in group.ops)
+            lines.extend("  " + line(op) for op in group.ops)
         lines.append("  }")
     lines.extend([printer.return_line(), "}"])
     lines.extend(f"// not fused: {refusal}" for refusal in fused.refusals)

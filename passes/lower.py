@@ -2,7 +2,8 @@
 
 The heart is `Lowering.element(value, index)`: a register with the element of a value at an index. What the
 group makes is computed, what is inline is worked out on the spot, all else is loaded. Every register is put
-into the outermost loop body where its operands exist, so what does not vary in a loop is computed before it.
+into the outermost loop body where its operands exist, so what does not vary in a loop is computed before it; but what
+is loaded of memory that the kernel writes stays in the loop that asks for it.
 
 The loop tree of a group of loops is built in tree.py; ops that have a kernel of their own kind are here.
 """
@@ -34,6 +35,7 @@ from ..kernels.loop_ir import (
     Statement,
     Store,
 )
+from ..kernels.scalar import COMBINERS
 from ..ops.kinds import Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from .fuse import Fused, Group
 from .product import Product
@@ -243,6 +245,8 @@ class Lowering:
         target = op.results[0].dtype
         if kind.scalar == "cast":
             return self._round(self.cast(operands[0], target), target, op.operands[0].dtype)
+        if kind.scalar == "round_off":
+            return self._round(operands[0], target, f32)
         return self.let(kind.scalar_on(target), target.compute, operands)
 
     def _round(self, operand: Operand, target: DType, source: DType) -> Operand:
@@ -266,7 +270,11 @@ class Lowering:
                 whole.append(0)
             else:
                 whole.append(next(places))
-        return self.element(value, tuple(whole))
+        item = self.element(value, tuple(whole))
+        if not item.dtype.is_inexact or kind.combiner not in ("add", "mul"):
+            return item
+        start = Literal(COMBINERS[kind.combiner].identity(item.dtype)[0], item.dtype)  # 0.0 + -0.0 is 0.0
+        return COMBINERS[kind.combiner].combine(self, (start,), (item,))[0]
 
     def prefix(self, combiner: str, value: Operand, start: Operand) -> Register:
         """The combiner over the innermost loop's iterations so far."""
@@ -337,15 +345,17 @@ class Lowering:
         index = tuple(0 if size == 1 else at for size, at in zip(buffer.shape, index, strict=True))
         buffer, index = flatten_index(buffer, index)
         guard = self._both(self.guard, guard)
+        # What the kernel itself writes may change from iteration to iteration: it is read where and when it is needed.
+        is_constant = buffer.role == "in"
         key = ("load", buffer, index, guard)
-        known = self._remembered(key) if buffer.role == "in" else None
+        known = self._remembered(key) if is_constant else None
         if known is not None:
             return known
-        depth = self.depth_of(*index, guard)
+        depth = self.depth_of(*index, guard) if is_constant else len(self.scopes) - 1
         result = self.register(buffer.dtype.compute, depth)
         self.guards[result.name] = guard
         self.add(depth, Load(result, buffer, index, guard, self.origin))
-        if buffer.role == "in":
+        if is_constant:
             self.scopes[depth].memo[key] = result
         return result
 

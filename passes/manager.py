@@ -68,6 +68,8 @@ class Pipeline:
         stage: str | None = None
         for step in self.steps:
             target = step.target
+            if target.kind == "graph" and not isinstance(program, Graph):
+                raise ArgumentError(f"{target.name} works on graphs: fuse, which makes kernels of one, comes last")
             start = time.perf_counter()
             program = target(program, **step.options)
             if timings is not None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 # Primitives only, nothing done twice: what every target starts from.
-GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce")
+GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce", "joins")
 
 # Loops of one kernel: from serial to what the machine runs.
 LOOPS = ("part", "transpose", "vectorize", "keep", "block", "interchange", "parallelize", "stream", "fetch", "strip")
 
 # The same for a GPU.
 CUDA_LOOPS = ("part", "transpose", "grid")
+
+
+def graph_passes(rounding: str) -> tuple[str, ...]:
+    """The passes of the graph, by where f16 and bf16 are rounded: at the end of each "kernel" or after each "op"."""
+    return ("round_results", *GRAPH) if rounding == "op" else GRAPH

@@ -14,6 +14,7 @@ behind that a second attempt would miss.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,8 +74,8 @@ def _register(name: str, kind: str, function: Callable[..., Any], stage: str | N
     other = PASSES[name].function.__module__ if name in PASSES else function.__module__
     if other != function.__module__:  # else it is imported once more, after an interrupt
         raise ValueError(f"pass {name} is defined twice: {other} and {function.__module__}")
-    doc = inspect.getdoc(function)
-    if not doc:
+    doc = inspect.getdoc(function) or ""
+    if not doc and sys.flags.optimize < 2:  # python -OO drops docstrings
         raise ValueError(f"pass {name} has no docstring")
     if stage is not None and stage not in STAGES:
         raise ValueError(f"pass {name}: unknown stage {stage!r}{suggest(stage, STAGES)}")

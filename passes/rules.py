@@ -4,9 +4,12 @@ A rule is a pattern and a function of what the pattern captures:
 
     rules = Rules()
 
-    @rules.rule("mul(%x, 1.0)")
+    @rules.rule("mul(%x, 1.0)", on="biuf")
     def times_one(x):
         return x
+
+`on` names the types that the rule holds for, by kinds (DType.kind): those of the root's last operand, in which it
+computes. What holds for reals is often wrong for complex numbers, whose parts may be infinite, or for unsigned ones.
 
 Patterns: `%x` is any value (twice: the same value), a number is a constant of that value and any type, or a
 tensor filled with it, `#c` is any such constant and captures its number, `none` is an absent operand, and
@@ -31,9 +34,10 @@ from ..ops.define import REGISTRY, lookup
 from .rewrite import splat_number
 
 # A pattern, its function and what that asks for, and what must have made which operands.
-Rule = tuple[CallPattern, Callable[..., Any], tuple[str, ...], tuple[tuple[str, str], ...]]
+Rule = tuple[CallPattern, Callable[..., Any], str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 NUMBER = "number"  # in place of an op
+ANY = "biufc"  # kinds of types
 
 
 def same_number(left: Any, right: Any) -> bool:
@@ -50,14 +54,16 @@ class Rules:
     """Rules by the op at their root, so that each op meets only the rules that could fit."""
 
     def __init__(self) -> None:
-        self._given: list[tuple[str, Callable[..., Any]]] = []
+        self.given: list[tuple[str, str, Callable[..., Any]]] = []  # pattern, kinds of types, function
         self._by_root: dict[str, list[Rule]] | None = None
 
-    def rule(self, *patterns: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a function for one or several patterns."""
+    def rule(self, *patterns: str, on: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a function for one or several patterns, on types of these kinds."""
+        if not set(on) <= set(ANY):
+            raise ValueError(f"kinds of types are {ANY}, not {on}")
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self._given.extend((pattern, function) for pattern in patterns)
+            self.given.extend((pattern, on, function) for pattern in patterns)
             self._by_root = None
             return function
 
@@ -68,7 +74,7 @@ class Rules:
         """The rules, read when they are first needed: all ops exist by then."""
         if self._by_root is None:
             table: dict[str, list[Rule]] = {}
-            for text, function in self._given:
+            for text, on, function in self.given:
                 pattern = parse_pattern(text)
                 check_pattern(pattern, text)
                 wanted = tuple(inspect.signature(function).parameters)
@@ -78,7 +84,7 @@ class Rules:
                         raise ValueError(f"rule {function.__name__}: {text!r} captures no {parameter!r}")
                 operands = zip(lookup(pattern.name).tensor_names, pattern.operands)
                 first = tuple((name, _wish(item)) for name, item in operands if _wish(item))
-                table.setdefault(pattern.name, []).append((pattern, function, wanted, first))
+                table.setdefault(pattern.name, []).append((pattern, function, on, wanted, first))
             self._by_root = table
         return self._by_root
 
@@ -88,8 +94,9 @@ class Rules:
         if found is None:
             return None
         makers = {name: _maker(arguments[name]) for name in op.defn.tensor_names}
-        for pattern, function, wanted, first in found:
-            if any(wish not in makers[name] for name, wish in first):
+        kind = op.operands[-1].dtype.kind
+        for pattern, function, on, wanted, first in found:
+            if kind not in on or any(wish not in makers[name] for name, wish in first):
                 continue  # as most do not fit
             captured: dict[str, Any] = {}
             if not match_call(pattern, arguments, captured):

@@ -1,9 +1,9 @@
 """Rules that make a program smaller and keep what it means, to the bit.
 
 The exceptions are PyTorch's too: pow(x, 3) is x * x * x, which rounds twice, and pow(x, 0.5) is sqrt(x), though
-they differ for -0.0 and -inf. exp(log_softmax(x)) is softmax(x): rounded fewer times, and no logarithm's error grows
-with the exponential. The sign of a NaN may change. What is not a rule: x + 0.0 is not x, because
--0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and NaNs.
+they differ for -0.0 and -inf; pow(z, 1) of a complex z is z, with the signs of its zeros. exp(log_softmax(x)) is
+softmax(x): rounded fewer times, and no logarithm's error grows with the exponential. The sign of a NaN may change. What
+is not a rule: x + 0.0 is not x, because -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and NaNs.
 
 Views move towards the inputs, through elementwise ops whose value has no other reader: there they meet other
 views and cancel, slices save work, and an elementwise op stands next to the op that makes its operand.
@@ -15,16 +15,15 @@ import math
 from typing import Any
 
 from ..ir.graph import Graph, Op, Value, operands_of
-from ..ir.symbolic import Dim, Expr
+from ..ir.symbolic import Dim, Expr, UndecidedSize
 from ..ir.types import DType
 from ..ops.define import REGISTRY, constant, scalar_value
 from ..ops.kinds import Contract, Elementwise, Reduce, View
-from ..ops.shapes import UndecidedSize
 from ..ops.view import dim_groups, unit_reshape
 from .cleanup import folded, splat
 from .registry import graph_pass
 from .rewrite import rebuild, remake, splat_number
-from .rules import Rules
+from .rules import ANY, Rules
 
 # Views that read each element at most once: moving them duplicates no work.
 MOVABLE = frozenset(("permute", "reshape", "slice", "flip", "diagonal"))
@@ -66,77 +65,77 @@ def simplified(op: Op, arguments: dict[str, Any]) -> Value | None:
 # Arithmetic ------------------------------------------------------------------------------------------------
 
 
-@rules.rule("mul(%x, 1)", "mul(1, %x)", "true_divide(%x, 1)")
+@rules.rule("mul(%x, 1)", "mul(1, %x)", "true_divide(%x, 1)", on="biuf")
 def times_one(x):
-    # (a + bi)(1 + 0i) has NaNs where a or b is infinite.
-    return None if x.dtype.is_complex else x
+    return x  # of complex numbers (a + bi)(1 + 0i) has NaNs where a or b is infinite
 
 
-@rules.rule("mul(%x, -1)", "mul(-1, %x)", "true_divide(%x, -1)")
+@rules.rule("mul(%x, -1)", "mul(-1, %x)", "true_divide(%x, -1)", on="if")
 def times_minus_one(x):
-    return REGISTRY["neg"](x) if x.dtype.is_float or x.dtype.is_integer else None
+    return REGISTRY["neg"](x)
 
 
-@rules.rule("mul(%x, 0)", "mul(0, %x)")
+@rules.rule("mul(%x, 0)", "mul(0, %x)", on="biu")
 def integer_times_zero(x, op):
-    return None if x.dtype.is_inexact else splat(0, op.results[0].type)
+    return splat(0, op.results[0].type)
 
 
-@rules.rule("add(%x, 0)", "add(0, %x)")
+@rules.rule("add(%x, 0)", "add(0, %x)", on="biuf")
 def plus_zero(x):
-    return x if not x.dtype.is_inexact or never_negative(x) else None
+    return x if not x.dtype.is_float or never_negative(x) else None
 
 
-@rules.rule("add(%x, -0.0)", "add(-0.0, %x)", "sub(%x, 0)")
+@rules.rule("add(%x, -0.0)", "add(-0.0, %x)", "sub(%x, 0)", on="iuf")
 def plus_minus_zero(x):
-    return None if x.dtype.is_complex else x
+    return x
 
 
-@rules.rule("add(%x, neg(%y))")
+@rules.rule("add(%x, neg(%y))", on="iufc")
 def plus_negative(x, y):
     return REGISTRY["sub"](x, y)
 
 
-@rules.rule("add(neg(%x), %y)")
+@rules.rule("add(neg(%x), %y)", on="iufc")
 def negative_plus(x, y):
     return REGISTRY["sub"](y, x)
 
 
-@rules.rule("sub(%x, neg(%y))")
+@rules.rule("sub(%x, neg(%y))", on="iufc")
 def minus_negative(x, y):
     return REGISTRY["add"](x, y)
 
 
-@rules.rule("neg(neg(%x))", "bitwise_not(bitwise_not(%x))", "conj(conj(%x))")
+@rules.rule("neg(neg(%x))", "bitwise_not(bitwise_not(%x))", "conj(conj(%x))", on=ANY)
 def involution(x):
     return x
 
 
-@rules.rule("logical_not(logical_not(%x))")
+@rules.rule("logical_not(logical_not(%x))", on="b")
 def double_negation(x):
-    return x if x.dtype.kind == "b" else None
+    return x
 
 
-@rules.rule("maximum(%x, %x)", "minimum(%x, %x)", "bitwise_and(%x, %x)", "bitwise_or(%x, %x)")
+@rules.rule("maximum(%x, %x)", "minimum(%x, %x)", "bitwise_and(%x, %x)", "bitwise_or(%x, %x)", on="biuf")
 def idempotent(x):
     return x
 
 
-@rules.rule("abs(neg(%x))", "abs(abs(%x))")
+@rules.rule("abs(neg(%x))", on="ifc")  # -x of an unsigned x is 256 - x
+@rules.rule("abs(abs(%x))", on="iuf")
 def absolute_drops_sign(x):
     return REGISTRY["abs"](x)
 
 
-@rules.rule("logical_and(%x, true)", "logical_and(true, %x)")
-@rules.rule("logical_or(%x, false)", "logical_or(false, %x)")
+@rules.rule("logical_and(%x, true)", "logical_and(true, %x)", on="b")
+@rules.rule("logical_or(%x, false)", "logical_or(false, %x)", on="b")
 def neutral_logic(x):
-    return x if x.dtype.kind == "b" else None
+    return x
 
 
-@rules.rule("true_divide(%x, #c)")
+@rules.rule("true_divide(%x, #c)", on="f")
 def divide_by_power_of_two(x, c, op):
     dtype = op.results[0].dtype
-    if not dtype.is_float or c == 0 or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
+    if c == 0 or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
         return None
     inverse = 1 / c
     # Exact only if the reciprocal is, and neither it nor the quotient differ in range from the division.
@@ -145,40 +144,40 @@ def divide_by_power_of_two(x, c, op):
     return REGISTRY["mul"](x, constant(inverse, dtype))
 
 
-@rules.rule("pow(%x, 0)")
+@rules.rule("pow(%x, 0)", on="iufc")
 def power_zero(op):
     return splat(1, op.results[0].type)
 
 
-@rules.rule("pow(%x, 1)")
+@rules.rule("pow(%x, 1)", on="iufc")
 def power_one(x):
     return x
 
 
-@rules.rule("pow(%x, 2)")
+@rules.rule("pow(%x, 2)", on="iufc")
 def power_two(x):
     return REGISTRY["mul"](x, x)
 
 
-@rules.rule("pow(%x, 3)")
+@rules.rule("pow(%x, 3)", on="iuf")
 def power_three(x):
-    return None if x.dtype.is_complex else REGISTRY["mul"](REGISTRY["mul"](x, x), x)
+    return REGISTRY["mul"](REGISTRY["mul"](x, x), x)
 
 
-@rules.rule("pow(%x, -1)")
+@rules.rule("pow(%x, -1)", on="f")
 def power_minus_one(x):
-    return REGISTRY["reciprocal"](x) if x.dtype.is_float else None
+    return REGISTRY["reciprocal"](x)
 
 
-@rules.rule("pow(%x, 0.5)")
+@rules.rule("pow(%x, 0.5)", on="f")
 def power_half(x):
-    return REGISTRY["sqrt"](x) if x.dtype.is_float else None
+    return REGISTRY["sqrt"](x)
 
 
 _SHIFTED = "sub(%x, amax(%x) {dim = %dim, keepdim = true})"
 
 
-@rules.rule(f"exp(sub({_SHIFTED}, log(sum(exp({_SHIFTED})) {{dim = %dim, keepdim = true}})))")
+@rules.rule(f"exp(sub({_SHIFTED}, log(sum(exp({_SHIFTED})) {{dim = %dim, keepdim = true}})))", on="f")
 def exp_of_log_softmax(x, dim):
     """A softmax: its exponentials are those of the sum. They are at most 1, and their sum is at least that."""
     make = REGISTRY
@@ -188,12 +187,12 @@ def exp_of_log_softmax(x, dim):
 
 def never_negative(value: Value, depth: int = 4) -> bool:
     """Whether no element is below zero, -inf or -0.0, as far as the ops that make it tell."""
+    op = value.op
+    if not value.dtype.is_float or op is None or depth == 0:
+        return False  # an integer's square may be negative, and a complex number is neither
     number = splat_number(value)
     if number is not None:
-        return not isinstance(number, complex) and math.copysign(1, number) > 0
-    op = value.op
-    if op is None or depth == 0:
-        return False
+        return math.copysign(1, float(number)) > 0  # type: ignore[arg-type]
     if op.name in ("exp", "exp2", "abs", "sigmoid"):
         return True
     if op.name == "mul" and op.operands[0] is op.operands[1]:
@@ -203,22 +202,22 @@ def never_negative(value: Value, depth: int = 4) -> bool:
     return False
 
 
-@rules.rule("where(true, %x, %y)")
+@rules.rule("where(true, %x, %y)", on=ANY)
 def where_true(x):
     return x
 
 
-@rules.rule("where(false, %x, %y)")
+@rules.rule("where(false, %x, %y)", on=ANY)
 def where_false(y):
     return y
 
 
-@rules.rule("where(%c, %x, %x)")
+@rules.rule("where(%c, %x, %x)", on=ANY)
 def where_same(x):
     return x
 
 
-@rules.rule("where(logical_not(%c), %x, %y)")
+@rules.rule("where(logical_not(%c), %x, %y)", on=ANY)
 def where_not(c, x, y):
     return REGISTRY["where"](c, y, x) if c.dtype.kind == "b" else None
 
@@ -226,12 +225,12 @@ def where_not(c, x, y):
 # Casts -----------------------------------------------------------------------------------------------------
 
 
-@rules.rule("cast(%x) {dtype = %dtype}")
+@rules.rule("cast(%x) {dtype = %dtype}", on=ANY)
 def cast_to_same(x, dtype):
     return x if x.dtype is dtype else None
 
 
-@rules.rule("cast(cast(%x)) {dtype = %dtype}")
+@rules.rule("cast(cast(%x)) {dtype = %dtype}", on=ANY)
 def cast_of_cast(x, dtype, op):
     between = op.operands[0].dtype
     return REGISTRY["cast"](x, dtype) if holds_all(x.dtype, between) else None
@@ -260,32 +259,32 @@ def holds_all(narrow: DType, wide: DType) -> bool:
 # Views -----------------------------------------------------------------------------------------------------
 
 
-@rules.rule("alias(%x)")
+@rules.rule("alias(%x)", on=ANY)
 def alias_is_itself(x):
     return x
 
 
-@rules.rule("permute(%x) {dims = %dims}")
+@rules.rule("permute(%x) {dims = %dims}", on=ANY)
 def permute_nothing(x, dims):
     return x if dims == tuple(range(len(dims))) else None
 
 
-@rules.rule("permute(permute(%x) {dims = %inner}) {dims = %outer}")
+@rules.rule("permute(permute(%x) {dims = %inner}) {dims = %outer}", on=ANY)
 def permute_twice(x, inner, outer):
     return REGISTRY["permute"](x, tuple(inner[dim] for dim in outer))
 
 
-@rules.rule("reshape(%x) {shape = %shape}", "expand(%x) {size = %shape}")
+@rules.rule("reshape(%x) {shape = %shape}", "expand(%x) {size = %shape}", on=ANY)
 def same_shape(x, shape):
     return x if x.shape == shape else None
 
 
-@rules.rule("reshape(reshape(%x)) {shape = %shape}")
+@rules.rule("reshape(reshape(%x)) {shape = %shape}", on=ANY)
 def reshape_twice(x, shape):
     return REGISTRY["reshape"](x, shape)
 
 
-@rules.rule("reshape(permute(%x) {dims = %dims}) {shape = %shape}")
+@rules.rule("reshape(permute(%x) {dims = %dims}) {shape = %shape}", on=ANY)
 def reshape_before_permute(x, dims, shape):
     """A reshape of dims that are neighbours before the permute, too, is memory in another shape; behind it, a copy."""
     moved = tuple(x.shape[dim] for dim in dims)
@@ -308,19 +307,20 @@ def reshape_before_permute(x, dims, shape):
     return REGISTRY["reshape"](REGISTRY["permute"](inner, outer), shape)
 
 
-@rules.rule("expand(expand(%x)) {size = %size}")
+@rules.rule("expand(expand(%x)) {size = %size}", on=ANY)
 def expand_twice(x, size):
     return REGISTRY["expand"](x, size)
 
 
-@rules.rule("slice(%x) {dim = %dim, start = 0, end = %end, step = 1}")
+@rules.rule("slice(%x) {dim = %dim, start = 0, end = %end, step = 1}", on=ANY)
 def slice_all(x, dim, end):
     return x if x.shape[dim] == end else None
 
 
 @rules.rule(
     "slice(slice(%x) {dim = %dim, start = %first, step = %stride})"
-    "{dim = %dim, start = %start, end = %end, step = %step}"
+    "{dim = %dim, start = %start, end = %end, step = %step}",
+    on=ANY,
 )
 def slice_twice(x, dim, first, stride, start, end, step):
     if not all(isinstance(item, int) for item in (first, start, end)):
@@ -331,33 +331,33 @@ def slice_twice(x, dim, first, stride, start, end, step):
     return REGISTRY["slice"](x, dim, begin, stop, jump)
 
 
-@rules.rule("slice(permute(%x) {dims = %dims}) {dim = %dim, start = %start, end = %end, step = %step}")
+@rules.rule("slice(permute(%x) {dims = %dims}) {dim = %dim, start = %start, end = %end, step = %step}", on=ANY)
 def slice_before_permute(x, dims, dim, start, end, step):
     # One order of the two, so that permutes meet permutes and slices meet slices.
     return REGISTRY["permute"](REGISTRY["slice"](x, dims[dim], start, end, step), dims)
 
 
-@rules.rule("flip(permute(%x) {dims = %dims}) {dims = %flipped}")
+@rules.rule("flip(permute(%x) {dims = %dims}) {dims = %flipped}", on=ANY)
 def flip_before_permute(x, dims, flipped):
     return REGISTRY["permute"](REGISTRY["flip"](x, tuple(dims[dim] for dim in flipped)), dims)
 
 
-@rules.rule("flip(%x) {dims = %dims}")
+@rules.rule("flip(%x) {dims = %dims}", on=ANY)
 def flip_nothing(x, dims):
     return x if all(x.shape[dim] == 1 for dim in dims) else None
 
 
-@rules.rule("flip(flip(%x) {dims = %inner}) {dims = %outer}")
+@rules.rule("flip(flip(%x) {dims = %inner}) {dims = %outer}", on=ANY)
 def flip_twice(x, inner, outer):
     return REGISTRY["flip"](x, tuple(sorted(set(inner) ^ set(outer))))
 
 
-@rules.rule("cat(%tensors)")
+@rules.rule("cat(%tensors)", on=ANY)
 def cat_one(tensors):
     return tensors[0] if len(tensors) == 1 else None
 
 
-@rules.rule("constant_pad_nd(%x) {pad = %pad}")
+@rules.rule("constant_pad_nd(%x) {pad = %pad}", on=ANY)
 def pad_nothing(x, pad):
     return x if all(size == 0 for size in pad) else None
 
@@ -365,10 +365,13 @@ def pad_nothing(x, pad):
 def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
     """A reduction over no dimensions, or over ones of size 1, is its operand.
 
-    A sum starts at 0.0, so the sum of one -0.0 is 0.0."""
+    A sum starts at 0.0, so the sum of one -0.0 is 0.0. A product starts at 1, which times a complex infinity has a NaN.
+    """
     value, result = arguments["self"], op.results[0]
     kind: Reduce = op.defn.kind  # type: ignore[assignment]
     if kind.combiner not in PLAIN_COMBINERS or value.dtype is not result.dtype:
+        return None
+    if kind.combiner == "mul" and value.dtype.is_complex:
         return None
     if not all(value.shape[dim] == 1 for dim in arguments["dim"]):
         return None
@@ -379,7 +382,7 @@ def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
     return value
 
 
-@rules.rule("sum(where(%condition, %x, 0.0)) {dim = %dim}")
+@rules.rule("sum(where(%condition, %x, 0.0)) {dim = %dim}", on=ANY)
 def sum_of_one_hot(condition, x, dim, op):
     """The sum along a dim of what is zero but where the index equals a label is that one element, if it is there.
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from ..ir.graph import Graph, Op, Value, operands_of
 from ..ir.proofs import ceil_divide
-from ..ir.symbolic import Dim, Expr
+from ..ir.symbolic import Dim, Expr, UndecidedSize
 from ..ops.define import REGISTRY
 from ..ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
-from ..ops.shapes import UndecidedSize, slice_of_slice
+from ..ops.shapes import slice_of_slice
 from .axes import rigid_map
 from .inline import elements, op_cost, static
 from .registry import graph_pass

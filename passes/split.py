@@ -31,6 +31,8 @@ def split(graph: Graph) -> Graph:
         %1 = sum(%0) {dim = (2)} : f32[3, 16]
         %2 = sum(%1) {dim = (1)} : f32[3]
 
+    Parts of f16 and bf16 are f32, and the result is rounded once.
+
     Rows that are needed again, as in a softmax, stay whole: they are read once, and from the caches afterwards. So do
     reductions of what other ops read or make from more than elements: in a kernel with those they cost nothing.
     """
@@ -54,9 +56,14 @@ def split(graph: Graph) -> Graph:
         start, length = dims[0], product(value.shape[dim] for dim in dims)
         shape = (*value.shape[:start], parts, length // parts, *value.shape[start + len(dims) :])
         others = {name: item for name, item in arguments.items() if name not in ("self", "dim", "keepdim")}
+        if value.dtype is result.dtype and value.dtype.compute is not value.dtype:
+            value = REGISTRY["cast"](
+                value, value.dtype.compute
+            )  # a part of a sum may leave the range that the sum keeps
         partial = op.defn(REGISTRY["reshape"](value, shape), dim=(start + 1,), keepdim=False, **others)
         whole = op.defn(partial, dim=(start,), keepdim=False, **others)
-        return REGISTRY["reshape"](whole, result.shape)
+        rounded = REGISTRY["reshape"](whole, result.shape)
+        return rounded if rounded.dtype is result.dtype else REGISTRY["cast"](rounded, result.dtype)
 
     return rebuild(graph, visit)
 

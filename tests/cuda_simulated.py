@@ -15,18 +15,20 @@ import numpy as np
 import optree
 import pytest
 import smelt
+from fuzz.check import check
 from loop_programs import PROGRAMS as LOOP_PROGRAMS
 from loop_programs import assert_close, indices, numbers
 from loop_programs import trace as trace_sizes
 from parity.gaps import KNOWN_GAPS
 from parity.runner import matching, run
+from parity.special import unexplained
 from random_programs import Seeded, build, disagreement
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cuda.library import names
 from smelt.backend.cuda.module import emit_module
 from smelt.backend.cuda.simulate import Simulated
-from smelt.backend.cuda.turns import Memory, taking_turns
+from smelt.backend.cuda.turns import Memory, Race, taking_turns
 from smelt.backend.options import CompileOptions
 from smelt.ir.errors import ArgumentError, IndexRangeError
 from smelt.kernels.loop_parser import parse_kernels
@@ -49,6 +51,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     "layer_norm of long rows": (lambda x: ops.gelu(ops.layer_norm(x, (1100,))), [numbers(2, 1100)]),
     "all of many": (lambda x: (ops.sum(x), ops.prod(1 + x / 100), ops.argmin(x)), [numbers(37, 41, kind=np.float64)]),
     "outer and inner axes": (lambda x: ops.var_mean(x, (0, 2)), [numbers(4, 3, 50)]),
+    "softmax of columns beside a sum of all": (
+        lambda x: smelt.value_and_grad(lambda x: ops.sum(ops.softmax(x, 0) * x))(x),
+        [numbers(4, 32, 1)],
+    ),
+    "long softmax of columns beside a sum of all": (
+        lambda x: smelt.value_and_grad(lambda x: ops.sum(ops.softmax(x, 0) * x))(x),
+        [numbers(300, 40, 1)],
+    ),
     "long columns": (lambda x: (ops.sum(x, 0), ops.logsumexp(x, 0)), [numbers(300, 40)]),
     "scan of long rows": (lambda x: ops.cumsum(x, 1), [numbers(2, 1300)]),
     "scan of columns": (lambda x: (ops.cumsum(x, 0), ops.cumprod(x, 0)), [numbers(70, 9)]),
@@ -121,6 +131,12 @@ def test_op(name: str, mode: str) -> None:
         if matching(KNOWN_GAPS, name, mode, "cuda", item.name) is None
     ]
     assert not messages, "\n".join(messages)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_special_values(name: str) -> None:
+    wrong = unexplained(REGISTRY[name], "cuda", 10)
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
@@ -288,7 +304,7 @@ def outside(target, between):
 """
 
 
-def launch(source: str, *, waits: bool = True) -> np.ndarray:
+def launch(source: str, kind: str = "block") -> np.ndarray:
     """What the function of this source leaves in its first parameter, run by a block of 64 threads."""
     from numba import cuda
 
@@ -297,7 +313,7 @@ def launch(source: str, *, waits: bool = True) -> np.ndarray:
     exec(source, space)
     function = next(item for name, item in space.items() if name in ("turned", "outside"))
     with taking_turns() as choose:
-        choose(waits)
+        choose(kind)
         cuda.jit(function)[1, 64](target, between)
     return target.array
 
@@ -305,12 +321,38 @@ def launch(source: str, *, waits: bool = True) -> np.ndarray:
 def test_a_missing_barrier_shows() -> None:
     wanted = (np.arange(64) + 1) % 64
     assert (launch(TURNED.format(wait="cuda.syncthreads()")) == wanted).all()
-    assert (launch(TURNED.format(wait="pass")) != wanted).any()
+    with pytest.raises(Race, match="is touched by threads"):
+        launch(TURNED.format(wait="pass"))
+
+
+ROUNDS = """
+def turned(target, between):
+    thread = cuda.threadIdx.x
+    for step in range(2):
+        if thread == 0:
+            between[0] = step
+        cuda.syncthreads()
+        target[thread] = between[0]
+        {wait}
+"""
+
+
+def test_what_others_still_read_is_not_overwritten() -> None:
+    assert (launch(ROUNDS.format(wait="cuda.syncthreads()")) == 1).all()
+    with pytest.raises(Race, match="element 0 is touched by threads"):
+        launch(ROUNDS.format(wait="pass"))
+
+
+def test_exchanges_and_barriers_of_other_warps_order_nothing() -> None:
+    with pytest.raises(Race):
+        launch(TURNED.format(wait="cuda.exchange_registers()"))
+    with pytest.raises(Race, match="threads (31 and 32|32 and 31|63 and 0|0 and 63)"):
+        launch(TURNED.format(wait="cuda.syncthreads()"), "warp")
 
 
 def test_threads_of_a_grid_do_not_wait() -> None:
     with pytest.raises(RuntimeError, match="waits for others"):
-        launch(TURNED.format(wait="cuda.syncthreads()"), waits=False)
+        launch(TURNED.format(wait="cuda.syncthreads()"), "grid")
 
 
 def test_sums_of_indices_do_not_overflow() -> None:
@@ -320,10 +362,10 @@ def test_sums_of_indices_do_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("place", ["-1", "64"])
-@pytest.mark.parametrize("waits", [True, False])
-def test_memory_has_bounds(place: str, waits: bool) -> None:
+@pytest.mark.parametrize("kind", ["block", "grid"])
+def test_memory_has_bounds(place: str, kind: str) -> None:
     with pytest.raises(IndexError):
-        launch(OUTSIDE.format(place=place), waits=waits)
+        launch(OUTSIDE.format(place=place), kind)
 
 
 def test_the_receipt() -> None:
@@ -332,3 +374,23 @@ def test_the_receipt() -> None:
     (kernel,) = function.report().kernels
     assert kernel.regions == 1 and kernel.threads == 6 * 32 and kernel.reads == "960 B"
     assert "off" in str(function.report())
+
+
+def test_sizes_are_computed_as_python_does() -> None:
+    """Quotients and remainders of numbers of any sign, by divisors of any sign."""
+    from test_size_arithmetic import cases, expected, extents
+
+    chosen = [case for case in cases(100, 60) if not isinstance(case[1], int)]
+    compiled = compile_graph(extents([made for _, made in chosen]), CompileOptions(target="cuda"))
+    for sizes in ({"N": 5, "M": 8, "K": 3}, {"N": 2, "M": 33, "K": 7}):
+        results = compiled([np.zeros(sizes[name], np.float32) for name in "NMK"])
+        for (tree, made), result in zip(chosen, results, strict=True):
+            wanted = expected(tree, sizes)
+            assert wanted is None or int(np.asarray(result)) == wanted, (tree, made, sizes)
+
+
+@pytest.mark.parametrize("first", range(9_000_000, 9_000_040, 10))
+def test_random_programs_from_schemas(first: int) -> None:
+    """As in test_fuzz.py: small programs and their gradients, in which the simulator sees races."""
+    failed = [found for seed in range(first, first + 10) if "failure" in (found := check(seed, ("simulator",)))]
+    assert not failed, "\n\n".join(f"seed {item['seed']}: {item['failure']}" for item in failed)

@@ -20,7 +20,6 @@ from smelt.backend.cuda.code import Compiled, Resources
 from smelt.backend.cuda.launch import Launch
 from smelt.ir.symbolic import evaluate, product
 from smelt.ir.types import DType, bf16, bool_
-from smelt.kernels.loop_ir import TEAMS
 
 GARBAGE = 0xA5
 ENOUGH = 1 << 32
@@ -141,7 +140,7 @@ class Gpu:
 
     def run(self, name: str, grid: int, values: Sequence[int]) -> None:
         from smelt.backend.cuda.simulate import BLOCKS
-        from smelt.backend.cuda.turns import Memory, taking_turns
+        from smelt.backend.cuda.turns import Memory, Notes, taking_turns
 
         kernel, launch = self.launches[name]
         count = len(launch.buffers)
@@ -158,10 +157,10 @@ class Gpu:
         integer = np.int32 if launch.narrow else np.int64
         arguments += [integer(size) for size in sizes.values()]
         if launch.sites:
-            arguments.append(Memory(self.bytes(values[-1], self.extent(values[-1]) // 8 * 8).view(np.int64)))
+            arguments.append(Notes(self.bytes(values[-1], self.extent(values[-1]) // 8 * 8).view(np.int64)))
         with warnings.catch_warnings(), taking_turns() as choose:
             warnings.simplefilter("ignore", RuntimeWarning)
-            choose(launch.kind in TEAMS)
+            choose(launch.kind)
             kernel[min(grid, BLOCKS), launch.threads](*arguments)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -71,6 +72,62 @@ def joined(x: Any, y: Any) -> Any:
 
 def updates(x: Any, y: Any, g: Any, h: Any) -> Any:
     return x - 0.1 * g, y - 0.1 * h, g * 0.9
+
+
+def wide(*shape: int, seed: int = 0) -> np.ndarray:
+    return numbers(*shape, seed=seed, kind=np.float64)
+
+
+# Of `ops` or of `torch`: operands may be smaller than each other.
+UNEQUAL: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
+    "gather": (lambda m, x, i: m.gather(x + 1, 1, i), [wide(40, 1), np.zeros((2, 1), np.int64)]),
+    "gather beside its source": (
+        lambda m, x, y, i: (s := m.exp(x), m.exp(y) + m.gather(s, 0, i)),
+        [wide(1, 11), wide(1, 8, seed=1), np.zeros((1, 8), np.int64)],
+    ),
+    "gather of rows and its source": (
+        lambda m, x, i: (s := m.softmax(x, 1), m.gather(s, 1, i) * 2),
+        [wide(9, 5), indices(5, 4, 3)],
+    ),
+    "gather from the middle": (
+        lambda m, x, i: (s := m.tanh(x), m.gather(s, 1, i)),
+        [wide(5, 6, 7), indices(6, 3, 9, 2)],
+    ),
+    "behind a sum": (lambda m, x, i: m.gather(m.sum(m.exp(x), 1, True), 1, i), [wide(30, 6), indices(1, 4, 3)]),
+    "sum behind it": (lambda m, x, i: m.sum(m.gather(m.exp(x), 1, i), 1), [wide(30, 6), indices(6, 4, 3)]),
+    "transposed": (lambda m, x, i: m.gather(m.permute(x * 2, (1, 0)), 0, i), [wide(8, 5), indices(5, 3, 4)]),
+    "take_along_dim": (lambda m, x, i: m.take_along_dim(m.exp(x), i, 1), [wide(6, 5), indices(5, 1, 2)]),
+    "scatter": (
+        lambda m, x, i, y: m.scatter(m.exp(x), 1, i, m.exp(y)),
+        [wide(6, 5), np.array([[4, 1], [0, 3], [2, 1]]), wide(3, 2, seed=1)],
+    ),
+    "scatter_add": (
+        lambda m, x, i, y: m.scatter_add(m.exp(x), 1, i, m.exp(y)) * 2,
+        [wide(6, 5), indices(5, 3, 2), wide(3, 2, seed=1)],
+    ),
+    "scatter_reduce": (
+        lambda m, x, i, y: m.scatter_reduce(m.exp(x), 0, i, m.exp(y), "amax"),
+        [wide(6, 5), indices(6, 3, 2), wide(3, 2, seed=1)],
+    ),
+    "larger source": (  # of which PyTorch has no derivative
+        lambda m, x, i, y: [m.scatter(m.exp(x), 1, i, m.exp(y)), m.scatter_add(x, 0, i, m.exp(y))],
+        [wide(6, 5), np.array([[4, 1], [0, 3], [2, 1]]), wide(4, 3, seed=1)],
+    ),
+    "index_copy": (
+        lambda m, x, i, y: m.index_copy(m.exp(x), 0, i, m.exp(y)),
+        [wide(6, 5), np.array([4, 1]), wide(2, 5, seed=1)],
+    ),
+    "index_add": (
+        lambda m, x, i, y: m.index_add(m.exp(x), 1, i, m.exp(y)),
+        [wide(6, 5), np.array([4, 1, 4]), wide(6, 3, seed=1)],
+    ),
+    "index_select": (lambda m, x, i: (s := m.exp(x), m.index_select(s, 1, i)), [wide(6, 5), np.array([4, 1, 4])]),
+    "cdist": (lambda m, x, y: m.cdist(m.exp(x), m.exp(y)), [wide(6, 3), wide(4, 3, seed=1)]),
+    "join": (lambda m, x, y: m.cat([m.exp(x), m.exp(y)[:2]], 0) * 2, [wide(6, 3), wide(4, 3, seed=1)]),
+    "pad": (lambda m, x, y: m.constant_pad_nd(m.exp(x), (0, 1, -2, 0)) + m.exp(y), [wide(6, 3), wide(4, 4, seed=1)]),
+    "slices": (lambda m, x, y: (s := m.exp(x), s[:4] + m.exp(y), s[2:, :1] * y), [wide(6, 3), wide(4, 3, seed=1)]),
+    "broadcasts": (lambda m, x, y: m.exp(x)[:, :1] * m.exp(y) + m.sum(x, 0)[:1], [wide(6, 3), wide(6, 4, seed=1)]),
+}
 
 
 X, W, B = numbers(9, 13), numbers(13, seed=1), numbers(13, seed=2)
@@ -156,6 +213,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     ),
     "scalars": (lambda x: ops.exp(x) + 1, [numbers()]),
     "a result twice and a parameter": (lambda x: (x, ops.exp(x), ops.reshape(ops.exp(x), (13, 9))), [X]),
+    **{f"unequal: {name}": (partial(function, ops), arrays) for name, (function, arrays) in UNEQUAL.items()},
 }
 
 # Sizes that are symbols: names of the dims of each argument, numbers stay as they are.

@@ -14,7 +14,7 @@ import numpy as np
 import smelt
 import torch
 from smelt.backend.cpu.allocator import ALIGNMENT
-from smelt.ir.graph import Graph, Value, replace_values
+from smelt.ir.graph import Graph, Value, plain, replace_values
 from smelt.ir.types import TensorType, dtype
 
 ALL_BACKENDS = ("interp", "cpu", "cuda")
@@ -58,7 +58,9 @@ def evaluate(function: Callable[..., Any], arrays: Sequence[np.ndarray], backend
     if backend == "interp":
         return interpret(trace(function, arrays), arrays)
     if backend in ("cpu", "cuda"):
-        return [np.asarray(result) for result in flatten(smelt.jit(function, target=backend)(*arrays))]
+        # The values themselves have PyTorch's operators, and integers become f32, which is PyTorch's default type.
+        run = smelt.jit(lambda *params: function(*map(plain, params)), target=backend)
+        return [np.asarray(result) for result in flatten(run(*arrays))]
     raise ValueError(f"no back end {backend!r}; there are {', '.join(ALL_BACKENDS)}")
 
 
@@ -126,7 +128,7 @@ class Guarded:
 
 def run(code: str, cwd: Path | None = None, **environment: str) -> str:
     """The output of a program in a process of its own, with this environment and no other; nothing is cached."""
-    environment = {"SMELT_CACHE_DIR": "off"} | environment
+    environment = {"SMELT_CACHE_DIR": "off", "PYTHONPATH": os.environ.get("PYTHONPATH", "")} | environment
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
     )

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import smelt
-import torch
 from smelt import ops
 
 
@@ -40,15 +39,15 @@ def test_a_complex_number_too() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "bool"])
-def test_the_type_of_the_result_is_pytorchs(dtype: str) -> None:
+def test_the_type_of_the_result_is_numpys(dtype: str) -> None:
     function = smelt.jit(lambda x, s: x * s)
     for shape in ((3,), ()):
         given = np.ones(shape, dtype)
-        expected = torch.from_numpy(given) * 0.1
+        expected = given * 0.1
         for _ in range(3):
             found = function(given, 0.1)
-            assert str(found.dtype) == str(expected.dtype).removeprefix("torch.")
-            np.testing.assert_array_equal(found, expected.numpy())
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_numbers_and_arrays_of_one_element_are_told_apart() -> None:

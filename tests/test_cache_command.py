@@ -61,6 +61,13 @@ def test_bake_and_look(project: Path) -> None:
     assert "3 entries, all intact" in command(project, "cache", "verify")
     flip(entry_of(project / "cache", "layer"))
     assert "1 of 3 entries are damaged" in command(project, "cache", "verify", code=1)
+    again = json.loads(command(project, "cache", "list", "--json"))
+    assert sorted((item["usable"], item["damage"]) for item in again) == [
+        ("no", "its checksum is wrong"),
+        ("yes", ""),
+        ("yes", ""),
+    ], "the list says what verify says"
+    assert "no, damaged" in command(project, "cache")
     assert "checksum" in command(project, "cache", "why", "model.py:layer", code=1)
     assert "3 entries removed" in command(project, "cache", "clear")
     assert "0 entries" in command(project, "cache")
@@ -83,7 +90,11 @@ import numpy as np, model
 model.norm(np.ones((24, 8), np.float32), 2.5, axis=-1)
 print(model.norm.report().cache.state)
 """
-    environment = {**os.environ, cache.VARIABLE: f"off{os.pathsep}{project / 'baked'}", "PYTHONPATH": str(project)}
+    environment = {
+        **os.environ,
+        cache.VARIABLE: f"off{os.pathsep}{project / 'baked'}",
+        "PYTHONPATH": os.pathsep.join([str(project), *sys.path]),
+    }
     assert run(program, environment=environment, cwd=project).stdout.strip() == "hit"
 
 

@@ -8,12 +8,14 @@ import sys
 import threading
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import smelt
 from smelt import ops
+from support import run
 
 X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 Y = np.random.default_rng(1).standard_normal((6, 5)).astype(np.float32)
@@ -156,7 +158,8 @@ def test_other_nesting_is_told_apart() -> None:
         assert not native
         np.testing.assert_array_equal(result, np.concatenate([item.reshape(-1) for item in tree(other)]))
     watched.ready({"a": X, "b": Y})
-    assert watched({"b": Y, "a": X})[1]
+    assert watched({"a": X, "b": Y})[1]
+    assert not watched({"b": Y, "a": X})[1]  # the function may look at the order
     assert not watched({"a": X, "c": Y})[1]
     assert not watched({"a": X})[1]
 
@@ -181,6 +184,94 @@ def test_static_arguments_are_told_apart() -> None:
     sign = Watched(lambda x, k: x * (-2.0 if str(k) == "-0.0" else 2.0), static_argnums=1)
     sign.ready(X, 0.0)
     np.testing.assert_array_equal(sign(X, -0.0)[0], X * -2)
+
+
+@dataclass(unsafe_hash=True)
+class Hashed:
+    scale: int
+
+
+@dataclass(eq=False)
+class ByIdentity:
+    scale: int
+
+
+class Asked:
+    def __init__(self, scale: int):
+        self.scale = scale
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Asked) and other.scale == self.scale
+
+    def __hash__(self) -> int:
+        return hash(self.scale)
+
+
+class Known:
+    """Equal to itself alone."""
+
+    scale = 2
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("kind", [Hashed, ByIdentity, Asked])
+def test_static_arguments_that_change_in_place_are_compared_by_value(kind: Any, nested: bool) -> None:
+    watched = Watched(lambda x, k: x * (k[0] if nested else k).scale, static_argnames="k")
+    static = kind(2)
+    given = (static,) if nested else static
+    for args, kwargs in (((given,), {}), ((), {"k": given})):
+        for scale in (2, 3, 5, 2):
+            static.scale = scale
+            for _ in range(4):
+                result, native = watched(X, *args, **kwargs)
+                np.testing.assert_array_equal(result, X * scale)
+            assert native, "the fourth call of a value is native again"
+    if kind is not ByIdentity:
+        assert watched(X, (kind(2),) if nested else kind(2))[1], "another object of the same value"
+
+
+def test_what_is_equal_to_itself_alone_is_known_by_its_address() -> None:
+    watched = Watched(lambda x, k, f: f(x) * k.scale, static_argnames=("k", "f"))
+    static = Known()
+    watched.ready(X, static, np.exp)
+    assert not watched(X, Known(), np.exp)[1]
+    assert not watched(X, static, np.sin)[1]
+
+
+WILD = """
+import numpy as np
+import smelt
+
+x = np.ones(4)
+
+class Name(str):
+    def __hash__(self):
+        return hash(str(self))
+
+    def __eq__(self, other):
+        items.clear()
+        del arrays["b"]
+        return str(self) == other
+
+function = smelt.jit(lambda d, l: d["a"] + d["b"] + l[0] + l[1])
+for _ in range(4):
+    function({"a": x, "b": x * 2}, [x * 3, x * 4])
+items, arrays = [x * 3, x * 4], {Name("a"): x, "b": x * 2}
+for given in ((arrays, items), ({"a": x, "b": x * 2}, items)):
+    try:
+        function(*given)
+    except (IndexError, KeyError, RuntimeError, TypeError, smelt.SmeltError):
+        pass
+try:
+    function(**{Name("d"): {"a": x, "b": x}, "l": [x, x]})
+except (TypeError, KeyError):
+    pass
+print(function({"a": x, "b": x * 2}, [x * 3, x * 4]).sum())
+"""
+
+
+def test_keys_that_change_the_arguments_when_they_are_compared_do_no_harm() -> None:
+    assert run(WILD) == "40.0"
 
 
 def test_numbers() -> None:

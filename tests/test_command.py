@@ -246,3 +246,95 @@ def on_terminal(extra: dict[str, str]) -> str:
             pass
     os.close(ours)
     return b"".join(parts).decode()
+
+
+# ----- what new users met
+
+
+def test_the_example_of_the_help(folder: Path) -> None:
+    shown = smelt(folder, "opt", "--help").stdout
+    assert "decompose,cse,fuse{max_cost=64}" in shown
+    text = smelt(folder, "opt", "twice.ir", "-p", "decompose,cse,fuse{max_cost=64}").stdout
+    assert text.startswith("fused @twice(") and "kernel 0 {" in text and "// twice.ir:" in text
+    between = smelt(folder, "opt", "twice.ir", "-p", "cse,fuse", "--print-between", "--no-locations").stdout
+    assert "----- fuse" in between and "fused @twice(" in between and "twice.ir" not in between
+    assert (
+        "fuse, which makes kernels of one, comes last"
+        in smelt(folder, "opt", "twice.ir", "-p", "fuse,cse", code=1).stderr
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["--help"], ["ops"], ["opt", "--list"], ["run", "twice.ir", "--inputs", "x.npy"]])
+def test_a_full_device_is_an_error_without_a_traceback(folder: Path, words: list[str], unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "smelt", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "error: the output could not be written: No space left on device\n")
+
+
+def test_a_full_device_named_as_the_output(folder: Path) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no full device")
+    (folder / "full.npy").symlink_to("/dev/full")
+    for name in ("full.npy", "/dev/full"):
+        said = smelt(folder, "run", "twice.ir", "--inputs", "x.npy", "--output", name, code=1).stderr
+        assert said.startswith(f"error: {name}: ") and "None" not in said and len(said.splitlines()) == 1
+
+
+def test_no_standard_output_at_all(folder: Path) -> None:
+    done = subprocess.run(f"{sys.executable} -m smelt ops >&-", cwd=folder, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_as_a_module(folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "smelt", "--version"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("smelt ")
+
+
+LIBRARIES = """
+import numpy as np, scipy.special, scipy.stats, smelt
+def scores(x):
+    return scipy.stats.zscore(x)
+def weights(x):
+    return scipy.special.softmax(x)
+named = smelt.jit(lambda x, kind: x)
+"""
+
+
+def test_errors_name_the_users_file_not_a_librarys_or_smelts(folder: Path) -> None:
+    (folder / "library.py").write_text(LIBRARIES)
+    for name, line in (("scores", 4), ("weights", 6)):
+        said = smelt(folder, "dump", f"library.py:{name}", "--args", "f32[3, 4]", code=1).stderr
+        assert said.startswith(f"error: library.py:{line}: ")
+    said = smelt(folder, "dump", "library.py:named", "--args", "f32[3, 4]", "'text'", code=1).stderr
+    assert said.startswith("error: lambda: got the string")
+
+
+OPTIMISED = """
+import numpy as np, smelt
+from smelt import ops
+from smelt.ops.define import Tensor, composite
+from smelt.passes.manager import parse_pipeline
+from smelt.tools.main import main
+x = np.ones((4, 4), np.float32)
+@composite
+def mine(self: "Tensor") -> "Tensor":
+    "Gone with -OO."
+    return self * 2
+assert_equal = np.testing.assert_allclose
+assert_equal(smelt.jit(lambda x: mine(ops.softmax(x, 1)) @ x)(x), 2 * x)
+assert_equal(smelt.grad(lambda x: (x * x).sum())(x), 2 * x)
+assert_equal(ops.exp(x), np.exp(x), rtol=1e-6)
+print(parse_pipeline("decompose,cse,fuse{max_cost=64}"))
+raise SystemExit(main(["ops", "mine"]))
+"""
+
+
+def test_python_without_docstrings(folder: Path) -> None:
+    (folder / "program.py").write_text("from __future__ import annotations\n" + OPTIMISED.replace('"Tensor"', "Tensor"))
+    done = subprocess.run([sys.executable, "-OO", "program.py"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("decompose,cse,fuse{max_cost=64}") and "mine" in done.stdout

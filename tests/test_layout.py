@@ -22,12 +22,12 @@ FOLDERS["tools"] = "smelt.tools"
 
 # A module may import those of its own layer and of the layers before it.
 LAYERS = (
-    ("smelt.ir", "smelt.ops", "smelt.tensor", "smelt.numpy_calls"),
+    ("smelt.ir", "smelt.ops", "smelt.tensor", "smelt.numpy_calls", "smelt.promotion"),
     ("smelt.kernels",),
     ("smelt.passes",),
     ("smelt.backend",),
     ("smelt",),
-    ("smelt.tools",),
+    ("smelt.tools", "smelt.__main__"),
 )
 
 # Who may import a heavy dependency: modules, or packages and all in them. The workloads of `smelt bench` have to.

@@ -41,6 +41,37 @@ BROKEN: dict[str, tuple[str, str]] = {
     "guard": (inside("%0 = load %y[%i] if 1:i64"), "the guard is i64, expected bool"),
     "above the range": (inside("%0 = load %x[%i, %i]"), "dim 1 of %x has size 4, the index goes up to 7"),
     "below the range": (inside("%0 = load %y[%i - 1]"), "dim 0 of %y has size 8, the index goes down to -1"),
+    "a guard that says nothing": (
+        inside("%0 = load %y[%i - 1] if true"),
+        "dim 0 of %y has size 8, the index goes down to -1",
+    ),
+    "a guard that says too little": (
+        inside("%0 = index(%i + 1)", "%1 = le(%0, 8:i64) : bool", "%2 = load %y[%i + 1] if %1"),
+        "dim 0 of %y has size 8, the index goes up to 8",
+    ),
+    "a guard from data": (
+        inside("%0 = load %n[%i]", "%1 = gt(%0, 3:i64) : bool", "%2 = load %y[%i + 1] if %1"),
+        "dim 0 of %y has size 8, the index goes up to 8",
+    ),
+    "a check of another range": (
+        inside("%0 = load %n[%i]", "%1, %2 = check %0 in 0..9 site 0", "%3 = load %y[%1] if %2").replace(
+            "{\n  serial", "{\n  site 0 = gather\n  serial"
+        ),
+        "dim 0 of %y has size 8, the index goes up to 8",
+    ),
+    "not proved": (
+        "kernel @k(%x: f32[N], %y: f32[M]) where N >= 2, M >= 2 {\n  serial %i in 0..N {\n    %0 = load %y[%i]\n  }\n}",
+        "dim 0 of %y has size M, the index goes up to N - 1",
+    ),
+    "unequal sizes of a gather": (
+        "kernel @k(%y: out f64[2, 1], %x: f64[4096, 1], %i: i64[2, 1]) {\n  parallel %a in 0..4096 {\n"
+        "    %0 = load %i[%a, 0]\n    store %y[%a, 0], 1.0:f64\n  }\n}",
+        "dim 0 of %i has size 2, the index goes up to 4095",
+    ),
+    "matrix beyond a buffer": (
+        PRODUCT.replace("-256 * %i + N)", "-256 * %i + N + 1)"),
+        "dim 0 of %y has size 20 * N, the index is not known to end before it",
+    ),
     "a quotient": (inside("%0 = load %x[0, %i // 2 + 1]"), "dim 1 of %x has size 4, the index goes up to 4"),
     "a minimum": (inside("%0 = load %x[0, min(%i, 4)]"), "dim 1 of %x has size 4, the index goes up to 4"),
     "a sum of two": (
@@ -169,7 +200,25 @@ def test_broken_kernel(name: str) -> None:
 
 
 FINE = {
-    "guarded": inside("%0 = load %y[%i - 1] if true"),
+    "guarded": inside(
+        "%0 = index(%i - 1)",
+        "%1 = ge(%0, 0:i64) : bool",
+        "%2 = logical_and(%1, true) : bool",
+        "%3 = load %y[%i - 1] if %2",
+    ),
+    "checked": inside("%0 = load %n[%i]", "%1, %2 = check %0 in 0..8 site 0", "%3 = load %y[%1]").replace(
+        "{\n  serial", "{\n  site 0 = gather\n  serial"
+    ),
+    "parts of few elements": (
+        "kernel @k(%x: f32[17], %y: out f32[64]) {\n  parallel %j in 0..64 {\n"
+        "    serial %i in (min(%j, 17))..(min(%j + 1, 17)) reduce %1: f32 = add {\n"
+        "      %0 = load %x[%i]\n      yield %0\n    }\n    store %y[%j], %1\n  }\n}"
+    ),
+    "ends that are not met together": (
+        "kernel @k(%x: f32[N], %y: out f32[max(N - 3, 0) + min(4, N)]) where N >= 2 {\n"
+        "  serial %i in 0..(max(N - 3, 0)) {\n    %0 = load %x[%i + 3]\n    store %y[%i], %0\n  }\n"
+        "  serial %i in 0..(min(4, N)) {\n    %1 = load %x[%i]\n    store %y[%i + max(N - 3, 0)], %1\n  }\n}"
+    ),
     "loop over nothing": inside("serial %j in 0..0 {", "%0 = load %y[%j + 9]", "}"),
     "remainder": inside("%0 = load %x[0, %i % 4]"),
     "minimum": inside("%0 = load %x[0, min(%i, 3)]"),

@@ -268,7 +268,7 @@ def test_static_numpy_numbers_are_told_apart() -> None:
     function = smelt.jit(lambda x, factor: x * factor, static_argnums=1)
     x = np.ones(2, np.int64)
     assert function(x, np.int64(1)).dtype == np.int64
-    assert function(x, np.float32(1)).dtype == np.float32
+    assert function(x, np.float32(1)).dtype == np.float64
 
 
 def test_random_numbers_are_not_known_while_tracing() -> None:

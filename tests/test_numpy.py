@@ -214,7 +214,7 @@ ERRORS: dict[str, tuple[Callable[..., Any], Any, str]] = {
     ),
     "too large for i32": (lambda x: x * 2**31, I, r"mul: 2147483648 is out of range for i32.*x.astype\('int64'\)"),
     "too large for a minimum": (lambda x: np.minimum(x, 2**31), I, "minimum: 2147483648 is out of range for i32"),
-    "too large for a bound": (lambda x: np.clip(x, 2**40, None), I, "clamp: 1099511627776 is out of range for i32"),
+    "too large for a bound": (lambda x: np.clip(x, 2**40, None), I, "maximum: 1099511627776 is out of range for i32"),
     "too large for a bound of PyTorch's": (lambda x: x.clamp(0, 2**40), I, "clamp: 1099511627776 is out of range"),
     "too large to fill with": (lambda x: np.full_like(x, 2**40), I, "full_like: 1099511627776 is out of range for i32"),
     "infinite": (lambda x: np.full_like(x, np.inf), I, "full_like: inf is out of range for i32"),

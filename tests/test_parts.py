@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
+from smelt.backend.apart import Pauses
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu import libraries, products
 from smelt.backend.cpu.build import expected_libraries
 from smelt.backend.cpu.build import libraries as needed_libraries
 from smelt.backend.cpu.cached import Kept
-from smelt.backend.cpu.compile_text import STATE, TAKEN, WAITS
 from smelt.backend.cpu.emit import ModuleEmitter
-from smelt.backend.cpu.engine import Compiler, Engine, Started, engine
+from smelt.backend.cpu.engine import Compiler, Engine, Started, _native, engine
 from smelt.backend.cpu.image import Image
 from smelt.backend.cpu.parts import LEAST, Module, Part, declaration
 from smelt.backend.cpu.target import host
@@ -34,6 +34,7 @@ from smelt.passes.fuse import fuse
 from smelt.passes.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
+from support import run
 
 
 def chain(count: int) -> Module:
@@ -91,19 +92,10 @@ def test_a_module_that_was_started_is_compiled_meanwhile() -> None:
     assert started.image() == engine().object_code(chain(5).parts(2), 1)
 
 
-def test_who_waits_helps() -> None:
+def test_a_module_that_no_thread_has_begun_with_is_compiled_when_it_is_asked_for() -> None:
     started = engine().start(chain(5).parts(2), 1)  # no thread beside the caller's
     assert all(item.waits for item in started.parts)
     assert Image(started.image())["f0"]
-
-
-def test_what_others_left_is_done_meanwhile() -> None:
-    """Who waits for a part that another thread has helps with those of other modules."""
-    first, second = (engine().start(chain(number).parts(1), 1) for number in (3, 9))
-    first.parts[0].job[STATE] = TAKEN
-    threading.Timer(0.5, lambda: first.parts[0].job.__setitem__(STATE, WAITS)).start()
-    assert Image(first.image())["f0"]
-    assert all(item.is_done for item in second.parts)
 
 
 def test_a_thread_finds_what_comes_while_it_compiles() -> None:
@@ -118,20 +110,78 @@ def test_a_thread_finds_what_comes_while_it_compiles() -> None:
 
 def test_an_interrupt_leaves_parts_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (engine().start(chain(number).parts(1), 1) for number in (3, 9))
-    usual, taken = Compiler.take, []
+    usual, seen = Pauses.pause, []
 
-    def interrupted(compiler: Compiler, *rest: Any) -> bool:
-        taken.append(rest)
-        if len(taken) == 1:
+    def interrupted(pauses: Pauses) -> None:
+        seen.append(pauses)
+        if len(seen) == 1:
             raise KeyboardInterrupt
-        return usual(compiler, *rest)
+        usual(pauses)
 
-    monkeypatch.setattr(Compiler, "take", interrupted)
+    monkeypatch.setattr(Pauses, "pause", interrupted)
     with pytest.raises(KeyboardInterrupt):
         first.image()
-    assert all(item.waits for item in (*first.parts, *second.parts))
     for module in (second, first):
         assert Image(module.image())["f0"]
+
+
+def test_an_interrupt_while_a_part_is_added_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def append(self, *jobs: Any) -> None:
+            usual.append(*jobs)
+            raise KeyboardInterrupt
+
+    usual = _native()
+    first = engine().start(chain(3).parts(1), 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(_native, "made", [Interrupted()])
+        with pytest.raises(KeyboardInterrupt):
+            engine().start(chain(5).parts(1), 1)
+    third = engine().start(chain(9).parts(1), 1)
+    assert Image(first.image())["f0"]
+    assert Image(third.image())["f0"]
+
+
+def test_a_part_that_llvm_does_not_end_with_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smelt.backend.cpu.engine, "SLOW", 0.0)
+    with pytest.warns(RuntimeWarning, match="LLVM has been compiling f0, f1 for 0 seconds"):
+        engine().object_code([Part("\n".join(chain(3).hot) + "\ndeclare i64 @f2(i64)", plain=False)])
+
+
+ZEROS = ", ".join(f"i1 {'poison' if lane < 16 else 'false'}" for lane in range(64))
+PLACES = ", ".join(f"i32 {lane if lane < 16 else 64 + lane}" for lane in range(64))
+# LLVM 22 does not end with this where it has AVX-512.
+ENDLESS = f"""define void @endless(ptr %p) #0 {{
+  %a = load volatile <64 x i64>, ptr %p
+  %m = load volatile <64 x i1>, ptr %p
+  %x = load volatile <64 x i1>, ptr %p
+  %y = shufflevector <64 x i1> %x, <64 x i1> <{ZEROS}>, <64 x i32> <{PLACES}>
+  %z = and <64 x i1> %m, %y
+  %w = zext <64 x i1> %z to <64 x i64>
+  %s = add <64 x i64> %a, %w
+  store <64 x i64> %s, ptr %p
+  ret void
+}}
+attributes #0 = {{ "prefer-vector-width"="512" "min-legal-vector-width"="512" }}
+"""
+
+
+def test_an_interrupt_ends_a_process_whose_compiler_does_not_end() -> None:
+    code = f"""
+import signal
+from smelt.backend.cpu.engine import engine
+from smelt.backend.cpu.parts import Part
+
+engine().object_code([Part("define void @f() {{ ret void }}", True)])
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+try:
+    engine().object_code([Part({ENDLESS!r}, False)])
+except KeyboardInterrupt:
+    pass
+print("done")
+"""
+    assert run(code) == "done"
 
 
 def test_a_part_that_an_interrupt_kept_from_the_list_is_compiled_by_who_waits() -> None:
@@ -159,10 +209,13 @@ def test_compiling_does_not_wait_for_pythons_lock() -> None:
 
 
 def test_no_threads_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    monkeypatch.setattr(smelt.backend.cpu.engine, "start_thread", lambda *arguments: False)
+    assert Image(engine().object_code(chain(5).parts(2), 2))["f0"]
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+def test_threads_that_never_begin_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those that have no memory for their first call."""
+    monkeypatch.setattr(smelt.backend.cpu.engine, "start_thread", lambda *arguments: True)
     assert Image(engine().object_code(chain(5).parts(2), 2))["f0"]
 
 

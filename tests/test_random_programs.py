@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from random_programs import Program, disagreement, programs
+from smelt.backend.compile import compile_graph
+from smelt.backend.options import CompileOptions
 from smelt.ir.types import DTYPES
 from support import Guarded, compiled, evaluate, interpret
 
 EXAMPLES = 300
 LONG_EXAMPLES = 3000
+CHECKED = 4  # of this many programs one is compiled with checks of all indices, too
 # Parts run on different workers, and start from different seeds.
 PARTS = 4
 
@@ -38,6 +41,12 @@ def test_compiled_and_interpreted_agree(part: int, request: pytest.FixtureReques
         got = compiled(program.graph, program.inputs)
         message = disagreement(program, got, want)
         assert not message, f"compiled and interpreted differ: {message}"
+        if len(program.graph.ops) % CHECKED == 0:
+            # An index out of range raises here; and kernels are proved to stay in range, to write their results, and
+            # not to race.
+            got = compile_graph(program.graph, CompileOptions(verify=True, check_bounds=True))(program.inputs)
+            message = disagreement(program, got, want)
+            assert not message, f"code that checks bounds and the interpreter differ: {message}"
 
     check()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from smelt.backend.room import with_room
+from support import run
 
 CALLS = 3000
 DEPTHS = 120  # more than enough to come to the end of a chunk
@@ -44,3 +45,36 @@ def test_calls_ask_for_no_memory_however_deep_they_are():
 
     with_room(calls)
     assert max(deeper(depth, faults) for depth in range(DEPTHS)) < CALLS / 4
+
+
+LITTLE = """
+import resource
+import numpy as np
+import smelt
+
+x = np.ones((8, 8))
+smelt.jit(lambda x: (x * 1.5).sum(0) + x)(x)
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+
+def check(k):
+    assert (smelt.jit(lambda x: (x * k).sum(0) + x)(x) == (x * k).sum(0) + x).all()
+
+for left in (0, 100, 200, 400, 700, 1000, 3000):
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (left << 10), hard))
+    try:
+        check(left + 2)
+        print("compiled", left)
+    except MemoryError:
+        pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    check(left + 2)
+print("done")
+"""
+
+
+def test_little_memory_is_a_memory_error_and_the_next_compile_works() -> None:
+    pytest.importorskip("resource")
+    assert run(LITTLE) == "done"

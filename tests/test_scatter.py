@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import smelt
+import torch
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.build import name_values, schedule
@@ -115,6 +116,36 @@ def test_ways_to_share_out(name: str, bits: int, small: None) -> None:
         compiled = smelt.jit(function, options=CompileOptions(vector_bits=bits, verify=True), dynamic=dynamic)
         # Messages are scaled and added in one rounding.
         np.testing.assert_allclose(compiled(*arrays), wanted, rtol=0, atol=1e-6 if name == "messages" else 0)
+
+
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "zeros": lambda m: m.zeros((29,), dtype=LONG[m]),
+    "full": lambda m: m.full((29,), 5, dtype=LONG[m]),
+    "expanded": lambda m: (m.full((1,), 3, dtype=LONG[m]) + 1).expand(29),
+}
+LONG: dict[Any, Any] = {ops: "i64", torch: torch.int64}
+AT_ONE_PLACE: dict[str, Callable[..., Any]] = {
+    "index_add": lambda m, x, i, s: m.index_add(x, 0, i, s),
+    "index_copy": lambda m, x, i, s: m.index_copy(x, 0, i, s.expand(29, 6)),
+    "index_put": lambda m, x, i, s: m.index_put(x, (i,), s),
+    "index_put that adds": lambda m, x, i, s: m.index_put(x, (i,), s, True),
+    "embedding's gradient": lambda m, x, i, s: m.embedding_dense_backward(s, i, 13, -1, False),
+}
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("name", AT_ONE_PLACE)
+def test_all_rows_go_to_one_place(name: str, places: str, small: None) -> None:
+    """The place varies with nothing, and still its counter is read anew for each row."""
+    x, s = floats(13, 6), floats(29, 6)
+    if "copy" in name or name == "index_put":
+        s = np.broadcast_to(s[:1], s.shape).copy()  # PyTorch does not say which of different rows stays
+    function = AT_ONE_PLACE[name]
+    torch_ops = torch.ops.aten if "embedding" in name else torch
+    wanted = function(torch_ops, torch.from_numpy(x), PLACES[places](torch), torch.from_numpy(s))
+    for dynamic in (False, None):
+        compiled = smelt.jit(lambda x, s: function(ops, x, PLACES[places](ops), s), dynamic=dynamic)
+        np.testing.assert_allclose(compiled(x, s), wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", WAYS)

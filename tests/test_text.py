@@ -279,15 +279,15 @@ def test_rebuild_keeps_once_what_a_visitor_takes_from_further_below() -> None:
 def test_rules() -> None:
     rules = Rules()
 
-    @rules.rule("mul(%x, exp(%x))")
+    @rules.rule("mul(%x, exp(%x))", on="f")
     def same_value(x):
         return x
 
-    @rules.rule("add(%x, #c)")
+    @rules.rule("add(%x, #c)", on="f")
     def number(x, c):
         return x if c > 5 else None
 
-    @rules.rule("sum(%x) {dim = (0), keepdim = %keep}")
+    @rules.rule("sum(%x) {dim = (0), keepdim = %keep}", on="f")
     def attribute(x, keep):
         return ops.amax(x, (0,), keep)
 
@@ -306,7 +306,7 @@ def test_rules() -> None:
     result = rebuild(graph, rules.apply)
     assert [op.name for op in result.ops if op.name != "constant"] == ["exp", "mul", "add", "amax", "sum"]
 
-    @rules.rule("exp(%x)")
+    @rules.rule("exp(%x)", on="f")
     def misspelt(y):
         return y
 

@@ -373,43 +373,41 @@ def test_workers_stay_on_the_cpus_that_a_forked_process_was_given() -> None:
 
 
 STARTING = """
-import threading
+import time
 import numpy as np
 import smelt
 from smelt import ops
+from smelt.backend.cpu import threads
 
 smelt.set_num_threads(4)
 function = smelt.jit(lambda x: ops.softmax(x, 1).sum(0))
 data = np.random.default_rng(0).standard_normal((2000, 300)).astype("float32")
-usual = threading.Thread.start
+usual = threads.start_thread
 """
 
 
 def test_an_interrupt_while_workers_start_leaves_no_two_of_one_number() -> None:
     code = f"""{STARTING}
-def start(thread):
-    usual(thread)
+def interrupted(*arguments):
+    usual(*arguments)
     raise KeyboardInterrupt
 
-threading.Thread.start = start
+threads.start_thread = interrupted
 try:
     function(data)
 except KeyboardInterrupt:
-    threading.Thread.start = usual
+    threads.start_thread = usual
 function(data)
-print(*sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("smelt")))
+while len(threads.pool().threads) < 3:
+    time.sleep(0.001)
+print(*sorted(threads.pool().threads))
 """
-    assert run(code) == "smelt-1 smelt-2 smelt-3"
+    assert run(code) == "1 2 3"
 
 
 def test_where_no_thread_can_be_started_the_caller_does_it_all() -> None:
     code = f"""{STARTING}
-def start(thread):
-    if thread.name == "smelt-2":
-        raise RuntimeError("can't start new thread")
-    usual(thread)
-
-threading.Thread.start = start
+threads.start_thread = lambda serve, address, number: number != 2 and usual(serve, address, number)
 results = [function(data) for _ in range(4)]
 print(smelt.get_num_threads(), all(np.array_equal(item, results[0]) for item in results))
 """

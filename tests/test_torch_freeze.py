@@ -288,6 +288,20 @@ def test_results_do_not_share_memory_with_constants():
     assert got[2].data_ptr() == model.weight.data_ptr()
 
 
+def test_other_memory_at_the_address_of_a_parameter_is_seen():
+    """`p.data = other` changes no `_version`, and the memory that it frees may be what the next one gets."""
+    model, x = nn.Linear(64, 64), torch.randn(4, 64)
+    function = frozen(model)
+    with torch.no_grad():
+        for _ in range(5):
+            torch.testing.assert_close(function(x), model(x))
+            address = model.weight.data_ptr()
+            for _ in range(20):
+                model.weight.data = torch.randn(64, 64)
+                if model.weight.data_ptr() == address:
+                    break
+
+
 def test_buffers_that_a_program_changes_are_no_constants():
     model, x = nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5)), torch.randn(6, 8)
     other = copy.deepcopy(model)

@@ -254,3 +254,36 @@ def test_complex_results_that_are_read_as_pairs_are_not_put_together():
             same(function(x, turns), turned(x, turns))
     assert_native()
     assert "in 1 kernels, 1 native calls" in smelt.torch.report()
+
+
+def _gradients(function: Callable[..., Any], gradient: torch.Tensor, unpack: Callable[[Any], Any]) -> torch.Tensor:
+    x = torch.arange(3.0).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda item: item, unpack):
+        y = function(x)
+    y.backward(gradient)
+    assert x.grad is not None
+    return x.grad
+
+
+def test_gradients_and_saved_tensors_may_be_lazily_negated():
+    """No guard compares what autograd hands to a backward graph."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() * 2).sin()
+
+    function = torch.compile(f, backend="smelt")
+    plain = torch.tensor([1.0, 2.0, 3.0])
+    for gradient in (plain, torch._neg_view(plain), torch.complex(plain, plain).conj().imag):
+        for unpack in (lambda item: item, lambda item: torch._neg_view(-item)):
+            for _ in range(3):  # the first, the second and the straight way
+                torch.testing.assert_close(_gradients(function, gradient, unpack), _gradients(f, gradient, unpack))
+
+
+@pytest.mark.parametrize("unpack", [torch.Tensor.half, lambda item: item[:1]])
+def test_saved_tensors_of_another_type_or_shape_are_refused(unpack: Callable[[Any], Any]):
+    """Native code would read beyond their memory."""
+    function = torch.compile(lambda x: (x.exp() * 2).sin(), backend="smelt")
+    for _ in range(3):
+        _gradients(function, torch.ones(3), lambda item: item)
+        with pytest.raises(smelt.SmeltError, match=r"backward graph was compiled for torch.float32 of shape \[3\]"):
+            _gradients(function, torch.ones(3), unpack)

@@ -68,3 +68,47 @@ def test_statistics_of_norms_that_are_results_keep_their_type():
     sum(item.float().sum() for item in results).backward()
     assert x.grad is not None and x.grad.dtype == torch.bfloat16 and x.grad.isfinite().all()
     assert weight.grad is not None and weight.grad.dtype == torch.float32
+
+
+def test_integers_become_pytorchs_default_type() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        sums = x + 0.1, x - 0.1, torch.rsub(x, 0.1)
+        quotients = x / 60, x / 0.1, torch.fmod(x, 0.3), torch.remainder(x, 0.3), torch.floor_divide(x, 0.3)
+        lists = *torch._foreach_div([x, x + 1], 60), *torch._foreach_sqrt([x, x])
+        whole = torch.softmax(x.to(torch.float64), 0), torch.sigmoid(x)
+        return torch.log(x), x * 0.1, *sums, *quotients, *lists, *whole
+
+    x = torch.tensor([16777217, 3, 1700000061])
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        compiled = torch.compile(function, backend="smelt", fullgraph=True)
+        for found, expected in zip(compiled(x), function(x), strict=True):
+            assert found.dtype == expected.dtype == torch.float64
+            torch.testing.assert_close(found, expected, rtol=4e-16, atol=0)
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_numbers_beside_narrow_tensors(dtype: torch.dtype):
+    """A scale that is a tensor of another type is used in f32; a number to compare with is rounded first."""
+
+    def f(x, scale, wide):
+        products = x * scale, x / scale, scale * x.float(), x * wide, x / wide
+        compared = x == 0.1, x < 0.1, x >= 1 / 3, x != 3e-6
+        return (
+            *products,
+            *compared,
+            torch.nn.functional.hardshrink(x, 0.1),
+            x + 0.1,
+            x - 1 / 3,
+            0.1 - x,
+            x.add(x, alpha=0.1),
+        )
+
+    x = torch.cat([torch.tensor([0.0, 0.1, 1 / 3, 3e-6, -0.1, 2.0**-20, 100.0]), torch.randn(57)]).to(dtype)
+    arguments = x, torch.tensor(65536.0), torch.tensor(0.1, dtype=torch.float64)
+    for got, expected in zip(compiled(f)(*arguments), f(*arguments)):
+        assert got.dtype == expected.dtype and torch.equal(got, expected)
+    assert_native()

@@ -315,8 +315,10 @@ BROKEN = {
 }  # fmt: skip
 
 
-STRIPS = BLOCKS.replace("    transpose", "    %lead = lead %x\n    transpose").replace(
-    " over (128, min(64, -64 * %i + N))", " over (-%lead + 128, min(64, -64 * %i + N)) ahead 32 * %lead"
+STRIPS = (
+    BLOCKS.replace("    transpose", "    %lead = lead %x\n    transpose")
+    .replace(" over (128, min(64, -64 * %i + N))", " over (-%lead + 128, min(64, -64 * %i + N)) ahead 32 * %lead")
+    .replace("%j in 0..128", "%j in 0..(-%lead + 128)")
 )
 
 

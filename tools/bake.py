@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 
 from ..backend.cache import OFF, VARIABLE, current, set_cache_dir
 from .program import configure_function, configure_target, for_target, trace_program
@@ -22,7 +23,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from ..backend.compile import compile_graph, graph_key
+    from ..backend.compile import compile_graph, graph_key, with_own_ops
 
     directory = options.dir or current().directory
     if directory is None:
@@ -31,6 +32,7 @@ def run(options: Namespace) -> int:
     cache = current()
     with progress(f"compiling {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
+        graph = with_own_ops(graph)
         chosen = for_target(chosen, options)
         executable = compile_graph(graph, chosen)
         if chosen.target == "cpu":
@@ -41,6 +43,8 @@ def run(options: Namespace) -> int:
     path = None if key is None else cache.path(key)
     if key is None or path is None or not os.path.isfile(path):
         raise UserError(f"{options.function} could not be kept in {cache.directory}: {reason or 'see the warning'}")
+    if options.dir:
+        share(str(cache.directory))
     took = sum(executable.stages.seconds.values())
     done = "found" if executable.cache.state == "hit" else "compiled"
     print(f"{key.title} in {path}: {size_text(os.path.getsize(path))}, {done} in {time_text(took)}")
@@ -49,6 +53,14 @@ def run(options: Namespace) -> int:
     if options.verify:
         check(options, str(cache.directory))
     return FINE
+
+
+def share(directory: str) -> None:
+    """Let other users read what was baked; only its owner may write there."""
+    for folder, _, files in os.walk(directory):
+        for path, mode in ((folder, 0o755), *((os.path.join(folder, name), 0o644) for name in files)):
+            with suppress(OSError):  # what another one owns stays as it is
+                os.chmod(path, mode)
 
 
 def check(options: Namespace, directory: str) -> None:

@@ -8,7 +8,21 @@ import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from ..backend.cache import OFF, VARIABLE, Cache, Damaged, Key, Lookup, current, entries, read_entry, read_header
+from ..backend.cache import (
+    OFF,
+    VARIABLE,
+    Cache,
+    Damaged,
+    Entry,
+    Key,
+    Lookup,
+    absolute,
+    current,
+    entries,
+    read_entry,
+    read_header,
+    why_not,
+)
 from ..backend.options import CompileOptions
 from ..ir.graph import Graph
 from .program import configure_function, configure_target, for_target, trace_program
@@ -45,11 +59,13 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    cache = current() if options.dir is None else Cache(options.dir)
+    cache = current() if options.dir is None else Cache(absolute(options.dir))
     if not cache.is_on:
         raise UserError(f"the cache is off ({VARIABLE}={OFF}): name a directory with --dir")
     if options.dir is not None and not os.path.isdir(options.dir):
         raise UserError(f"no directory {options.dir}; smelt cache dir shows the usual one")
+    if options.dir is not None and (reason := why_not(str(cache.directory))):
+        raise UserError(f"programs do not use {options.dir}: {reason}")
     return {"list": show, "why": why, "verify": verify, "clear": clear, "dir": show_directories}[
         options.action or "list"
     ](cache, options)
@@ -59,11 +75,12 @@ def show(cache: Cache, options: Namespace) -> int:
     found: list[dict[str, Any]] = []
     for directory in cache.directories:
         for entry in entries(directory):
-            header = read_header(entry.path)
+            header, damage = examined(entry)
             found.append(
                 {
                     "program": "damaged" if header is None else header["title"],
-                    "usable": "no" if header is None else usable(header["fields"]),
+                    "usable": "no" if header is None or damage else usable(header["fields"]),
+                    "damage": damage,
                     "bytes": entry.size,
                     "used": entry.used,
                     "path": entry.path,
@@ -76,13 +93,46 @@ def show(cache: Cache, options: Namespace) -> int:
     rows = []
     for item in found:
         name = os.path.basename(item["path"])[:12]
-        rows.append((shortened(item["program"]), item["usable"], size_text(item["bytes"]), age(item["used"]), name))
+        usable_here = "no, damaged" if item["damage"] else item["usable"]
+        rows.append((shortened(item["program"]), usable_here, size_text(item["bytes"]), age(item["used"]), name))
     if rows:
         print(table([("program", "usable here", "size", "last used", "entry"), *rows], right=(2,)))
     total = size_text(sum(item["bytes"] for item in found))
     count = f"{len(found)} entr{'y' if len(found) == 1 else 'ies'}"
     print(heading(f"{count}, {total} of at most {size_text(cache.limit)}, in {' and '.join(cache.directories)}"))
     return FINE
+
+
+def examined(entry: Entry) -> tuple[dict[str, Any] | None, str]:
+    """An entry's header, and what is wrong with the entry: all that a program looks at before it runs the code."""
+    header = read_header(entry.path)
+    try:
+        whole, code = read_entry(entry.path)
+        if header is None or whole != header:
+            raise Damaged("its header cannot be understood")
+        if Key(header["title"], header["program"], header["fields"]).name != entry.name:
+            raise Damaged("it is another key's entry")
+        if header.get("about") != {}:  # else it is code that needs no more than its address
+            understood(header, code)
+    except Damaged as error:
+        return header, str(error)
+    except OSError as error:
+        return header, error.strerror or str(error)
+    return header, ""
+
+
+def understood(header: dict[str, Any], code: bytes) -> None:
+    try:
+        if "cuda" in header["fields"]:
+            from ..backend.cuda.code import Code
+
+            Code.from_entry(header["about"], code)
+        else:
+            from ..backend.artifact import Artifact
+
+            Artifact.from_header(header["about"], code)
+    except Exception as error:
+        raise Damaged(f"its header cannot be understood ({error!r})") from None
 
 
 def usable(fields: dict[str, Any]) -> str:
@@ -128,13 +178,14 @@ def age(used: float) -> str:
 
 
 def why(cache: Cache, options: Namespace) -> int:
-    from ..backend.compile import check_target, graph_key
+    from ..backend.compile import check_target, graph_key, with_own_ops
     from ..backend.stages import Stages
 
     with progress(f"tracing {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
     chosen = for_target(chosen, options)
     check_target(chosen)
+    graph = with_own_ops(graph)
     key, reason = graph_key(graph, chosen)
     if key is None:
         raise UserError(f"{options.function} is never kept: {reason}")
@@ -180,11 +231,10 @@ def verify(cache: Cache, options: Namespace) -> int:
         for directory in cache.directories:
             for entry in entries(directory):
                 checked += 1
-                try:
-                    read_entry(entry.path)
-                except (Damaged, OSError) as error:
+                damage = examined(entry)[1]
+                if damage:
                     damaged += 1
-                    print(f"{paint('damaged:', 'red')} {entry.path}: {error}")
+                    print(f"{paint('damaged:', 'red')} {entry.path}: {damage}")
     if damaged:
         raise UserError(f"{damaged} of {checked} entries are damaged; they are ignored, and replaced when next needed")
     print(f"{checked} entries, all intact")

@@ -6,6 +6,7 @@ Exit codes: 0 all fine, 1 the program or its input was wrong, 2 the command line
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,10 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from ..ir.errors import SmeltError, suggest
-from .terminal import WRONG_INPUT, WRONG_USAGE, UsageError, UserError, fail
+from .terminal import FINE, WRONG_INPUT, WRONG_USAGE, UsageError, UserError, fail
+
+# A full device, a file that may not grow, one that was closed.
+NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 COMMANDS = {
     "demo": "train and inspect a small model",
@@ -34,6 +38,11 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any):
         super().__init__(allow_abbrev=False, **settings)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse's own keeps quiet about output that could not be written.
+        if message:
+            (file or sys.stderr).write(message)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Report arguments that the parser has no place for."""
@@ -64,6 +73,32 @@ def build_parsers(wanted: str | None) -> tuple[Parser, Parser]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; whatever it printed has been written when it returns, or the exit code says that it was not."""
+    if sys.stdout is None:  # it was closed before Python started
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (as long as the process lives)
+    try:
+        try:
+            return run_words(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (head, a pager) has seen enough.
+        _drop_output()
+        return FINE
+    except OSError as error:
+        if error.errno not in NOT_WRITTEN:
+            raise
+        _drop_output()
+        fail(f"the output could not be written: {error.strerror}")
+        return WRONG_INPUT
+
+
+def _drop_output() -> None:
+    """Keep Python from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def run_words(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     wanted = next((word for word in words if not word.startswith("-")), None)
     if wanted is None and not words:
@@ -83,7 +118,6 @@ def run_command(name: str, options: Any) -> int:
     """Run a subcommand; a user's mistake is one message, a mistake of smelt keeps its traceback."""
     try:
         code: int = import_module(f"{__package__}.{name}").run(options)
-        sys.stdout.flush()
         return code
     except UsageError as error:
         fail(error)
@@ -91,10 +125,6 @@ def run_command(name: str, options: Any) -> int:
     except (SmeltError, UserError) as error:
         fail(error)
         return WRONG_INPUT
-    except BrokenPipeError:
-        # The reader (head, a pager) has seen enough; keep Python from complaining when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130

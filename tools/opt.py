@@ -1,4 +1,4 @@
-"""`smelt opt`: passes over a program in a file, the graph after them on standard output."""
+"""`smelt opt`: passes over a program in a file, what they make of it on standard output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from ..ir.printer import print_graph
     from ..passes.manager import parse_pipeline
 
     if options.list:
@@ -46,16 +45,31 @@ def run(options: Namespace) -> int:
     def show(stage: str, thing: object) -> None:
         if options.print_between:
             print(paint(f"// ----- {stage}", "bold"))
-            print(highlight(str(thing).rstrip("\n")), end="\n\n")
+            print(shown(thing), end="\n\n")
+
+    def shown(thing: object) -> str:
+        return highlight(text_of(thing, not options.no_locations).rstrip("\n"))
 
     with progress(f"running passes over {options.file}"):
-        graph = pipeline.run(graph, verify_each=options.verify_each, on_stage=show, timings=timings)
+        made = pipeline.run(graph, verify_each=options.verify_each, on_stage=show, timings=timings)
     if not options.print_between:
-        print(highlight(print_graph(graph, locations=not options.no_locations).rstrip("\n")))
+        print(shown(made))
     if timings is not None:
         rows = [(name, time_text(seconds)) for name, seconds in timings.items()]
         print(table(rows, right=(1,)), file=sys.stderr)
     return FINE
+
+
+def text_of(thing: object, locations: bool) -> str:
+    """A graph, or what `fuse` makes of one."""
+    from ..ir.graph import Graph
+    from ..ir.printer import print_graph
+    from ..passes.fuse import Fused
+    from ..passes.fuse_text import print_fused
+
+    if isinstance(thing, Graph):
+        return print_graph(thing, locations=locations)
+    return print_fused(thing, locations=locations) if isinstance(thing, Fused) else str(thing)
 
 
 def list_passes() -> str:

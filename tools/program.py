@@ -254,10 +254,6 @@ def _gradient(function: Callable[..., Any], arguments: Sequence[Any], name: str)
     return smelt.grad(total, argnums=tuple(floats))
 
 
-class Enough(Exception):
-    """The last stage that was asked for has been seen: what follows need not be compiled."""
-
-
 def configure_target(parser: ArgumentParser, default: str = "the GPU's own") -> None:
     """The arguments by which a subcommand takes a target."""
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"), help="what to compile for (default: cpu)")
@@ -281,20 +277,9 @@ def compile_stages(
     graph: Graph, wanted: Sequence[str], target: str = "cpu", architecture: str | None = None
 ) -> dict[str, Any]:
     """What the compiler makes of a graph at each stage up to the last one wanted, by the stage's name."""
-    from ..backend.compile import compile_graph
+    from ..backend import compile
 
-    seen: dict[str, Any] = {}
-
-    def keep(stage: str, thing: Any) -> None:
-        seen[stage] = thing
-        if stage == wanted[-1]:
-            raise Enough
-
-    with contextlib.suppress(Enough):
-        want_asm = "asm" in wanted or "sass" in wanted
-        chosen = CompileOptions(target=target, architecture=architecture, annotate=True, want_asm=want_asm)
-        compile_graph(graph, chosen, on_stage=keep)
-    return seen
+    return compile.compile_stages(graph, wanted, CompileOptions(target=target, architecture=architecture))
 
 
 def read_graph(path: str) -> Graph:

@@ -18,6 +18,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--inputs", nargs="*", default=[], metavar="FILE", help="one .npy file for each parameter")
     parser.add_argument("--output", metavar="FILE", help="write the results to an .npz file (or one to a .npy file)")
     parser.add_argument("--interpret", action="store_true", help="with the NumPy reference interpreter")
+    parser.add_argument("--check-bounds", action="store_true", help="check every index of native code; slow")
 
 
 def run(options: Namespace) -> int:
@@ -25,7 +26,7 @@ def run(options: Namespace) -> int:
     arrays = [_read_array(path) for path in options.inputs]
     arrays = check_inputs(graph, arrays, options.inputs)
     with progress(f"running {options.file}"):
-        results = evaluate(graph, arrays, options.interpret)
+        results = evaluate(graph, arrays, options.interpret, options.check_bounds)
     if options.output:
         write_results(options.output, results)
     else:
@@ -35,14 +36,15 @@ def run(options: Namespace) -> int:
     return FINE
 
 
-def evaluate(graph: Graph, arrays: Sequence[np.ndarray], interpreted: bool) -> list[np.ndarray]:
+def evaluate(graph: Graph, arrays: Sequence[np.ndarray], interpreted: bool, checked: bool = False) -> list[np.ndarray]:
     if interpreted:
         from ..backend.interp.graph import interpret
 
         return list(interpret(graph, arrays))
     from ..backend.compile import compile_graph
+    from ..backend.options import CompileOptions
 
-    return list(compile_graph(graph)(arrays))
+    return list(compile_graph(graph, CompileOptions(check_bounds=checked))(arrays))
 
 
 def _read_array(path: str) -> np.ndarray:
@@ -91,4 +93,4 @@ def write_results(path: str, results: Sequence[np.ndarray]) -> None:
             with open(path, "wb") as file:
                 np.savez(file, *results)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"{path}: {error.strerror or error}") from None

@@ -59,7 +59,7 @@ class Accesses:
                     at = self.emitter.instruction(
                         f"getelementptr inbounds {MEMORY[real.name]}, ptr {address}, i64 {number}"
                     )
-                text = self.emitter.to_memory(Lanes(register, 1, (part,)), real)
+                text = self.emitter.to_memory(Lanes(register, 1, (part,), value.stored), real)
                 self.region.write(f"store {MEMORY[real.name]} {text}, ptr {at}, align {real.bytes}")
             return
         active = self._active(guard)
@@ -67,7 +67,7 @@ class Accesses:
         if scale == 2:
             how = "anywhere"  # the parts of neighbours are two apart
         for number, part in enumerate(value.parts):
-            text = self.emitter.to_memory(Lanes(register, self.region.lanes, (part,)), real)
+            text = self.emitter.to_memory(Lanes(register, self.region.lanes, (part,), value.stored), real)
             self._write_vector(buffer, place * scale + number, how, text, active, statement.stream)
 
     def fetch(self, statement: Fetch) -> None:

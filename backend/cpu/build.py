@@ -11,18 +11,18 @@ from ...ir.proofs import is_multiple
 from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
 from ...kernels.loop_ir import Gemm, Kernel, Store, walk
 from ...kernels.loop_text import identity
-from ...kernels.loop_verify import verify_kernel
+from ...kernels.loop_verify import verify_kernel, verify_kernels
 from ...ops.kinds import Contract
 from ...passes.fuse import Fused, fuse
 from ...passes.lower import buffer_names, lower_launch
 from ...passes.manager import PASSES, Pipeline
 from ...passes.overwrite import find_overwrites
-from ...passes.pipelines import GRAPH, LOOPS
+from ...passes.pipelines import LOOPS, graph_passes
 from ...passes.recurring import Recurring
 from ..account import make_report
 from ..artifact import Artifact, Overwrites
 from ..options import CompileOptions
-from ..plan import Kernels, StageHook, find_places, name_values, result_sources
+from ..plan import Kernels, StageHook, find_places, memory_names, name_values, result_sources
 from ..stages import Stages
 from .context import FIRST_FREE
 from .debug import readable_assembly, readable_text
@@ -41,7 +41,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     hook("graph", graph)
     bits = options.vector_bits or host().vector_bits
     with stages.timed("graph passes"):
-        simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)
+        simple = Pipeline(graph_passes(options.rounding)).run(graph, verify_each=options.verify, on_stage=hook)
     narrow = host().dot_types(bits)
     start(expected_libraries(simple, narrow), bits)  # which goes on meanwhile
     with stages.timed("fuse"):
@@ -55,7 +55,7 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     emitter = ModuleEmitter(bits, options.annotate, None if options.addresses else DATA_OFFSET)
     threads = get_num_threads()
     code = engine().start([], threads)
-    kernels = Kernels()
+    kernels, checked = Kernels(), Kernels()
     products: set[str] = set()
     taken = buffer_names(fused)
     recurring = Recurring(fused, special)
@@ -73,11 +73,18 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
                 if _facts(lowered) != _facts(kernel):
                     raise VerifyError(f"not what lowering makes of it, but like kernel {like}:\n{kernel}\n{lowered}")
             kernels.append(kernel)
+            if options.check_bounds:
+                kernel = PASSES["check_bounds"](kernel)
+                checked.append(kernel)
         with stages.timed("emit"):
             emitter.add(kernel, like)
             part = emitter.next_part() if threads > 1 and not options.want_asm else None
             if part is not None:
                 engine().start([part], threads, code)
+    if options.verify:
+        verify_kernels(kernels, *memory_names(fused))
+    if options.check_bounds:
+        kernels = checked
     hook("loops", kernels)
     with stages.timed("memory"):
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
@@ -176,7 +183,7 @@ def schedule(kernel: Kernel, bits: int, verify: bool, special: Mapping[str, tupl
     for name in LOOPS:
         kernel = PASSES[name](kernel, **options.get(name, {}))
         if verify:
-            verify_kernel(kernel)
+            verify_kernel(kernel, memory=False)  # which build looks at, in the end
     return kernel
 
 

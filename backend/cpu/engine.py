@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -13,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ...ir.errors import CompileError
+from ..apart import BEGIN, PAUSE, Pauses, apart, start_thread
 from ..forks import no_forks
 from .compile_text import BUFFER, COMPILE, DONE, ERROR, FUNCTIONS, PARSED, PLAIN, STATE, TEXT, TOOLS, WAITS, WORDS
 from .image import Image
@@ -22,8 +26,9 @@ from .parts import Part
 from .target import LEVEL, Target, host
 
 OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
-PAUSE = 5e-5  # seconds after which who waits for a part looks again
 ALL = 1 << 62  # parts
+SLOW = 20.0  # seconds that LLVM spends on a part at most, or there is a warning: normally it takes less than one
+AT_EXIT = 2.0  # seconds that the end of the process waits for LLVM, which must not run while it is taken apart
 
 
 class Compiler:
@@ -100,7 +105,7 @@ class Native:
 
     def __init__(self) -> None:
         own = engine()
-        self.image = Image(link([own.emit(Part(COMPILE, plain=True))]))
+        self.image = Image(link([apart(lambda: own.emit(Part(COMPILE, plain=True)))]))
         block = ctypes.c_void_p
         self.append = ctypes.PYFUNCTYPE(None, block, block)(self.image["append"])
         self.compile = ctypes.CFUNCTYPE(ctypes.c_int64, block, ctypes.c_int64, block)(self.image["compile"])
@@ -131,13 +136,14 @@ class Pending:
     """A part that is to be compiled, is being compiled, or is: a job in a list that threads go through."""
 
     def __init__(self, part: Part, text: bytes):
+        self.job = (ctypes.c_int64 * WORDS)()
         self.part = part
         self.text = text  # which the job points to
-        self.job = (ctypes.c_int64 * WORDS)()
         self.job[TEXT] = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
         self.job[PLAIN] = part.plain
         self.following: Pending | None = None  # it lives as long as somebody may come to it
         self.result: bytes | None = None
+        self.process = os.getpid()  # whose threads may have taken it
 
     @property
     def waits(self) -> bool:
@@ -155,28 +161,53 @@ class Pending:
                     reason = ctypes.string_at(self.job[ERROR]) if self.job[ERROR] else b""
                     problem = "makes no code of" if self.job[PARSED] else "does not understand"
                     raise CompileError(f"LLVM {problem} the text: {reason!r}")
-                buffer = ctypes.cast(self.job[BUFFER], llvm.ffi.LLVMMemoryBufferRef)
-                self.result = _content(buffer)  # before it is given back: an interrupt may come between
-                _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
+                self.result = _content(ctypes.cast(self.job[BUFFER], llvm.ffi.LLVMMemoryBufferRef))
+                self._free()
             return self.result
+
+    def _free(self) -> None:
+        """Give LLVM's memory back."""
+        buffer, self.job[BUFFER] = self.job[BUFFER], 0
+        if buffer:
+            _quick("LLVMPY_DisposeMemoryBuffer")(ctypes.cast(buffer, llvm.ffi.LLVMMemoryBufferRef))
+
+    def __del__(self) -> None:
+        # An interrupt may have ended __init__ before there was a job; a job that is not done never had a thread.
+        if "job" in self.__dict__ and self.is_done:
+            self._free()
 
 
 class Started:
     """A module that threads compile meanwhile."""
 
-    def __init__(self, engine: Engine, parts: list[Pending]):
+    def __init__(self, engine: Engine, threads: int):
         self.engine = engine
-        self.parts = parts
+        self.threads = threads
+        self.parts: list[Pending] = []
 
     def image(self) -> bytes:
-        """Its code. Who waits for it helps."""
-        with no_forks:
+        """Block until it is compiled; Ctrl-C interrupts that. Warn of a part that LLVM does not come to the end of."""
+        with no_forks():
             for item in self.parts:
-                while not item.is_done:
-                    if not self.engine.take(item):
-                        time.sleep(PAUSE)
+                self._wait(item)
             self.engine.forget()
             return link([item.code() for item in self.parts])
+
+    def _wait(self, item: Pending) -> None:
+        pauses, warned = Pauses(), False
+        self.engine.help(item, self.threads)
+        while not item.is_done:
+            pauses.pause()
+            if item.waits and not self.engine.helping:
+                if pauses.seconds < BEGIN:
+                    self.engine.help(item, 1)
+                else:
+                    self.engine.take(item)  # no thread can begin
+            elif not warned and pauses.seconds > SLOW:
+                warned = True
+                kernels = ", ".join(item.part.names)
+                problem = f"LLVM has been compiling {kernels} for {pauses.seconds:.0f} seconds; Ctrl-C ends that"
+                warnings.warn(problem, RuntimeWarning, stacklevel=2)
 
 
 class Engine:
@@ -187,15 +218,39 @@ class Engine:
             # It would not refuse the text but end the process.
             found = ".".join(map(str, llvm.llvm_version_info))
             raise CompileError(f"llvmlite is too old: it has LLVM {found}, smelt needs {OLDEST} or newer")
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
         self.target = target
         self.compilers: list[Compiler] = []  # that nobody uses
         self.used: list[Compiler] = []  # by threads of its own
         self.first: Pending | None = None  # that may still wait
         self.last: Pending | None = None
         self.guard = threading.Lock()
-        self.threads: list[threading.Thread] = []
+        self.helpers: set[int] = set()  # threads that compile
+        self.starting: list[float] = []  # times at which threads were started that have not begun yet
+        # llvmlite's lock may stay held if a signal's handler raises in its functions: so threads call them, in which
+        # none does.
+        self.head = apart(self._begin)
+        atexit.register(self._end)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _begin(self) -> str:
+        """Make LLVM ready; the first lines of every text."""
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        layout = self._machine(0).target_data
+        return f'target triple = "{self.target.triple}"\ntarget datalayout = "{layout}"\n'
+
+    def _end(self) -> None:
+        """At the end of the process: threads that compile may finish what they are at."""
+        end = time.monotonic() + AT_EXIT
+        while any(compiler.is_busy for compiler in list(self.used)) and time.monotonic() < end:
+            time.sleep(PAUSE)
+
+    def _reset(self) -> None:
+        """In a forked child, which has none of these threads."""
+        self.guard = threading.Lock()
+        self.helpers, self.starting, self.used, self.compilers = set(), [], [], []
+        self.first = self.last = None
 
     def _machine(self, level: int = LEVEL) -> Any:
         """For code whose constants lie near it, which link.py sees to: they are operands, no registers hold them."""
@@ -203,15 +258,8 @@ class Engine:
             cpu=self.target.cpu, features=self.target.features, opt=level, reloc="pic", jit=True, codemodel="small"
         )
 
-    @cached_property
-    def head(self) -> str:
-        """The first lines of every text."""
-        layout = self._machine(0).target_data
-        return f'target triple = "{self.target.triple}"\ntarget datalayout = "{layout}"\n'
-
     def assembly(self, parts: Sequence[Part]) -> list[str]:
-        with no_forks:
-            return [self.emit(part, as_object=False).decode() for part in parts]
+        return apart(lambda: [self.emit(part, as_object=False).decode() for part in parts])
 
     def object_code(self, parts: Sequence[Part], threads: int = 1) -> bytes:
         """An image of a module, by so many threads."""
@@ -219,33 +267,47 @@ class Engine:
 
     def start(self, parts: Sequence[Part], threads: int, module: Started | None = None) -> Started:
         """Compile a module from now on, or more of one, by all threads but the one that will ask for it."""
-        started = module or Started(self, [])
+        started = module or Started(self, threads)
         items = [Pending(part, (self.head + part.text).encode()) for part in parts]
         started.parts += items
-        with no_forks:
-            # The longest come first, so that none is still at one when others are done.
-            for item in sorted(items, key=lambda item: (item.part.plain, -len(item.text))):
-                self._append(item)
-        self.threads = [thread for thread in self.threads if thread.is_alive()]
-        for _ in range(min(threads - 1 - len(self.threads), len(parts))):
-            thread = threading.Thread(target=self._work)
-            try:
-                thread.start()
-            except RuntimeError:  # the system allows no more of them: who asks for the code does the work
-                break
-            self.threads.append(thread)
-        if not all(compiler.is_busy for compiler in self.used):
-            # Who has just run out of parts would have to wait for Python's lock until it is taken away from here.
+        # The longest come first, so that none is still at one when others are done.
+        for item in sorted(items, key=lambda item: (item.part.plain, -len(item.text))):
+            self._append(item)
+        for _ in range(min(threads - 1 - self.helping, len(parts))):
+            self._start_thread()
+        if not all(compiler.is_busy for compiler in list(self.used)):
+            # A thread that has just run out of parts would have to wait for the GIL until it is taken away from here.
             time.sleep(PAUSE)
         return started
 
+    @property
+    def helping(self) -> int:
+        """How many threads compile, or are about to."""
+        late = time.monotonic() - BEGIN
+        return len(self.helpers) + sum(begin > late for begin in list(self.starting))
+
+    def _start_thread(self, *arguments: Any) -> None:
+        self.starting.append(time.monotonic())
+        if not start_thread(self._work, *arguments):
+            del self.starting[-1:]
+
+    def help(self, item: Pending, threads: int) -> None:
+        """Let one more thread compile if a part still waits, up to so many."""
+        if item.process != os.getpid() and not item.is_done:
+            item.process, item.job[STATE] = os.getpid(), WAITS  # what the parent's thread does is not done here
+        if item.waits and self.helping < threads:
+            self._start_thread(item)
+
     def _append(self, item: Pending) -> None:
-        """Add to the list: who is at its end finds it. After an interrupt in between at least who waits does."""
+        """Add to the list: a thread that is at its end finds it. After an interrupt in between, it is not lost."""
         native = _native()
-        with self.guard:
-            if self.last is not None:
-                self.last.following = item
-                native.append(self.last.job, item.job)
+        with no_forks(), self.guard:
+            last = self.last
+            while last is not None and last.following is not None:
+                last = last.following
+            if last is not None:
+                last.following = item
+                native.append(last.job, item.job)
             self.last = item
             self.first = self.first or item
 
@@ -260,14 +322,26 @@ class Engine:
         """Keep nothing of the parts at the beginning of the list that are done."""
         self._waiting()
 
-    def _work(self) -> None:
-        with no_forks, self._compiler() as compiler:
-            self.used.append(compiler)
+    def _work(self, item: Pending | None = None) -> None:
+        """Compile what waits, from an item on that may not be in the list any more."""
+        me = threading.get_ident()
+        with no_forks(helps=True):
+            self.helpers.add(me)
+            del self.starting[:1]
             try:
-                while (first := self._waiting()) is not None:
-                    compiler.take(first, ALL)
+                with self._compiler() as compiler:
+                    self.used.append(compiler)
+                    try:
+                        if item is not None:
+                            compiler.take(item, ALL)
+                        while (first := self._waiting()) is not None:
+                            compiler.take(first, ALL)
+                    finally:
+                        self.used.remove(compiler)
+            except MemoryError:
+                pass  # whoever asks for the code meets it again
             finally:
-                self.used.remove(compiler)
+                self.helpers.discard(me)
 
     def take(self, item: Pending) -> bool:
         """Compile a part, or another one if somebody has taken it; False if there is none."""
@@ -297,13 +371,13 @@ class Engine:
 _engines: dict[Target, Engine] = {}
 _guard = threading.Lock()
 # Others in the process may use llvmlite, too.
-no_forks.hold_too(llvm.ffi.lib._lock.__enter__, llvm.ffi.lib._lock.__exit__)
+no_forks.hold_too(llvm.ffi.lib._lock._lock)
 
 
 def engine(target: Target | None = None) -> Engine:
     wanted = target or host()
     if wanted not in _engines:
-        with no_forks, _guard:
+        with no_forks(), _guard:
             if wanted not in _engines:
                 _engines[wanted] = Engine(wanted)
     return _engines[wanted]

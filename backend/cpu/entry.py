@@ -2,9 +2,9 @@
 
 It takes the tuple and the dict of a call's arguments and looks whether they are what a compiled version was bound
 to: the same nesting of tuples, lists and dicts, arrays of the same types and shapes that native code can take as
-they are, numbers of the same kinds, static arguments that are equal. If so it makes the results, runs the kernels
-without the interpreter's lock and puts the results together; if not it returns NotImplemented, and Python finds
-out what to do. The same while another thread is inside.
+they are, numbers of the same kinds, static arguments that are equal (those that may change in place are compared in
+Python). If so it makes the results, runs the kernels without the interpreter's lock and puts the results together; if
+not it returns NotImplemented, and Python finds out what to do. The same while another thread is inside.
 
 It knows where CPython and NumPy keep an object's type and an array's fields; `native_code` makes sure by looking.
 """
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import optree
 
-from ..statics import is_known_by_value
+from ..pytree import Structure, count_leaves, unflatten
+from ..statics import is_fixed, is_known_by_value, static_key
 from . import entry_words as word
 from .allocator import MIDDLE, allocator, numpy_functions
 from .executable import KEPT, Frame, Launcher
@@ -29,7 +29,7 @@ from .runtime import DATA_OFFSET, runtime
 from .threads import pool
 
 _FASTCALL = 0x80
-_NUMBERS = {"int64": word.INT_NUMBER, "bool": word.BOOL_NUMBER}  # those that stand for arrays of their type
+_NUMBERS = {int: word.INT_NUMBER, float: word.FLOAT_NUMBER}  # what has no type of its own; a bool is an array's bool
 
 _NO_DTYPE = -1  # of no array: only a number will do
 
@@ -94,37 +94,62 @@ class Entry:
 
 class Call:
     """The arguments of a call: their nesting, which are static, and their leaves, in order, with the arrays that these
-    became."""
+    became. names: those of kwargs in the order of the leaves."""
 
     def __init__(
         self,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        names: Sequence[str],
         static_numbers: frozenset[int],
         static_names: frozenset[str],
         leaves: Sequence[Any],
         arrays: Sequence[np.ndarray],
     ):
-        self.args, self.kwargs = args, kwargs
+        self.args, self.kwargs, self.names = args, kwargs, names
         self.static_numbers, self.static_names = static_numbers, static_names
         self.leaves, self.arrays = leaves, arrays
+        self.asked: list[tuple[Any, Any, int]] = []  # static arguments by position or name, their keys and hashes
 
     def guards(self, first_slot: int) -> Words:
         self.words, self.number, self.first_slot = Words(), 0, first_slot
         self.words.add(word.IS_TUPLE, len(self.args))
         for number, item in enumerate(self.args):
-            self._static(item) if number in self.static_numbers else self._moving(item)
+            self._static(number, item) if number in self.static_numbers else self._moving(item)
         self.words.add(word.IS_DICT, len(self.kwargs))
-        for name in self.kwargs:
-            self.words.refer(name)
-            self._static(self.kwargs[name]) if name in self.static_names else self._moving(self.kwargs[name])
+        begin = len(self.words.words)
+        guards: dict[str, list[int]] = {}
+        for name in self.names:
+            self._key(name)
+            item = self.kwargs[name]
+            self._static(name, item) if name in self.static_names else self._moving(item)
+            guards[name] = self.words.words[begin:]
+            del self.words.words[begin:]
+        for name in self.kwargs:  # native code meets them in the call's order
+            self.words.words += guards[name]
         if self.number != len(self.leaves):
             raise Unsupported
         return self.words
 
-    def _static(self, item: Any) -> None:
-        self.words.add(word.IS_EQUAL if is_known_by_value(item) else word.IS_SAME)
-        self.words.refer(item)
+    def _static(self, place: int | str, item: Any) -> None:
+        if is_known_by_value(item) or is_fixed(item):
+            self.words.add(word.IS_EQUAL if is_known_by_value(item) else word.IS_SAME)
+            self.words.refer(item)
+        else:  # what may change in place, or says itself when it is equal, is asked in Python
+            self.words.add(word.IS_ANYTHING, 0)
+            key = static_key(item)
+            self.asked.append((place, key, hash(key)))
+
+    def still_equal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the static arguments that native code does not know are those of this call."""
+        for place, expected, expected_hash in self.asked:
+            try:
+                key = static_key(args[place] if type(place) is int else kwargs[place])
+                if hash(key) != expected_hash or key != expected:
+                    return False
+            except (IndexError, KeyError, TypeError):
+                return False
+        return True
 
     def _moving(self, item: Any) -> None:
         if item is None:
@@ -135,14 +160,17 @@ class Call:
             for member in item:
                 self._moving(member)
         elif type(item) is dict:
-            if not all(type(key) is str for key in item):
-                raise Unsupported  # comparing keys may run any code
             self.words.add(word.IS_DICT, len(item))
-            for key in sorted(item):
-                self.words.refer(key)
-                self._moving(item[key])
+            for key, member in item.items():
+                self._key(key)
+                self._moving(member)
         else:
             self._leaf(item)
+
+    def _key(self, key: Any) -> None:
+        if type(key) is not str:
+            raise Unsupported  # comparing it may run any code
+        self.words.refer(key)
 
     def _leaf(self, item: Any) -> None:
         if type(item) not in (np.ndarray, bool, int, float) or self.leaves[self.number] is not item:
@@ -151,10 +179,10 @@ class Call:
         if type(item) is np.ndarray and array is not item:
             raise Unsupported  # it lies in another order, or was copied
         kind, number, stand_in = _dtype_word(array.dtype), word.NO_NUMBER, 0
-        if type(item) is float:
-            kind, number, stand_in = _NO_DTYPE, word.FLOAT_NUMBER, self._stand_in()
-        elif not array.ndim and array.dtype.name in _NUMBERS:
-            number, stand_in = _NUMBERS[array.dtype.name], self._stand_in()
+        if type(item) in _NUMBERS:
+            kind, number, stand_in = _NO_DTYPE, _NUMBERS[type(item)], self._stand_in()
+        elif not array.ndim and array.dtype == np.bool_:
+            number, stand_in = word.BOOL_NUMBER, self._stand_in()
         slot = self.first_slot + self.number
         self.words.add(word.IS_ARRAY, slot, kind, array.ndim, number, stand_in, *array.shape)
         self.number += 1
@@ -174,7 +202,7 @@ def make_entry(
     call: Call,
     hidden: Sequence[np.ndarray],
     draw_seed: Callable[[], np.ndarray] | None,
-    structure: Any,
+    structure: Structure,
     fixed: dict[int, Any],
     orders: Sequence[tuple[int, ...] | None],
 ) -> Entry | None:
@@ -248,10 +276,12 @@ def make_entry(
     enter = _built_in(plan, method)
 
     def enter_and_finish(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not call.still_equal(args, kwargs):
+            return NotImplemented
         leaves = enter(args, kwargs)
-        return leaves if leaves is NotImplemented else optree.tree_unflatten(structure, leaves)
+        return leaves if whole or leaves is NotImplemented else unflatten(structure, leaves)
 
-    return Entry(enter if whole else enter_and_finish, frame.workers, threads.address)
+    return Entry(enter if whole and not call.asked else enter_and_finish, frame.workers, threads.address)
 
 
 def _shape_and_strides(
@@ -273,14 +303,14 @@ class _Leaf:
         self.number = number
 
 
-def _output(structure: Any, fixed: dict[int, Any], order: Sequence[int]) -> tuple[Words, bool]:
-    """How to put the results together, and whether that is all: containers of other types are left to optree."""
+def _output(structure: Structure, fixed: dict[int, Any], order: Sequence[int]) -> tuple[Words, bool]:
+    """How to put the results together, and whether that is all: other containers are left to Python."""
     made = iter(order)
-    leaves: list[Any] = [fixed.get(at, _Leaf) for at in range(structure.num_leaves)]
+    leaves: list[Any] = [fixed.get(at, _Leaf) for at in range(count_leaves(structure))]
     leaves = [_Leaf(next(made)) if leaf is _Leaf else leaf for leaf in leaves]
     try:
         words = Words()
-        _put(words, optree.tree_unflatten(structure, leaves))
+        _put(words, unflatten(structure, leaves))
         return words, True
     except Unsupported:
         words = Words()
@@ -298,6 +328,8 @@ def _put(words: Words, item: Any) -> None:
     elif type(item) is dict:
         words.add(word.PUT_DICT, len(item))
         for key, member in item.items():
+            if type(key) not in (str, int):
+                raise Unsupported  # to hash it may run any code, and raise
             words.refer(key)
             _put(words, member)
     elif item is None or isinstance(item, (bool, int, float, complex, str)):

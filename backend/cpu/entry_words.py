@@ -13,8 +13,8 @@ from __future__ import annotations
 
 # Guards. An array: its kind, its slot in ctx, its dtype's word, its rank, the kind of number that will do instead and
 # where that goes, its sizes. A tuple or list: its kind, its length, its items; a dict has a key before each. What is
-# the same object or equals it: its kind and the object.
-IS_ARRAY, IS_TUPLE, IS_LIST, IS_DICT, IS_SAME, IS_EQUAL = range(6)
+# the same object or equals it: its kind and the object. Anything: its kind and a word that is not looked at.
+IS_ARRAY, IS_TUPLE, IS_LIST, IS_DICT, IS_SAME, IS_EQUAL, IS_ANYTHING = range(7)
 ARRAY_WORDS = 6
 NO_NUMBER, FLOAT_NUMBER, INT_NUMBER, BOOL_NUMBER = range(4)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.errors import IndexRangeError
+from ...ir.errors import range_error
 from ...ir.graph import Graph
 from ...ir.symbolic import Dim, Expr, evaluate
 from ..arrays import as_plain, bind_sizes
@@ -96,10 +96,7 @@ class Executable:
 
     def raise_index_error(self, error: Any) -> None:
         place = self.artifact.places[error[1]]
-        raise IndexRangeError(
-            f"{place.called or place.op}: index {error[2]} is out of range for a dimension of size {error[3]}",
-            place.location(self.graph),
-        )
+        raise range_error(place.op, place.called, int(error[2]), int(error[3]), place.location(self.graph))
 
 
 class Frame:

@@ -50,6 +50,7 @@ class Frames:
         self.depths: dict[str, int] = {}
         self.variable: Symbol | None = None  # of the vector loop
         self.lanes = 1
+        self.hides = False  # whether LLVM must not know the lanes of the vector loop's variable
         self.labels = 0
         self.mark = mark  # what stands behind every instruction: the user's line, if lines are asked for
         self.size = size
@@ -143,9 +144,7 @@ class Frames:
             function = f"llvm.s{atom.operator}.{suffix('i64', lanes)}"
             return self.emitter.call(kind, function, (kind, left), (kind, right))
         if not non_negative(atom.right - 1):
-            # A size such as N - 2 may be zero. No loop over such a size runs, but the division stands before it.
-            function = f"llvm.smax.{suffix('i64', lanes)}"
-            right = self.emitter.call(kind, function, (kind, right), (kind, constant(1, i64, lanes)))
+            return self._divided(atom.operator, left, right, lanes)
         if atom.operator == "%" and fits(atom.left, atom.right * 2):
             # At most one turn too far: unsigned, a negative number is larger than any index.
             turned = write(f"sub {kind} {left}, {right}")
@@ -161,6 +160,27 @@ class Frames:
         quotient = write(f"sdiv {kind} {left}, {right}")
         lower = write(f"sub {kind} {quotient}, {constant(1, i64, lanes)}")
         return write(f"select {mask} {negative}, {kind} {lower}, {kind} {quotient}")
+
+    def _divided(self, operator: str, left: str, right: str, lanes: int) -> str:
+        """The quotient or remainder by what may have any sign, rounded down as Python does it. By zero it is zero: a
+        size such as N - 2 may be zero, and though no loop over it runs, the division stands before the loop."""
+        kind, mask, write = vector("i64", lanes), vector("i1", lanes), self.emitter.instruction
+        zero, one = constant(0, i64, lanes), constant(1, i64, lanes)
+        by_zero = write(f"icmp eq {kind} {right}, {zero}")
+        divisor = write(f"select {mask} {by_zero}, {kind} {one}, {kind} {right}")
+        rest = write(f"srem {kind} {left}, {divisor}")
+        signs = write(f"xor {kind} {rest}, {divisor}")
+        differ = write(f"icmp slt {kind} {signs}, {zero}")
+        is_rest = write(f"icmp ne {kind} {rest}, {zero}")
+        down = write(f"and {mask} {differ}, {is_rest}")
+        if operator == "%":
+            moved = write(f"add {kind} {rest}, {divisor}")
+            found = write(f"select {mask} {down}, {kind} {moved}, {kind} {rest}")
+        else:
+            quotient = write(f"sdiv {kind} {left}, {divisor}")
+            moved = write(f"sub {kind} {quotient}, {one}")
+            found = write(f"select {mask} {down}, {kind} {moved}, {kind} {quotient}")
+        return write(f"select {mask} {by_zero}, {kind} {zero}, {kind} {found}")
 
     def wide(self, value: Dim) -> str:
         """An index with its own value in every lane, as a vector of i64."""
@@ -188,6 +208,8 @@ class Frames:
         if isinstance(atom, Compound):
             return self._compound(atom, self.wide(atom.left), self.wide(atom.right), self.lanes)
         value, _ = self.symbol(atom)
+        if atom == self.variable and self.hides:
+            value = Lanes(i64, 1, (self.emitter.hidden(value.name),))
         spread = self.emitter.splat(value, self.lanes).name
         if atom == self.variable:
             return self.emitter.instruction(f"add {kind} {spread}, {self.emitter.iota(self.lanes)}")

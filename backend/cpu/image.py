@@ -15,6 +15,7 @@ import os
 import struct
 import sys
 import weakref
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -98,11 +99,16 @@ else:
     def _libraries() -> tuple[Any, ...]:
         process = ctypes.CDLL(None, use_errno=True)
         process.mmap.restype = process.dlsym.restype = ctypes.c_void_p
-        return (process,)
+        found = [process]
+        for name in ("libm.so.6", "libm.so"):  # fmod: the interpreter may have it, and show it to nobody
+            with suppress(OSError):
+                found.append(ctypes.CDLL(name))
+                break
+        return tuple(found)
 
     def _find(library: Any, name: str) -> int:
         # An attribute of the library would be a function object first.
-        return library.dlsym(ctypes.c_void_p(library._handle), name.encode()) or 0
+        return _libraries()[0].dlsym(ctypes.c_void_p(library._handle), name.encode()) or 0
 
     def _reserve(size: int) -> int:
         kind = _PRIVATE | _ANONYMOUS

@@ -21,7 +21,7 @@ class Once(Generic[T]):
 
     def __call__(self) -> T:
         if not self.made:
-            with no_forks, self.lock:
+            with no_forks(), self.lock:
                 if not self.made:
                     self.made.append(self.make())
         return self.made[0]

@@ -21,6 +21,11 @@ class Part:
     text: str
     plain: bool  # to be compiled quickly: it is not worth more
 
+    @property
+    def names(self) -> list[str]:
+        """Of its functions."""
+        return [head[1].rpartition("@")[2] for head in _HEAD.finditer(self.text)]
+
 
 @dataclass
 class Module:

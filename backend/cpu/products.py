@@ -32,7 +32,7 @@ def find(name: str, bits: int) -> Kept | None:
 
 
 def add(name: str, bits: int, code: bytes) -> None:
-    with no_forks, _guard:
+    with no_forks(), _guard:
         if (name, bits) not in _loaded:
             _loaded[name, bits] = Image(code)
 

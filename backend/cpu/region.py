@@ -67,7 +67,8 @@ class Region(Frames):
         number: Callable[[Region, int], str] | None = None,
     ):
         mark = note.nowhere if note is not None else ""
-        super().__init__(ScalarEmitter(self.write, declarations, self._branch), functools.partial(size, self), mark)
+        emitter = ScalarEmitter(self.write, declarations, self._branch, bits)
+        super().__init__(emitter, functools.partial(size, self), mark)
         self.register_depths: dict[str, int] = {}
         self.running: dict[str, tuple[Lanes, bool]] = {}  # of prefixes: what they have reached, whether across lanes
         self.rising: dict[str, str] = {}  # indices one more in each lane, by register: the first lane's
@@ -208,7 +209,8 @@ class Region(Frames):
         self.registers[statement.result.name] = result
 
     def _narrowed(self, operands: Sequence[Operand], values: list[Lanes]) -> list[Lanes]:
-        """Where an index is compared with a number: the lanes with how far it is from the first one, in 32 bits.
+        """Where an index is compared with a number: the lanes with how far it is from the first one, in 32 bits. LLVM
+        must not know the result (see _index).
 
         What is farther than all lanes is as far as the next one, which no comparison tells from it."""
         for number, other in ((0, 1), (1, 0)):
@@ -222,14 +224,18 @@ class Region(Frames):
         far = call("i64", "llvm.ssub.sat.i64", ("i64", values[other].name), ("i64", first))
         far = call("i64", "llvm.smax.i64", ("i64", far), ("i64", "-1"))
         far = call("i64", "llvm.smin.i64", ("i64", far), ("i64", str(self.lanes)))
-        distance = Lanes(i32, 1, (self.emitter.instruction(f"trunc i64 {far} to i32"),))
+        distance = Lanes(i32, 1, (self.emitter.instruction(f"trunc i64 {self.emitter.hidden(far)} to i32"),))
         lanes = Lanes(i32, self.lanes, (self.emitter.iota(self.lanes, "i32"),))
         return [lanes, distance] if number == 0 else [distance, lanes]
 
     def _index(self, statement: Index) -> None:
+        """LLVM must not know the lanes, as it would after the last whole vector of a known size: it makes shuffles of
+        what a known mask selects, and its code generator never ends on some shuffles of i1."""
         self.rising.pop(statement.result.name, None)
         if self.varying(statement.expression):
+            self.hides = True
             result = Lanes(i64, self.lanes, (self.wide(statement.expression),))
+            self.hides = False
             if self.moves_along(statement.expression):
                 self.rising[statement.result.name] = self.uniform(statement.expression)
         else:
@@ -477,7 +483,7 @@ class Region(Frames):
                 rest = self.emitter.instruction(f"sub i64 {stop}, {middle}")
                 # LLVM must not know the mask: with a constant one it merges a narrowing and a masked store of
                 # 8- or 16-bit elements into a wider store, which writes beyond the last element.
-                rest = self.emitter.instruction(f'call i64 asm "", "=r,0"(i64 {rest})')
+                rest = self.emitter.hidden(rest)
                 many = self.emitter.splat(Lanes(i64, 1, (rest,)), width).name
                 kind = vector("i64", width)
                 mask = self.emitter.instruction(f"icmp slt {kind} {self.emitter.iota(width)}, {many}")

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ir.errors import CompileError
-from ...ir.types import DType, bool_, c64, c128, f16, f32, i32
+from ...ir.types import DType, bf16, bool_, c64, c128, f16, f32, i16, i32, u8
 from ...kernels.scalar import COMBINERS, SCALARS, spelling
-from .types import REGISTER, Lanes, constant, register_type, suffix, vector
+from . import halves
+from .types import REGISTER, Lanes, constant, register_type, stored_literal, suffix, vector
 
 FLAGS = "contract "  # a * b + c of the program may become one instruction; inside of an expansion nothing may
 RARE_BYTES = 64  # of a vector that code off the common way works on at a time: the largest register
@@ -21,8 +22,9 @@ Branch = Callable[[str, Callable[[], Lanes], Lanes], Lanes]
 class ScalarEmitter:
     """Writes instructions through `line`; keeps the module's declarations, and functions that are hardly called."""
 
-    def __init__(self, line: Callable[[str], None], declarations: set[str], branch: Branch):
+    def __init__(self, line: Callable[[str], None], declarations: set[str], branch: Branch, bits: int = 128):
         self._line = line
+        self.bits = bits  # of the largest vectors that instructions may be asked for
         self._branch = branch
         self.declarations = declarations
         self.outlined: set[str] = set()
@@ -38,6 +40,10 @@ class ScalarEmitter:
         name = self.fresh()
         self._line(f"{name} = {text}")
         return name
+
+    def hidden(self, value: str) -> str:
+        """An i64 whose value LLVM does not see, so that it makes no constant of what is computed from it."""
+        return self.instruction(f'call i64 asm "", "=r,0"(i64 {value})')
 
     def call(self, result: str, function: str, *operands: tuple[str, str], flags: str = "") -> str:
         """Call an intrinsic on (type, value) pairs; declares it."""
@@ -69,7 +75,7 @@ class ScalarEmitter:
             parts.append(
                 self.instruction(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer")
             )
-        return Lanes(operand.dtype, lanes, tuple(parts))
+        return Lanes(operand.dtype, lanes, tuple(parts), self._stored_alike(lanes, operand))
 
     def op(self, name: str, *operands: Lanes) -> Lanes:
         """A scalar op of the table."""
@@ -97,7 +103,31 @@ class ScalarEmitter:
         else:
             names = dict(zip("abc", (item.name for item in wide), strict=False))
             part = self.instruction(text.format(t=kind, f=self.flags, m=vector("i1", lanes), **names))
+        if name == "where":
+            return Lanes(result, lanes, (part,), self._chosen_stored(wide[0].name, operands[1], operands[2], lanes))
         return Lanes(result, lanes, (part,))
+
+    def _stored_alike(self, lanes: int, operand: Lanes) -> tuple[DType, str] | None:
+        """The stored bits of one lane in every lane."""
+        if operand.stored is None:
+            return None
+        dtype, bits = operand.stored
+        return dtype, self.splat(Lanes(i16, 1, (bits,)), lanes).name
+
+    def _chosen_stored(self, mask: str, yes: Lanes, no: Lanes, lanes: int) -> tuple[DType, str] | None:
+        """The stored bits of what a mask selects, where both have some: copies keep every bit. LLVM drops what nobody
+        stores."""
+        dtypes = [item.stored[0] for item in (yes, no) if item.stored is not None]
+        if not dtypes:
+            return None
+        found: list[str] = []
+        for item in (yes, no):
+            bits = stored_literal(item.name, dtypes[0]) if item.stored is None else item.stored[1]
+            if bits is None or (item.stored is not None and item.stored[0] is not dtypes[0]):
+                return None
+            found.append(self.splat(Lanes(i16, item.lanes, (bits,)), lanes).name)
+        kind = vector("i16", lanes)
+        return dtypes[0], self.instruction(f"select {vector('i1', lanes)} {mask}, {kind} {found[0]}, {kind} {found[1]}")
 
     def _expand(self, expansion: Callable[..., Lanes] | None, name: str, *operands: Lanes) -> Lanes:
         if expansion is None:
@@ -177,20 +207,13 @@ class ScalarEmitter:
             parts = [
                 self._call_outlined(slow, [self._half(item, first) for item in operands], result) for first in (0, half)
             ]
-            kind = register_type(result, half)
-            order = ", ".join(f"i32 {lane}" for lane in range(lanes))
-            pair = ", ".join(f"{kind} {part.name}" for part in parts)
-            return Lanes(result, lanes, (self.instruction(f"shufflevector {pair}, <{lanes} x i32> <{order}>"),))
+            return self._shuffle(parts[0], parts[1], range(lanes))
         function = self._outlined(slow, operands, result)
         given = ", ".join(f"{register_type(item.dtype, lanes)} {item.name}" for item in operands)
         return Lanes(result, lanes, (self.instruction(f"call {register_type(result, lanes)} {function}({given})"),))
 
     def _half(self, operand: Lanes, first: int) -> Lanes:
-        half = operand.lanes // 2
-        kind = register_type(operand.dtype, operand.lanes)
-        order = ", ".join(f"i32 {lane}" for lane in range(first, first + half))
-        part = self.instruction(f"shufflevector {kind} {operand.name}, {kind} poison, <{half} x i32> <{order}>")
-        return Lanes(operand.dtype, half, (part,))
+        return self._shuffle(operand, None, range(first, first + operand.lanes // 2))
 
     def _outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> str:
         """The expansion as a function of the module: cheap to compile, however often it is called."""
@@ -200,7 +223,7 @@ class ScalarEmitter:
         if function not in self.outlined:
             self.outlined.add(function)
             lines: list[str] = []
-            inner = ScalarEmitter(lines.append, self.declarations, lambda some, yes, no: yes())
+            inner = ScalarEmitter(lines.append, self.declarations, lambda some, yes, no: yes(), self.bits)
             inner.flags, inner.outlined = "", self.outlined
             given = [Lanes(operand.dtype, lanes, (f"%a{place}",)) for place, operand in enumerate(operands)]
             value = inner.splat(slow(inner, *given), lanes)
@@ -221,27 +244,28 @@ class ScalarEmitter:
             wide = vector("i32", lanes)
             bits = self.instruction(f"zext {vector('i16', lanes)} {part} to {wide}")
             high = self.op("bitwise_left_shift", Lanes(i32, lanes, (bits,)), self.constant(16, i32))
-            return self.bitcast(high, f32)
+            return Lanes(f32, lanes, (self.bitcast(high, f32).name,), (dtype, part))
         if dtype.name == "f16":
-            return Lanes(
-                f32, lanes, (self.instruction(f"fpext {vector('half', lanes)} {part} to {vector('float', lanes)}"),)
-            )
+            return Lanes(f32, lanes, (halves.load(self, part, lanes),), (dtype, part))
         return Lanes(dtype, lanes, (part,))
 
     def to_memory(self, operand: Lanes, dtype: DType) -> str:
-        """A register, as what a store takes."""
+        """A register, as what a store takes. The bits of what was loaded are stored again as they are."""
         lanes = operand.lanes
+        if operand.stored is not None and operand.stored[0] is dtype:
+            return operand.stored[1]
         if dtype.kind == "b":
             return self.instruction(f"zext {vector('i1', lanes)} {operand.name} to {vector('i8', lanes)}")
         if dtype.name == "bf16":
-            rounded = self.bitcast(self.round_bf16(operand), i32)
-            high = self.instruction(f"lshr {vector('i32', lanes)} {rounded.name}, {constant(16, i32, lanes)}")
-            return self.instruction(f"trunc {vector('i32', lanes)} {high} to {vector('i16', lanes)}")
+            return self._to_bf16(operand)
         if dtype.name == "f16":
-            return self.instruction(f"fptrunc {vector('float', lanes)} {operand.name} to {vector('half', lanes)}")
+            return halves.store(self, operand.name, lanes)
         return operand.name
 
     def round_bf16(self, operand: Lanes) -> Lanes:
+        return self.from_memory(self.to_memory(operand, bf16), bf16, operand.lanes)
+
+    def _to_bf16(self, operand: Lanes) -> str:
         """Round to nearest even at bit 16; NaN stays NaN."""
         lanes = operand.lanes
         bits = self.bitcast(operand, i32)
@@ -250,16 +274,14 @@ class ScalarEmitter:
         odd = self.instruction(f"and {wide} {high}, {constant(1, i32, lanes)}")
         bias = self.instruction(f"add {wide} {odd}, {constant(0x7FFF, i32, lanes)}")
         total = self.instruction(f"add {wide} {bits.name}, {bias}")
-        kept = self.instruction(f"and {wide} {total}, {constant(-65536, i32, lanes)}")
         quiet = self.instruction(f"or {wide} {bits.name}, {constant(0x400000, i32, lanes)}")
-        cut = self.instruction(f"and {wide} {quiet}, {constant(-65536, i32, lanes)}")
         odd_one = self.op("isnan", operand)
-        chosen = self.instruction(f"select {vector('i1', lanes)} {odd_one.name}, {wide} {cut}, {wide} {kept}")
-        return self.bitcast(Lanes(i32, lanes, (chosen,)), f32)
+        chosen = self.instruction(f"select {vector('i1', lanes)} {odd_one.name}, {wide} {quiet}, {wide} {total}")
+        high = self.instruction(f"lshr {wide} {chosen}, {constant(16, i32, lanes)}")
+        return self.instruction(f"trunc {wide} {high} to {vector('i16', lanes)}")
 
     def round_f16(self, operand: Lanes) -> Lanes:
-        part = self.to_memory(operand, f16)
-        return self.from_memory(part, f16, operand.lanes)
+        return self.from_memory(self.to_memory(operand, f16), f16, operand.lanes)
 
     # Lanes among themselves.
 
@@ -293,28 +315,30 @@ class ScalarEmitter:
 
     def last(self, value: Lanes) -> Lanes:
         """The last lane in every lane."""
-        return self._shuffle(value, value, [value.lanes - 1] * value.lanes)
+        return self._shuffle(value, None, [value.lanes - 1] * value.lanes)
 
-    def _shuffle(self, left: Lanes, right: Lanes, chosen: list[int]) -> Lanes:
-        """Lanes of two values, those of the right one numbered after those of the left one."""
+    def _shuffle(self, left: Lanes, right: Lanes | None, chosen: Sequence[int]) -> Lanes:
+        """Lanes of two values of one number of lanes, those of the right one numbered after those of the left one.
+
+        Bools move as bytes: LLVM's code generator never ends on some shuffles of i1 with constants."""
+        if left.dtype.kind == "b":
+            bytes_left = Lanes(u8, left.lanes, (self.to_memory(left, bool_),))
+            bytes_right = None if right is None else Lanes(u8, right.lanes, (self.to_memory(right, bool_),))
+            return self.from_memory(self._shuffle(bytes_left, bytes_right, chosen).name, bool_, len(chosen))
         kind = register_type(left.dtype.real, left.lanes)
         places = ", ".join(f"i32 {lane}" for lane in chosen)
         parts = [
             self.instruction(f"shufflevector {kind} {a}, {kind} {b}, <{len(chosen)} x i32> <{places}>")
-            for a, b in zip(left.parts, right.parts, strict=True)
+            for a, b in zip(left.parts, right.parts if right else ["poison"] * len(left.parts), strict=True)
         ]
         return Lanes(left.dtype, len(chosen), tuple(parts))
 
     def _take(self, value: Lanes, start: int, size: int) -> Lanes:
+        if size > 1:
+            return self._shuffle(value, None, range(start, start + size))
         wide = register_type(value.dtype.real, value.lanes)
-        parts: list[str] = []
-        for part in value.parts:
-            if size == 1:
-                parts.append(self.instruction(f"extractelement {wide} {part}, i64 {start}"))
-            else:
-                mask = ", ".join(f"i32 {lane}" for lane in range(start, start + size))
-                parts.append(self.instruction(f"shufflevector {wide} {part}, {wide} poison, <{size} x i32> <{mask}>"))
-        return Lanes(value.dtype, size, tuple(parts))
+        parts = [self.instruction(f"extractelement {wide} {part}, i64 {start}") for part in value.parts]
+        return Lanes(value.dtype, 1, tuple(parts))
 
     def select(self, mask: str, lanes: int, yes: Lanes, no: Lanes) -> Lanes:
         kind = register_type(yes.dtype.real, lanes)

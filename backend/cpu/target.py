@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 
+from ..apart import apart
 from ..cache import current
+from ..files import make_folder
 from ..remembered import remember, remembered
 
 # Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
@@ -65,18 +66,18 @@ def host() -> Target:
 
     facts = _facts()
     if facts is None:
-        return Target(*ask_llvm())
+        return Target(*apart(ask_llvm))
     facts += f"\nllvmlite {llvmlite.__version__}"
     name = f"machine-{sha256(facts.encode()).hexdigest()[:16]}"
     for folder in current().directories:
         found = remembered(folder, name, facts)
-        if found is not None:
+        if found is not None and found.count("\n") == 3:
             return Target(*found.split("\n"))
-    answers = ask_llvm()
+    answers = apart(ask_llvm)
     own = current().directory
     if own is not None:
         with suppress(OSError):
-            os.makedirs(own, exist_ok=True)
+            make_folder(own)
         remember(own, name, facts, "\n".join(answers))
     return Target(*answers)
 

@@ -1,4 +1,4 @@
-"""The thread pool: dispatch and waiting are native code, the threads are Python daemon threads parked in it.
+"""The thread pool: dispatch and waiting are native code, the threads are Python's, daemons that are parked in it.
 
 A job is a function, its ctx and a number of iterations, which are divided into shares, one for each thread. Whoever
 runs takes runs of iterations from its share, by the share's counter, and then from the shares of the others until none
@@ -33,6 +33,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..apart import BEGIN, Pauses, apart, start_thread
 from .control_group import limits
 from .once import Once
 from .runtime import runtime
@@ -106,31 +107,28 @@ class Pool:
 
     def ready(self) -> None:
         """Start the workers that are missing. Where the system allows no more threads, those that there are will do."""
-        if self.started >= self.limit:
-            return
-        refused = False
+        if self.started < self.limit:
+            apart(self._start)
+
+    def _start(self) -> None:
         with self.lock:
             if self.started == 1 and self.cpus:
                 self.cpus = os.sched_getaffinity(0)  # which threads inherit; a fork ago it may have been another
-            while self.started < self.limit and not refused:
+            while self.started < self.limit:
                 number = self.started
-                # Counted first: after an interrupt in the midst of this, there must never be two of one number, which
-                # would share their scratch memory.
                 self._count(number + 1)
-                thread = threading.Thread(
-                    target=self._worker, args=(self.address, number), name=f"smelt-{number}", daemon=True
-                )
-                try:
-                    thread.start()
-                except RuntimeError:
+                if not start_thread(self._serve, self.address, number):
                     self._count(number)
-                    refused = True
-                else:
-                    self.threads[number] = thread.native_id or 0
-        if refused:
-            self.resize(self.started)
-        else:
-            self._place()
+                    break
+        pauses = Pauses()
+        while len(self.threads) + 1 < self.started and pauses.seconds < BEGIN:
+            pauses.pause()
+        self.resize(min(self.started, self.limit))
+
+    def _serve(self, address: int, number: int) -> None:
+        """What a worker runs."""
+        self.threads[number] = threading.get_native_id()
+        self._worker(address, number)
 
     def run(self, function: Any, context: int) -> None:
         """Call native code that uses the pool."""

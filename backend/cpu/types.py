@@ -12,14 +12,13 @@ REGISTER = {
     "bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "float", "f64": "double",
 }  # fmt: skip
 # f16 and bf16 are converted where they are loaded and stored; a bool takes a byte.
-MEMORY = REGISTER | {"bool": "i8", "f16": "half", "bf16": "i16"}
+MEMORY = REGISTER | {"bool": "i8", "f16": "i16", "bf16": "i16"}
 SUFFIX = {
     "i1": "i1",
     "i8": "i8",
     "i16": "i16",
     "i32": "i32",
     "i64": "i64",
-    "half": "f16",
     "float": "f32",
     "double": "f64",
 }
@@ -27,11 +26,13 @@ SUFFIX = {
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A value in registers: its type, how many lanes (1: the same for all), and its parts (two for a complex)."""
+    """A value in registers: its type, how many lanes (1: the same for all), and its parts (two for a complex).
+    `stored`: the f16 or bf16 that it is exactly, and the bits of that as they are in memory."""
 
     dtype: DType
     lanes: int
     parts: tuple[str, ...]
+    stored: tuple[DType, str] | None = None
 
     @property
     def name(self) -> str:
@@ -72,3 +73,20 @@ def _to_f32(number: float) -> float:
 def constant(value: Any, dtype: DType, lanes: int) -> str:
     text = literal(value, dtype)
     return text if lanes == 1 else f"splat ({REGISTER[dtype.name]} {text})"
+
+
+def stored_literal(text: str, dtype: DType) -> str | None:
+    """The bits of an f16 or bf16 that a literal of f32 is exactly; None if it is none."""
+    if not text.startswith("0x"):
+        return None
+    (number,) = struct.unpack("<d", struct.pack("<Q", int(text, 16)))
+    if number != number:
+        return None
+    if dtype.name == "bf16":
+        (bits,) = struct.unpack("<I", struct.pack("<f", number))
+        return None if bits & 0xFFFF else str(bits >> 16)
+    try:
+        packed = struct.pack("<e", number)
+    except OverflowError:
+        return None
+    return str(struct.unpack("<H", packed)[0]) if struct.unpack("<e", packed)[0] == number else None

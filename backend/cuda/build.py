@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...ir.graph import Graph
-from ...kernels.loop_ir import Kernel
-from ...kernels.loop_verify import verify_kernel
+from ...kernels.loop_ir import Kernel, Loop, own_scratch, walk
+from ...kernels.loop_verify import refuse, verify_kernel, verify_kernels
 from ...passes.fuse import fuse
 from ...passes.lower import lower
 from ...passes.manager import PASSES, Pipeline
 from ...passes.memory import plan_memory
 from ...passes.overwrite import Times, find_overwrites
-from ...passes.pipelines import CUDA_LOOPS, GRAPH
+from ...passes.pipelines import CUDA_LOOPS, graph_passes
 from ..account import make_report
 from ..artifact import Overwrites
 from ..options import CompileOptions
-from ..plan import Kernels, StageHook, find_places, name_values, result_sources
+from ..plan import Kernels, StageHook, find_places, memory_names, name_values, result_sources
 from ..stages import Stages
 from .launch import Launch
 from .module import emit_module
@@ -32,7 +32,7 @@ def build(
     bits, whatever the symbolic sizes; launch.fits(program.reaches, sizes) tells whether that is right for some."""
     hook("graph", graph)
     with stages.timed("graph passes"):
-        simple = Pipeline(GRAPH).run(graph, verify_each=options.verify, on_stage=hook)
+        simple = Pipeline(graph_passes(options.rounding)).run(graph, verify_each=options.verify, on_stage=hook)
     with stages.timed("fuse"):
         fused = fuse(simple, max_cost=options.max_cost, whole_rows=False)
     name_values(fused)
@@ -40,12 +40,16 @@ def build(
     with stages.timed("loops"):
         kernels = Kernels(schedule(kernel, options.verify) for kernel in lower(fused, gpu=True))
     hook("loops", kernels)
+    if options.verify:
+        verify_kernels(kernels, *memory_names(fused))
     stored, sources = result_sources(fused)
     with stages.timed("memory"):
         outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
         plan = plan_memory(kernels, outside)
     with stages.timed("emit"):
         module = emit_module(kernels, simulated, small)
+    if options.verify:
+        verify_scratch(kernels, module.common)
     hook("cuda", module.source)
     params = [f"%{fused.names[value]}" for value in simple.params]
     names = [f"%{fused.names[value]}" for value in stored]
@@ -65,6 +69,15 @@ def build(
     )
 
 
+def verify_scratch(kernels: Sequence[Kernel], common: Collection[tuple[str, str]]) -> None:
+    """Raise VerifyError if scratch of a thread loop, which is each thread's own, lies where a team shares it."""
+    for kernel in kernels:
+        loops = [item for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "thread"]
+        for buffer in own_scratch(loops):
+            if (kernel.name, buffer.name) in common:
+                refuse(kernel, None, f"{buffer.name} is each thread's own, and lies where its team shares it")
+
+
 def in_one_thread(times: Times, kernels: Sequence[Kernel], launches: Sequence[Launch]) -> list[tuple[int, int]]:
     """The pairs of a result and a parameter where the thread that reads an element is the one that overwrites it.
 
@@ -80,5 +93,5 @@ def schedule(kernel: Kernel, verify: bool) -> Kernel:
         options = {"side": SIDE, "pad": 1} if name == "transpose" else {}
         kernel = PASSES[name](kernel, **options)
         if verify:
-            verify_kernel(kernel)
+            verify_kernel(kernel, memory=False)  # which build looks at, in the end
     return kernel

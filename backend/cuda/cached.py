@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir.graph import Graph
 from ...ir.printer import Printer
 from ..cache import Key, Lookup, current
+from ..files import Lock
 from ..options import CompileOptions
 from ..sources import fingerprint
 from ..stages import Stages
@@ -35,6 +36,7 @@ def compiled_code(
     """
     key: Key | None = None
     code: Code | None = None
+    lock: Lock | None = None
     lookup = Lookup("off")
     if current().is_on:
         with stages.timed("key"):
@@ -42,31 +44,37 @@ def compiled_code(
         lookup = Lookup("off", reason)
     if key is not None:
         with stages.timed("look up"):
-            code, lookup = current().find(key, Code.from_entry)
+            code, lookup, lock = current().find_or_lock(key, Code.from_entry)
     if code is not None and on_stage is None and not options.verify:
         return code, lookup
-    from .build import build
-    from .compiler import check_architecture, compile_launches
+    try:
+        from .build import build
+        from .compiler import check_architecture, compile_launches
 
-    check_architecture(architecture)
-    program = build(graph, options, stages, on_stage or _ignore, False, small=not wide)
-    if code is not None and code.program.source == program.source:
-        return Code(program, code.compiled), lookup
-    with stages.timed("PTX and machine code"):
-        code = Code(program, compile_launches(program.source, program.launches, architecture))
-    if key is not None:
-        with stages.timed("store"):
-            current().store(key, code.header(), code.content())
-    return code, lookup
+        check_architecture(architecture)
+        program = build(graph, options, stages, on_stage or _ignore, False, small=not wide)
+        if code is not None and code.program.source == program.source:
+            return Code(program, code.compiled), lookup
+        with stages.timed("PTX and machine code"):
+            code = Code(program, compile_launches(program.source, program.launches, architecture))
+        if key is not None:
+            with stages.timed("store"):
+                current().store(key, code.header(), code.content())
+        return code, lookup
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def cuda_key(graph: Graph, options: CompileOptions, architecture: str, wide: bool = False) -> tuple[Key | None, str]:
     """What a graph's code for an architecture is kept under, or why it is not."""
     printer = Printer(graph)
     text = printer.text(locations=False)
-    if not printer.is_complete:
-        return None, "an attribute of an op has no text"
-    fields = key_fields({"max_cost": options.max_cost, "architecture": architecture, "wide": wide})
+    if printer.unsaid:
+        return None, printer.unsaid
+    fields = key_fields(
+        {"max_cost": options.max_cost, "rounding": options.rounding, "architecture": architecture, "wide": wide}
+    )
     if fields is None:
         return None, "smelt's own files were changed since it was imported"
     params = ", ".join(f"{param.name}: {param.type}" for param in graph.params)

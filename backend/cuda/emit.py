@@ -38,6 +38,7 @@ from ...kernels.loop_ir import (
     Register,
     Statement,
     Store,
+    own_scratch,
     prefixes,
     walk,
 )
@@ -71,6 +72,8 @@ class Emitter:
         self.alone = True  # whether threads work each on their own here
         self.scratch: dict[str, Buffer] = {}
         self.changing: set[str] = set()  # buffers that the tree writes, and scratch
+        self.own: set[str] = set()  # scratch that each thread has for itself
+        self.common: set[str] = set()  # scratch that is there once for a team
         self.private: set[str] = set()  # scratch of which each thread has its own elements, in variables
         self.turn = 0  # of the loop that is written out for them
         self.repeated: set[tuple[Any, ...]] = set()  # loads of rows that more than one loop needs
@@ -160,7 +163,8 @@ class Emitter:
             self.line(
                 "lane = int32(cuda.threadIdx.x)" if loop.kind == "block" else "lane = int32(cuda.threadIdx.x % 32)"
             )
-            self.private = private_rows(loop, lanes)
+            self.own = {buffer.name for buffer in own_scratch(loop.body)}
+            self.private = private_rows(loop, lanes) - self.own
             self.repeated = repeated_loads(loop, lanes)
         for item in walk(loop.body):
             if isinstance(item, Alloc) and item.buffer.name not in self.private:
@@ -172,7 +176,7 @@ class Emitter:
                     self.block(loop.body)
                 else:
                     self.together(loop.body)
-            if self.scratch:
+            if self.scratch.keys() - self.own:
                 self.synchronize()
             # Not as a sum that cannot overflow: the compiler would unroll a loop that hardly ever runs twice.
             self.line(f"{variable} = {self.integer}({variable} + {apart})")
@@ -182,11 +186,14 @@ class Emitter:
         size = product(buffer.shape)
         if not isinstance(size, int):
             raise CompileError(f"{self.name}: scratch of a size that is not known")
+        if buffer.name in self.scratch:
+            raise CompileError(f"{self.name}: {buffer.name} is allocated twice")
         self.scratch[buffer.name] = buffer
         kind, name = memory_name(buffer.dtype), self.names[buffer.name]
-        if self.team is None:
+        if self.team is None or buffer.name in self.own:
             self.line(f"{name} = cuda.local.array({size}, {kind})")
             return
+        self.common.add(buffer.name)
         teams = self.team.threads // self.team.lanes
         self.take_shared(teams * size * buffer.dtype.bytes)
         self.line(f"{name} = cuda.shared.array({teams * size}, {kind}{self.alignment})")
@@ -242,7 +249,7 @@ class Emitter:
 
     def settle(self, statements: Sequence[Statement]) -> None:
         """Wait for the other threads if statements touch what they are at."""
-        reads, writes = (names - self.private for names in accesses(statements))
+        reads, writes = (names - self.private - self.own for names in accesses(statements))
         if (reads | writes) & self.writing or writes & self.reading:
             self.synchronize()
         self.reading |= reads
@@ -273,7 +280,7 @@ class Emitter:
         if buffer.name not in self.scratch:
             return self.indices.number(at)
         # Unsigned: Numba has no negative index to look for.
-        if self.team is not None and self.team.kind == "warp":
+        if self.team is not None and self.team.kind == "warp" and buffer.name not in self.own:
             own = product(self.scratch[buffer.name].shape)
             return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.indices.sum(at)})"
         return f"uint32({self.indices.sum(at)})"

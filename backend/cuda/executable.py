@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.errors import IndexRangeError
+from ...ir.errors import range_error
 from ...ir.graph import Graph
 from ...ir.symbolic import Expr, evaluate
 from ..arrays import as_plain, bind_sizes
@@ -112,7 +112,4 @@ def raise_errors(graph: Graph, program: Program, errors: np.ndarray) -> None:
     for site, (failed, index, size) in enumerate(errors.reshape(-1, 3)):
         if failed:
             place = program.places[site]
-            raise IndexRangeError(
-                f"{place.called or place.op}: index {index} is out of range for a dimension of size {size}",
-                place.location(graph),
-            )
+            raise range_error(place.op, place.called, int(index), int(size), place.location(graph))

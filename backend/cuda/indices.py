@@ -91,6 +91,8 @@ class Indices:
         if atom.operator in ("min", "max"):
             return f"{atom.operator}({self.number(atom.left)}, {self.number(atom.right)})"
         left, right = self.sum(atom.left), self.sum(atom.right)
+        if not non_negative(atom.right):
+            return f"((({left}) {atom.operator} ({right})) if ({right}) != 0 else 0)"
         if non_negative(atom.left):
             # Unsigned division needs no correction of the sign.
             return f"{self.integer}(u{self.integer}({left}) {atom.operator} u{self.integer}({right}))"

@@ -24,7 +24,8 @@ from .simulator import is_simulated
 
 INTEGERS = ("int32", "int64")
 UNSIGNED = ("uint16", "uint32", "uint64")  # of which there are no tensors
-# CUDA's conversions from float to integer: towards zero, out of range to the nearest.
+# CUDA's conversions from float to integer: towards zero, out of range to the nearest. Only the first makes 0 of NaN,
+# the others the smallest integer: NATIVE_SOURCE has the calls.
 CONVERSIONS = {
     ("float32", "int32"): "float2int_rz",
     ("float32", "int64"): "float2ll_rz",
@@ -153,7 +154,7 @@ def exchange(value, source):
     turn = turns.get(thread, 0) ^ 1
     turns[thread] = turn
     slots[thread, turn] = value
-    cuda.syncthreads()
+    cuda.exchange_registers()
     return slots.get((source, turn), value)
 
 
@@ -207,7 +208,15 @@ def to_f16(value):
 @device
 def from_bf16(value):
     return int_as_float(int32(int32(value) << 16))
+""" + "".join(
+    f"""
+
+@device
+def {source}_to_{target}(value):
+    return {name}(value) if value == value else {target}(0)
 """
+    for (source, target), name in CONVERSIONS.items()
+)
 
 
 # On a GPU.
@@ -223,8 +232,6 @@ def _native(modern: bool) -> dict[str, Any]:
     for name in FUNCTIONS.values():
         for suffix in ("f", ""):
             found[name + suffix] = getattr(libdevice, name + suffix)
-    for (source, target), name in CONVERSIONS.items():
-        found[f"{source}_to_{target}"] = getattr(libdevice, name)
-    for name in (*BITS, "fmul_rn", "dmul_rn"):
+    for name in (*CONVERSIONS.values(), *BITS, "fmul_rn", "dmul_rn"):
         found[name] = getattr(libdevice, name)
     return found | intrinsics(modern)

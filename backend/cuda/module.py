@@ -25,6 +25,7 @@ class Module:
     functions: Functions = field(default_factory=Functions)
     bodies: list[list[str]] = field(default_factory=list)
     reaches: dict[Dim, None] = field(default_factory=dict)  # how far indices of 32 bits go
+    common: set[tuple[str, str]] = field(default_factory=set)  # kernels and their scratch that teams share
 
     @property
     def source(self) -> str:
@@ -48,6 +49,7 @@ def emit_module(kernels: Sequence[Kernel], simulated: bool = False, small: bool 
             lines, launch = emitter.launch(lead, tree)
             module.bodies.append(lines)
             module.launches.append(launch)
+            module.common |= {(kernel.name, buffer) for buffer in emitter.common}
         first += len(kernel.sites)
     return module
 

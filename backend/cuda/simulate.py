@@ -11,12 +11,11 @@ import numpy as np
 
 from ...ir.symbolic import evaluate, product
 from ...ir.types import bf16, bool_
-from ...kernels.loop_ir import TEAMS
 from ..interp.loops import garbage
 from .launch import Launch, blocks
 from .library import SIMULATED_SOURCE, names
 from .program import Program
-from .turns import Memory, taking_turns
+from .turns import Memory, Notes, taking_turns
 
 BLOCKS = 2  # fewer than most launches ask for: all blocks run one after the other, and loops over the grid are tried
 
@@ -41,15 +40,15 @@ class Simulated:
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """All buffers by name after all launches, and what was noted of errors."""
         memory = {name: _device(array) for name, array in arrays.items()}
-        errors = Memory(np.zeros(3 * max(len(self.program.places), 1), np.int64))
+        errors = Notes(np.zeros(3 * max(len(self.program.places), 1), np.int64))
         with warnings.catch_warnings(), taking_turns() as choose:
             warnings.simplefilter("ignore", RuntimeWarning)  # of overflow in NumPy's scalars
             for launch in self.program.launches:
-                choose(launch.kind in TEAMS)
+                choose(launch.kind)
                 self._launch(launch, memory, sizes, errors)
         return {name: item.array for name, item in memory.items()}, errors.array
 
-    def _launch(self, launch: Launch, memory: dict[str, Memory], sizes: Mapping[str, int], errors: Memory) -> None:
+    def _launch(self, launch: Launch, memory: dict[str, Memory], sizes: Mapping[str, int], errors: Notes) -> None:
         count = evaluate(launch.count, sizes)
         if count <= 0:
             return

@@ -76,9 +76,11 @@ class Vector:
         place = offset(item.buffer, item.index)
         if item.guard is not None or item.buffer.dtype.is_complex:
             return False
-        own = self.e.scratch.get(item.buffer.name)
-        if own is not None and not (self.e.team is not None and is_multiple(product(own.shape), self.width)):
-            return False  # a thread's own memory, or that of a team which does not begin aligned
+        scratch = self.e.scratch.get(item.buffer.name)
+        if scratch is not None:
+            own = self.e.team is None or scratch.name in self.e.own
+            if own or not is_multiple(product(scratch.shape), self.width):
+                return False  # a thread's own memory, or that of a team which does not begin aligned
         if isinstance(item, Store) and item.combine is not None:
             return False
         if step(place, self.loop.variable) != 1 or self.width not in WIDTHS:

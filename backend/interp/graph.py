@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import CompileError, IndexRangeError
+from ...ir.errors import CompileError, range_error
 from ...ir.graph import Graph, Op, Value
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, evaluate
 from ...ir.types import DType, TensorType
@@ -116,6 +116,9 @@ class Interpreter:
         """An operand in the type that arithmetic on it is done in."""
         array = self.values[value]
         compute = value.dtype.compute
+        if compute is not value.dtype and value.op is not None and value.op.name == "constant":
+            # A factor or divisor beside f16 or bf16 has the precision of f32.
+            return np.asarray(value.op.arguments["value"], compute.numpy)
         return array if compute is value.dtype else array.astype(compute.numpy)
 
 
@@ -160,6 +163,9 @@ class ArrayBuilder:
     def cast(self, operand: np.ndarray, dtype: DType) -> np.ndarray:
         return cast(cast(operand, dtype), dtype.compute)
 
+    def bitcast(self, operand: np.ndarray, dtype: DType) -> np.ndarray:
+        return np.array(operand, order="C").view(dtype.numpy)
+
     def index(self, expression: Dim) -> np.ndarray:
         return np.asarray(number(expression, self.known), np.int64)
 
@@ -174,10 +180,7 @@ class ArrayBuilder:
         valid = (wrapped >= 0) & (wrapped < limit)
         if not valid.all():
             wrong = place[~valid].flat[0]
-            raise IndexRangeError(
-                f"{self.op.name}: the index {wrong} is out of range for a dimension of size {limit}",
-                self.op.loc,
-            )
+            raise range_error(self.op.name, "", int(wrong), limit, self.op.loc)
         symbol = Symbol(f"dynamic {self.dynamics}", 0, size - 1)
         self.dynamics += 1
         self.known[symbol.name] = wrapped

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import IndexRangeError
+from ...ir.errors import IndexRangeError, range_error
 from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides, evaluate, product
 from ...ir.types import DType, bf16, bool_, f16, f32, i64
 from ...kernels.loop_ir import (
@@ -182,9 +182,10 @@ class LoopInterpreter:
         place = np.asarray(self.place(buffer, index))
         memory = self.memory[buffer.name]
         if guard is None:
-            return _compute(memory[place], buffer.dtype)
+            return _compute(memory[self.checked(buffer, place)], buffer.dtype)
         allowed = self.operand(guard).array
         safe = np.where(allowed, place, 0)
+        self.checked(buffer, safe[np.broadcast_to(allowed, safe.shape)])
         found = memory[safe] if memory.size else np.zeros(safe.shape, memory.dtype)
         return _compute(np.where(allowed, found, np.zeros((), memory.dtype)), buffer.dtype)
 
@@ -197,10 +198,20 @@ class LoopInterpreter:
             (value,) = COMBINERS[statement.combine].combine(self.builder, (old,), (value,))
         stored = value.array.astype(memory.dtype)
         if statement.guard is None:
-            memory[place] = stored
+            memory[self.checked(statement.buffer, place)] = stored
             return
         allowed, place, stored = np.broadcast_arrays(self.operand(statement.guard).array, place, stored)
-        memory[place[allowed]] = stored[allowed]
+        memory[self.checked(statement.buffer, place[allowed])] = stored[allowed]
+
+    def checked(self, buffer: Buffer, places: np.ndarray) -> np.ndarray:
+        """Places that are in a buffer: NumPy would count negative ones from the end."""
+        size = self.memory[buffer.name].size
+        wrong = places[(places < 0) | (places >= size)]
+        if wrong.size:
+            raise IndexRangeError(
+                f"@{self.kernel.name}, {buffer.name}: index {int(wrong.flat[0])} is out of range for {size} elements"
+            )
+        return places
 
     def _check(self, statement: Check) -> None:
         value = self.operand(statement.value).array
@@ -210,9 +221,7 @@ class LoopInterpreter:
         if not np.all(good):
             culprit = int(np.broadcast_to(value, good.shape)[~good].flat[0])
             site = self.kernel.sites[statement.site]
-            raise IndexRangeError(
-                f"{site.op}: index {culprit} is out of range for a dimension of size {size}", site.location
-            )
+            raise range_error(site.op, "", culprit, size, site.location)
         self.registers[statement.position.name] = NumpyOperand(np.asarray(place, np.int64), i64)
         self.registers[statement.guard.name] = NumpyOperand(np.asarray(good), bool_)
 
@@ -255,10 +264,11 @@ class LoopInterpreter:
         start, row, column = (self.index(item) for item in (matrix.offset, matrix.row_stride, matrix.column_stride))
         across, down = np.arange(columns), np.arange(rows)[:, None]
         if not matrix.panel:
-            return start + down * row + across * column
+            return self.checked(matrix.buffer, start + down * row + across * column)
         together = 2 if matrix.buffer.dtype.bytes == 2 else 1
         lane = across % matrix.panel * together + down % together
-        return start + down // together * together * row + across // matrix.panel * column + lane
+        places = start + down // together * together * row + across // matrix.panel * column + lane
+        return self.checked(matrix.buffer, places)
 
     def _loop(self, loop: Loop) -> None:
         start, stop = int(self.index(loop.start)), int(self.index(loop.stop))

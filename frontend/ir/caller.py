@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from types import FunctionType, ModuleType
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ROOT = os.path.dirname(_PACKAGE)
@@ -19,19 +23,42 @@ def is_internal(file: str) -> bool:
     return internal
 
 
-# Libraries between the user and smelt: a line of theirs tells nobody what to mend.
-_LIBRARIES = ("numpy", "torch")
+# The command's own files, but for the programs that come with it.
+_COMMAND = tuple(os.path.join(place, "tools") + os.sep for place in (_ROOT, _PACKAGE))
+_PROGRAMS = ("demo.py", f"workloads{os.sep}", f"cuda{os.sep}")
+_NAME = __name__.partition(".")[0]
 skipped_files: dict[str, bool] = {}  # what is_skipped has said
 
 
-def is_skipped(file: str) -> bool:
-    """Whether a file is none of the user's: part of smelt, or of a library that calls it."""
+def is_skipped(file: str, names: Mapping[str, Any]) -> bool:
+    """Whether a file is none of the user's: part of smelt or its command, or of a library that knows nothing of smelt
+    (NumPy, SciPy, functools), whose lines tell nobody what to mend. names: the globals of the file's module."""
     skipped = skipped_files.get(file)
     if skipped is None:
-        skipped = skipped_files[file] = is_internal(file) or file.startswith(_library_folders())
+        skipped = is_internal(file) or _is_command(file) or (file.startswith(_libraries()) and not _uses_smelt(names))
+        skipped_files[file] = skipped
     return skipped
 
 
-def _library_folders() -> tuple[str, ...]:
-    files = [getattr(sys.modules.get(name), "__file__", None) for name in _LIBRARIES]
-    return tuple(os.path.dirname(file) + os.sep for file in files if file)
+def _is_command(file: str) -> bool:
+    return any(file.startswith(place) and not file[len(place) :].startswith(_PROGRAMS) for place in _COMMAND)
+
+
+@lru_cache
+def _libraries() -> tuple[str, ...]:
+    """Where Python's own modules are, and installed ones."""
+    packages = [os.path.dirname(sys.modules[name].__file__ or "") for name in ("numpy", "torch") if name in sys.modules]
+    installed = [os.path.dirname(folder) for folder in packages]
+    folders = [os.path.dirname(os.__file__), *packages, *(item for item in installed if item.endswith("-packages"))]
+    return tuple(folder + os.sep for folder in folders)
+
+
+def _uses_smelt(names: Mapping[str, Any]) -> bool:
+    """Whether a module has something of smelt's among its names: smelt, an op, a function that it compiled."""
+    for value in list(names.values()):
+        home = value.__name__ if isinstance(value, ModuleType) else type(value).__module__
+        if isinstance(value, (type, FunctionType)):
+            home = value.__module__
+        if isinstance(home, str) and home.partition(".")[0] == _NAME:
+            return True
+    return False

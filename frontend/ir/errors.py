@@ -8,7 +8,7 @@ One shape for all of them:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .graph import Location
@@ -24,12 +24,22 @@ class SmeltError(Exception):
         self.op = ""  # the op that the user called
         super().__init__(message)
 
+    def __reduce__(self) -> Any:
+        return _unpickled, (type(self), self.message, self.location, self.detail, self.op)
+
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""
         if self.op:
             place += f"{self.op}: "
         detail = "".join(f"\n    {line}" for line in self.detail.splitlines())
         return f"{place}{self.message}{detail}"
+
+
+def _unpickled(kind: type[SmeltError], message: str, location: Location | None, detail: str, op: str) -> SmeltError:
+    error = kind.__new__(kind)
+    SmeltError.__init__(error, message, location, detail)
+    error.op = op
+    return error
 
 
 class ShapeError(SmeltError, ValueError):
@@ -56,6 +66,10 @@ class IndexRangeError(SmeltError, IndexError):
     """An index that came from data lies outside its tensor."""
 
 
+class DivisionError(SmeltError, RuntimeError):
+    """An integer that is divided by zero where PyTorch refuses that."""
+
+
 class NumberRangeError(SmeltError, OverflowError):
     """A number that the type it is to have does not hold."""
 
@@ -70,6 +84,27 @@ class VerifyError(SmeltError):
 
 class CompileError(SmeltError):
     """A program that the chosen target cannot compile."""
+
+
+def range_error(op: str, called: str, number: int, size: int, location: Location | None) -> SmeltError:
+    """The error of a check that compiled code made: by the primitive `op`, which the user called as `called`."""
+    if op == "checked_cast":
+        # A type that has negative numbers has as many of them as others.
+        low, kind = (0, "u8") if size == 256 else (-size, f"i{size.bit_length()}")
+        return NumberRangeError(
+            f"{number} is out of range for {kind}, which goes from {low} to {size - 1}: convert the tensor first, "
+            "x.astype('int64')",
+            location,
+        )
+    if op == "checked_exponent":
+        return ArgumentError(
+            f"integers to the power {number}: negative powers are no integers. Convert them to floats, "
+            "x.astype('float64')",
+            location,
+        )
+    if op == "checked_divisor":
+        return DivisionError("ZeroDivisionError: an integer is divided by zero", location)
+    return IndexRangeError(f"{called or op}: index {number} is out of range for a dimension of size {size}", location)
 
 
 def suggest(name: str, known: object) -> str:

@@ -16,7 +16,6 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
-from functools import lru_cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +51,10 @@ class Location:
             self._line, self.code = _line_at(self.code, self._line), None
         return self._line
 
+    def __reduce__(self) -> Any:
+        """With the number of the line: the bytecode stays behind."""
+        return Location, (self.file, self.line, self.op, self.outer)
+
     def inside(self, op: str) -> Location:
         """The same line for what a pass puts in place of an op."""
         return Location(self.file, self._line, op, self, self.code)
@@ -73,11 +76,22 @@ class Location:
         return hash((self.file, self.line, self.op))
 
 
-@lru_cache(maxsize=64)
+# By the identity of a function's code, which is kept with them. It has a hash only if its constants have: slices do not
+# before Python 3.12, and PyTorch makes code with slices in it.
+_lines: dict[int, tuple[CodeType, list[int], list[int]]] = {}
+_MOST_LINES = 64  # functions whose lines are kept
+
+
 def _lines_of(code: CodeType) -> tuple[list[int], list[int]]:
     """Where the pieces of a function's bytecode begin, and which lines they are."""
-    pieces = [(start, line) for start, _, line in code.co_lines() if line is not None]
-    return [start for start, _ in pieces], [line for _, line in pieces]
+    known = _lines.get(id(code))
+    if known is None:
+        pieces = [(start, line) for start, _, line in code.co_lines() if line is not None]
+        known = code, [start for start, _ in pieces], [line for _, line in pieces]
+        if len(_lines) >= _MOST_LINES:
+            _lines.clear()
+        _lines[id(code)] = known
+    return known[1:]
 
 
 def _line_at(code: CodeType, offset: int) -> int:
@@ -111,7 +125,7 @@ class located:
 
 
 def current_location(frames: int = 1) -> Location | None:
-    """The innermost line of the user's, outside of smelt, NumPy and PyTorch, unless a pass has set another.
+    """The innermost line of the user's, outside of smelt and of libraries, unless a pass has set another.
 
     frames: where to begin to look; the caller is 1.
     """
@@ -124,7 +138,7 @@ def current_location(frames: int = 1) -> Location | None:
         file = code.co_filename
         # Every op asks for every frame above it: most answers are in the table.
         skipped = skipped_files.get(file)
-        if not (is_skipped(file) if skipped is None else skipped):
+        if not (is_skipped(file, frame.f_globals) if skipped is None else skipped):
             return Location(file, frame.f_lasti, "", None, code)
         frame = frame.f_back  # type: ignore[assignment]
     return None
@@ -133,15 +147,14 @@ def current_location(frames: int = 1) -> Location | None:
 class Value:
     """A tensor in a program. Operators and methods come from the op registry (frontend/tensor.py)."""
 
-    __slots__ = ("__weakref__", "exact", "index", "name", "op", "trace", "type")
+    __slots__ = ("__weakref__", "index", "name", "op", "owner", "type")
 
     def __init__(self, type: TensorType, op: Op | None = None, index: int = 0, name: str = "", trace: Any = None):
         self.type = type
         self.op = op  # None: a parameter
         self.index = index
         self.name = name
-        self.trace = trace  # what made this parameter: tells a leaked tracer from a live one
-        self.exact: Value | None = None  # a Python number in full: the type that it meets decides how it is rounded
+        self.owner = trace  # what made this parameter: tells a leaked tracer from a live one
 
     @property
     def dtype(self) -> DType:
@@ -166,10 +179,6 @@ class Value:
                 seen.add(op.serial)
                 pending.extend(op.operands)
         return False
-
-    def in_full(self) -> Value:
-        """The value itself; a Python number with all its digits."""
-        return self if self.exact is None else self.exact
 
     def __repr__(self) -> str:
         source = self.op.defn.name if self.op is not None else f"parameter {self.name}"
@@ -201,6 +210,25 @@ class Value:
         def __gt__(self, other: Any) -> Any: ...
         def __ge__(self, other: Any) -> Any: ...
         def __getitem__(self, index: Any) -> Any: ...
+
+
+class Array(Value):
+    """A value as a function of NumPy arrays sees it: operators promote types as NumPy does, and integers become f64.
+
+    Op calls that get one return others (ops/define.py); graphs, bodies of ops and passes hold the values behind them.
+    """
+
+    __slots__ = ("value", "weak")
+
+    def __init__(self, value: Value, weak: type | None = None):
+        super().__init__(value.type, value.op, value.index, value.name, value.owner)
+        self.value = value
+        self.weak = weak  # int, float or complex: a Python number, whose type is that of what it meets (NEP 50)
+
+
+def plain(value: Any) -> Any:
+    """What graphs hold of a traced tensor."""
+    return value.value if value.__class__ is Array else value
 
 
 def operands_of(defn: OpDef, arguments: dict[str, Any]) -> tuple[Value, ...]:
@@ -300,6 +328,7 @@ class Graph:
     @staticmethod
     def build(name: str, params: Sequence[Value], results: Sequence[Value]) -> Graph:
         """The graph of all that the results need."""
+        results = [plain(value) for value in results]
         known = set(params)
         found: dict[int, Op] = {}
         pending: list[Op] = []

@@ -21,24 +21,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from ..ops.define import OpDef, constant, lookup
-from .errors import ArgumentError, ParseError, suggest
+from .errors import ArgumentError, ParseError, SmeltError, suggest
 from .graph import Graph, Location, Value, located
 from .proofs import maximum, minimum
-from .symbolic import Dim, Expr, Symbol
+from .symbolic import Dim, Expr, Symbol, symbols_of
 from .types import DTYPES, DType, TensorType
+from .verify import NOT_OURS, fits_index, type_problem
 
 TOKEN = re.compile(
     r"""(?P<space>[\ \t\r]+)
     |(?P<newline>\n)
     |(?P<slashes>//)
-    |(?P<complex>\((?P<real>-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf|nan))
-        (?P<imaginary>[+-](?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf|nan))j\))
-    |(?P<number>\d+(?:\.(?!\.)\d*)?(?:[eE][+-]?\d+)?)
+    |(?P<complex>\((?P<real>-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan))
+        (?P<imaginary>[+-](?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan))j\))
+    |(?P<number>[0-9]+(?:\.(?!\.)[0-9]*)?(?:[eE][+-]?[0-9]+)?)
     |(?P<value>%\w(?:\w|\.(?!\.))*)
     |(?P<graph_name>@\w[\w.]*)
     |(?P<capture>\#\w+)
@@ -49,7 +51,8 @@ TOKEN = re.compile(
     re.VERBOSE,
 )
 ATTRIBUTES_OPEN = re.compile(r"\{\s*[A-Za-z_]\w*\s*=")
-LOCATION = re.compile(r"(\S+|<[^>]*>):(\d+)")
+LOCATION = re.compile(r"(\S+|<[^>]*>):([0-9]{1,9})")
+MOST_DIGITS = 4000  # of an integer; Python reads a few more
 NUMBERS = {"inf": float("inf"), "nan": float("nan")}
 KEYWORDS = {"none": None, "true": True, "false": False}
 
@@ -64,6 +67,9 @@ class TextLocation(Location):
     def __init__(self, file: str, line: int, column: int):
         super().__init__(file, line)
         self.column = column
+
+    def __reduce__(self) -> Any:
+        return TextLocation, (self.file, self.line, self.column)
 
     def __str__(self) -> str:
         return f"{super().__str__()}:{self.column}"
@@ -114,7 +120,8 @@ class CallPattern:
 def parse_graph(text: str, file: str = "<text>") -> Graph:
     """The one graph in a text."""
     reader = Reader(text, file)
-    graph = reader.graph()
+    with reader.own_errors():
+        graph = reader.graph()
     if reader.token.kind != "end":
         reader.fail("the end of the text")
     return graph
@@ -124,8 +131,9 @@ def parse_graphs(text: str, file: str = "<text>") -> list[Graph]:
     """All graphs in a text, in order."""
     reader = Reader(text, file)
     graphs: list[Graph] = []
-    while reader.token.kind != "end":
-        graphs.append(reader.graph())
+    with reader.own_errors():
+        while reader.token.kind != "end":
+            graphs.append(reader.graph())
     return graphs
 
 
@@ -133,7 +141,8 @@ def parse_type(text: str, file: str = "<type>") -> TensorType:
     """A tensor type such as f32[N, 64]; each name in it is a size of at least 2."""
     reader = Reader(text, file)
     reader.new_symbol = lambda name: Symbol(name, 2)
-    result = reader.type()
+    with reader.own_errors():
+        result = reader.type()
     if reader.token.kind != "end":
         reader.fail("the end of the type")
     return result
@@ -249,6 +258,18 @@ class Reader:
         place = TextLocation(self.file, self.source.count("\n", 0, start) + 1, column + 1)
         raise ParseError(message, place, f"{shown}\n{caret}")
 
+    @contextmanager
+    def own_errors(self) -> Iterator[None]:
+        """What Python has to say about a text is an error of the text, at the token that was reached."""
+        try:
+            yield
+        except SmeltError:
+            raise
+        except RecursionError:
+            self.fail_at(self.token.start, "this is nested too deeply")
+        except NOT_OURS as error:
+            self.fail_at(self.token.start, f"this cannot be read ({type(error).__name__}: {error})")
+
     # Graphs
 
     def graph(self) -> Graph:
@@ -260,16 +281,21 @@ class Reader:
         self.skip_to_close()
         outer = self.symbols
         self.symbols = dict(outer)
+        ranges: list[Token] = []
         if self.accept("where"):
-            self.range()
+            ranges.append(self.range())
             while self.accept(","):
-                self.range()
+                ranges.append(self.range())
         body = self.position
         self.position = start
         values: dict[str, Value] = {}
         self.new_symbol = Symbol
         params = self.separated(")", lambda: self.param(values))
         self.new_symbol = None
+        known = {*outer, *(item.name for param in params for size in param.shape for item in symbols_of(size))}
+        for token in ranges:
+            if token.text not in known:
+                self.fail_at(token.start, f"no parameter has the size {token.text}{suggest(token.text, known)}")
         self.position = body
         self.expect("{")
         made: list[Value] = []
@@ -296,8 +322,10 @@ class Reader:
             if token.kind == "mark":
                 depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
 
-    def range(self) -> None:
-        name = self.expect_kind("name", "a size such as N").text
+    def range(self) -> Token:
+        """Read a range; the token of its size."""
+        token = self.expect_kind("name", "a size such as N")
+        name = token.text
         symbol = self.symbols.get(name) or Symbol(name)
         if self.accept(">="):
             start = self.token.start
@@ -308,6 +336,7 @@ class Reader:
         elif self.accept("<="):
             symbol = Symbol(name, symbol.lower, self.size())
         self.symbols[name] = symbol
+        return token
 
     def param(self, values: dict[str, Value]) -> Value:
         token = self.expect_kind("value", "a parameter such as %x: f32[4]")
@@ -326,7 +355,10 @@ class Reader:
         if token.text not in DTYPES:
             self.fail_at(token.start, f"unknown dtype {token.text!r}{suggest(token.text, DTYPES)}")
         self.expect("[")
-        return TensorType(DTYPES[token.text], self.separated("]", self.size))
+        made = TensorType(DTYPES[token.text], self.separated("]", self.size))
+        if problem := type_problem(made):
+            self.fail_at(token.start, problem)
+        return made
 
     def statement(self, values: dict[str, Value]) -> tuple[Value, ...]:
         """%a, %b = op(operands) {attributes} : types"""
@@ -359,7 +391,13 @@ class Reader:
         with located(self.location(token.line, last.line)):
             for parameter, item in zip(defn.tensors, operands):
                 arguments[parameter.name] = materialize(item, parameter.scalars)
-            made = defn.apply(defn.bind((), arguments))
+            try:
+                made = defn.apply(defn.bind((), arguments))
+            except SmeltError:
+                raise
+            except NOT_OURS as error:
+                said = f"{type(error).__name__}: {error}"
+                self.fail_at(token.start, f"{defn.name}: wrong arguments ({said}): {defn.signature()}")
         results = (made,) if isinstance(made, Value) else tuple(made)
         if len(results) != len(names):
             self.fail_at(names[0].start, f"{defn.name}: {len(names)} results are named, it has {len(results)}")
@@ -436,7 +474,10 @@ class Reader:
         """Anything that can stand right of '=' in braces."""
         token = self.token
         if token.kind == "string":
-            return json.loads(self.next().text)
+            try:
+                return json.loads(self.next().text)
+            except ValueError as error:
+                self.fail_at(token.start, f"this is no string: {error}")
         if token.kind == "complex":
             return self.sum()
         if token.kind == "name":
@@ -474,6 +515,8 @@ class Reader:
         value = self.sum()
         if not isinstance(value, (int, Expr)) or isinstance(value, bool):
             self.fail_at(start, f"expected a size, found {value!r}")
+        if not fits_index(value):
+            self.fail_at(start, f"an i64 does not hold {value}")
         return value
 
     def sum(self) -> Any:
@@ -514,6 +557,8 @@ class Reader:
             return inner
         if token.kind == "number":
             self.next()
+            if len(token.text) > MOST_DIGITS:
+                self.fail_at(token.start, f"a number of {len(token.text)} digits is too long")
             return int(token.text) if token.text.isdecimal() else float(token.text)
         if token.kind == "complex":
             self.next()

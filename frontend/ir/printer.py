@@ -78,11 +78,13 @@ def literal_text(value: bool | int | float | complex, dtype: DType) -> str:
 
 
 def _shortest(value: float, dtype: DType) -> float:
-    """The float with the shortest text among those that round to `value` as a dtype."""
+    """The float with the shortest text among those that are `value` once they are read as a dtype: a number beside an
+    f16 or bf16 tensor has the digits of what the arithmetic is done in."""
     if dtype.bits == 64 or (value.is_integer() and abs(value) < 1000):
         return value
-    short = float(str(dtype.numpy.type(value)))
-    return short if float(dtype.numpy.type(short)) == value else value
+    kept = dtype.compute.numpy.type
+    short = float(str(kept(value)))
+    return short if float(kept(short)) == value else value
 
 
 def same_attribute(left: Any, right: Any) -> bool:
@@ -104,7 +106,7 @@ class Printer:
         self.names: dict[Value, str] = {}
         self.symbols: dict[Symbol, None] = dict.fromkeys(graph.sizes)
         self.types: dict[int, str] = {}  # by the identity of their objects
-        self.is_complete = True  # whether the text that was made says all about the graph
+        self.unsaid = ""  # what the text that was made does not say about the graph
         taken: set[str] = set()
         for position, param in enumerate(graph.params):
             name = identifier(param.name)
@@ -169,6 +171,8 @@ class Printer:
         needed = 0
         attributes: list[str] = []
         given = op.arguments
+        if not op.defn.is_own:
+            self.unsaid = f"the op {op.defn.name} is not smelt's own: its name does not say what it computes"
         for parameter in op.defn.parameters:
             argument = given.get(parameter.name)
             if parameter.is_tensor:
@@ -226,12 +230,12 @@ class Printer:
         if isinstance(value, Graph):
             inner = Printer(value)
             text = inner.text(locations=False).replace("\n", f"\n{INDENT}")
-            self.is_complete &= inner.is_complete
+            self.unsaid = self.unsaid or inner.unsaid
             return text
         if hasattr(value, "array"):
             # The content decides the hash, never the address.
             return f"array<{hashlib.sha256(value.array.tobytes()).hexdigest()[:16]}>"
-        self.is_complete = False
+        self.unsaid = f"an attribute of an op, a {type(value).__name__}, has no text"
         return f"<{type(value).__name__}>"
 
     def note(self, dims: tuple[Any, ...]) -> None:

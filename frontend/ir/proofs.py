@@ -68,7 +68,33 @@ def non_negative(value: Dim | None) -> bool:
         return False
     if isinstance(value, int):
         return value >= 0
-    return _is_bounded(value) or (weight(value) > 0 and _is_proved(value))
+    return _is_bounded(value) or _is_sum_of_gaps(value) or (weight(value) > 0 and _is_proved(value))
+
+
+def _is_sum_of_gaps(value: Expr) -> bool:
+    """Whether an expression is a sum of products of how far atoms are above their least values: M * N - 2 * M is
+    M * (N - 2), for N >= 2."""
+    if all(len(monomial) < 2 for monomial, _ in value.terms):
+        return False  # its bound is exact
+    least: dict[Atom, int] = {}
+    for atom in {atom for monomial, _ in value.terms for atom in monomial}:
+        low = _atom_limit(atom, False, frozenset())
+        if not isinstance(low, int):
+            return False
+        least[atom] = low
+    total: dict[Monomial, int] = {}
+    for monomial, coefficient in value.terms:
+        # (n + 2) * (m + 3) = n * m + 3 * n + 2 * m + 6, all of them at least zero.
+        parts: dict[Monomial, int] = {(): coefficient}
+        for atom in monomial:
+            new: dict[Monomial, int] = {}
+            for atoms, factor in parts.items():
+                for key, more in (((*atoms, atom), factor), (atoms, factor * least[atom])):
+                    new[key] = new.get(key, 0) + more
+            parts = new
+        for atoms, factor in parts.items():
+            total[atoms] = total.get(atoms, 0) + factor
+    return all(factor >= 0 for factor in total.values())
 
 
 def _is_bounded(value: Dim) -> bool:
@@ -166,12 +192,19 @@ def differs(left: Dim, right: Dim) -> bool:
     return non_negative(gap - 1) or non_negative(-gap - 1)
 
 
+def _is_negative(divisor: Dim) -> bool:
+    """Whether a divisor is provably below zero: quotients and remainders are those by its opposite then."""
+    if isinstance(divisor, int):
+        return divisor < 0
+    return any(coefficient < 0 for _, coefficient in divisor.terms) and non_negative(-1 - divisor)
+
+
 def floor_divide(left: Dim, right: Dim) -> Dim:
     if right == 0:
         return 0  # only loops over nothing ask
     if isinstance(left, int) and isinstance(right, int):
         return left // right
-    if isinstance(right, int) and right < 0:
+    if _is_negative(right):
         return floor_divide(-left, -right)
     if right == 1:
         return left
@@ -184,12 +217,14 @@ def floor_divide(left: Dim, right: Dim) -> Dim:
         return whole
     if fits(rest, right):
         return whole
+    if fits(rest + right, right):
+        return whole - 1
     if whole != 0:
         return whole + floor_divide(rest, right)
-    # (e // a) // b = e // (a * b)
+    # (e // a) // b = e // (a * b) for positive b
     if isinstance(left, Expr):
         atom = left.atom
-        if isinstance(atom, Compound) and atom.operator == "//":
+        if isinstance(atom, Compound) and atom.operator == "//" and non_negative(right - 1):
             return floor_divide(atom.left, atom.right * right)
     return Compound("//", left, right).expr()
 
@@ -199,7 +234,7 @@ def remainder(left: Dim, right: Dim) -> Dim:
         return 0
     if isinstance(left, int) and isinstance(right, int):
         return left % right
-    if isinstance(right, int) and right < 0:
+    if _is_negative(right):
         return -remainder(-left, -right)
     if right == 1 or left == 0 or left == right:
         return 0
@@ -319,3 +354,4 @@ def _without_remainders(value: Dim, factor: int) -> Dim:
 Expr.floor_divide = staticmethod(floor_divide)
 Expr.remainder = staticmethod(remainder)
 Expr.differs = staticmethod(differs)
+Expr.non_negative = staticmethod(non_negative)

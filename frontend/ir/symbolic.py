@@ -14,21 +14,39 @@ Almost everything is affine and takes microseconds. sympy is asked only for the 
 from __future__ import annotations
 
 import numbers
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, NoReturn
 
-from .caller import is_internal
+from . import asked
 from .errors import ShapeError
 
 
 class SizeNeeded(ShapeError):
     """Python asked a symbolic size for its number; tracing starts again with the number at hand."""
 
+    is_question = True
+
     def __init__(self, size: Expr):
         super().__init__(f"the size {size} is not known while tracing, so Python cannot branch or calculate with it")
         self.size = size
+        asked.note(self)
+
+
+class UndecidedSize(ShapeError):
+    """Whether two symbolic sizes are equal decides the program; tracing settles it from the sizes at hand.
+
+    If it is one that has to be greater (`is_wanted`), the program has no meaning where it is not.
+    """
+
+    is_question = True
+
+    def __init__(self, left: Dim, right: Dim, question: str = "", is_wanted: bool = False):
+        super().__init__(f"cannot tell whether {question or f'the sizes {left} and {right} are equal'}")
+        self.left = left
+        self.right = right
+        self.is_wanted = is_wanted
+        asked.note(self)
 
 
 class Symbol:
@@ -135,6 +153,7 @@ class Expr:
     floor_divide: ClassVar[Callable[[Dim, Dim], Dim]]
     remainder: ClassVar[Callable[[Dim, Dim], Dim]]
     differs: ClassVar[Callable[[Dim, Dim], bool]]
+    non_negative: ClassVar[Callable[[Dim], bool]]
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
         self.terms = terms
@@ -147,17 +166,38 @@ class Expr:
         if isinstance(other, Expr):
             if self._hash == other._hash and self.terms == other.terms:
                 return True
-        elif not isinstance(other, int):
-            return False
+        elif not isinstance(other, numbers.Number):
+            return NotImplemented
         # smelt's own code asks whether two sizes are the same expression; the user asks about the numbers.
-        if not is_internal(sys._getframe(1).f_code.co_filename) and not Expr.differs(self, other):
-            raise SizeNeeded(self)
+        if asked.is_users(1):
+            size = _whole(other)
+            if size is not None and not Expr.differs(self, size):
+                raise SizeNeeded(self)
         return False
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """int for the user's `isinstance(x.shape[0], int)`: sizes are ints, whether or not they are known."""
+        return int if asked.current() is not None and asked.is_users(1) else Expr
+
     def __hash__(self) -> int:
+        if asked.current() is not None and asked.is_users(1):
+            raise SizeNeeded(self)  # a dict or a set looks for the number
         return self._hash
 
+    def __str__(self) -> str:
+        if asked.current() is not None and asked.is_users(1):
+            raise SizeNeeded(self)
+        return repr(self)
+
+    def __format__(self, spec: str) -> str:
+        if asked.current() is not None and asked.is_users(1):
+            raise SizeNeeded(self)
+        return format(repr(self), spec)
+
     def __repr__(self) -> str:
+        if asked.current() is not None and asked.is_users(1):
+            raise SizeNeeded(self)
         if self.atom is not None:
             return str(self.atom)
         parts: list[str] = []
@@ -202,7 +242,39 @@ class Expr:
         raise SizeNeeded(self)
 
     __bool__ = __int__ = __float__ = __index__ = __complex__ = _number
-    __lt__ = __le__ = __gt__ = __ge__ = _number
+
+    def __ge__(self, other: Any) -> Any:
+        return self._is_at_least(other, 0)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._is_at_least(other, 1)
+
+    def __le__(self, other: Any) -> Any:
+        above = self._is_at_least(other, 1)
+        return above if above is NotImplemented else not above
+
+    def __lt__(self, other: Any) -> Any:
+        at_least = self._is_at_least(other, 0)
+        return at_least if at_least is NotImplemented else not at_least
+
+    def _is_at_least(self, other: Any, more: int) -> Any:
+        """Whether it is so much more than another size at least. Without a proof the sizes at hand decide, which limits
+        the sizes that the program is for."""
+        operand = self._operand(other)
+        if operand is None:
+            return NotImplemented
+        gap = self - operand - more
+        if Expr.non_negative(gap):
+            return True
+        if Expr.non_negative(-1 - gap):
+            return False
+        trace = asked.current()
+        if trace is None or not all(symbol.name in trace.hints for symbol in symbols_of(gap)):
+            self._number()
+        answer = evaluate(gap, trace.hints) >= 0
+        trace.limits.append((-gap, 0) if answer else (gap, -1))
+        trace.where.append(f"{asked.line_above(2)}: it compares {self!r} with {operand!r}")
+        return answer
 
     def _operand(self, other: Any) -> Dim | None:
         """What else an expression is calculated with; None for tensors, which know sizes themselves."""
@@ -250,19 +322,19 @@ class Expr:
 
     def __floordiv__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.floor_divide(self, operand)
+        return NotImplemented if operand is None else Expr.floor_divide(self, _divisor(operand))
 
     def __rfloordiv__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.floor_divide(operand, self)
+        return NotImplemented if operand is None else Expr.floor_divide(operand, _divisor(self))
 
     def __mod__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.remainder(self, operand)
+        return NotImplemented if operand is None else Expr.remainder(self, _divisor(operand))
 
     def __rmod__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.remainder(operand, self)
+        return NotImplemented if operand is None else Expr.remainder(operand, _divisor(self))
 
     def coefficient(self, symbol: Symbol) -> Dim | None:
         """The factor of `symbol` if the expression is affine in it, else None. Zero if it does not occur."""
@@ -285,6 +357,28 @@ class Expr:
 
 # A size or an index: a number, or an expression that is none.
 Dim = int | Expr
+
+
+def _divisor(value: Dim) -> Dim:
+    """What the user's code divides by: Python refuses zero, so whether it is zero decides the program."""
+    if asked.current() is not None and asked.is_users(2):
+        if isinstance(value, int):
+            if value == 0:
+                raise ZeroDivisionError("integer division or modulo by zero")
+        elif not Expr.differs(value, 0):
+            raise UndecidedSize(value, 0)
+    return value
+
+
+def _whole(value: Any) -> Dim | None:
+    """The size that a number of any kind is; None if it is none."""
+    if isinstance(value, (int, Expr)):
+        return value
+    try:
+        whole = int(value.real)
+        return whole if value == whole else None
+    except (ValueError, OverflowError, TypeError):  # nan, inf
+        return None
 
 
 def _atom_key(atom: Atom) -> tuple:
@@ -384,6 +478,26 @@ def split(left: Dim, right: Dim) -> tuple[Dim, Dim]:
         if left_over:
             rest.append((monomial, left_over))
     return _collect(whole), _collect(rest)
+
+
+def exact_quotient(left: Dim, right: Dim) -> Dim | None:
+    """The expression that `left` is `right` times, or None. Compound atoms count as variables."""
+    divisor = _terms(right)
+    if not divisor:
+        return None
+    factors, scale = min(divisor, key=_monomial_key)
+    whole: Dim = 0
+    while left != 0:
+        monomial, coefficient = min(_terms(left), key=_monomial_key)
+        remaining = _without(monomial, factors)
+        if remaining is None or coefficient % scale:
+            return None
+        term = _collect([(remaining, coefficient // scale)])
+        rest = left - term * right
+        if rest != 0 and _monomial_key(min(_terms(rest), key=_monomial_key)) <= _monomial_key((monomial, 0)):
+            return None  # no end: the order of monomials does not follow from that of their factors here
+        whole, left = whole + term, rest
+    return whole
 
 
 def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:

@@ -1,4 +1,4 @@
-"""Element types, tensor types, and PyTorch's promotion rules."""
+"""Element types, tensor types, and PyTorch's promotion rules. (NumPy's, for its own functions: frontend/nep50.py.)"""
 
 from __future__ import annotations
 
@@ -283,6 +283,21 @@ def promote(types: Sequence[TensorType | bool | int | float | complex]) -> DType
     if result is None:
         raise DTypeError("nothing to promote")
     return result
+
+
+def dtype_beside(number: DType, types: Sequence[TensorType], default_float: DType) -> DType:
+    """The type that a Python number, which `number` holds in full, has beside tensors, as PyTorch's rule has it.
+
+    default_float: what integers become beside a float.
+    """
+    strong = promote(types) if types else bool_
+    if _CATEGORY[number.kind] <= _CATEGORY[strong.kind]:
+        # Beside f16 and bf16 a number keeps the precision that the arithmetic is done in.
+        return strong.compute if any(type.shape for type in types) else strong
+    if number.kind not in "fc":
+        return number
+    real = strong if strong.kind == "f" else default_float
+    return real if number.kind == "f" else c128 if real is f64 else c64
 
 
 def number_dtype(value: bool | int | float | complex) -> DType:

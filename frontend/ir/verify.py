@@ -15,10 +15,37 @@ from collections.abc import Callable
 from .errors import SmeltError, VerifyError
 from .graph import Graph, Op, Value, located
 from .printer import INDENT, Printer
-from .symbolic import Symbol
+from .symbolic import Compound, Dim, Symbol, symbols_of
 from .types import TensorType
 
 CONTEXT = 5
+# What the bodies of ops run into when an attribute is of another kind than they expect.
+NOT_OURS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError, RecursionError)
+INDEX_RANGE = -(1 << 63), 1 << 63  # native code computes with sizes and positions in i64
+
+
+def fits_index(value: Dim) -> bool:
+    """Whether an i64 holds a number, or all numbers of an expression."""
+    if isinstance(value, int):
+        return INDEX_RANGE[0] <= value < INDEX_RANGE[1]
+    return all(
+        fits_index(coefficient)
+        and all(fits_index(atom.left) and fits_index(atom.right) for atom in monomial if isinstance(atom, Compound))
+        for monomial, coefficient in value.terms
+    )
+
+
+def type_problem(type: TensorType) -> str:
+    """Why no tensor has a type; empty if one may."""
+    whole = type.dtype.bytes
+    for size in type.shape:
+        if isinstance(size, int):
+            if size < 0:
+                return f"{type} has a negative size"
+            whole *= max(size, 1)
+        elif not fits_index(size):
+            whole = INDEX_RANGE[1]
+    return "" if whole < INDEX_RANGE[1] else f"{type} is too large: an i64 must hold its bytes"
 
 
 def _only_primitives(op: Op) -> str | None:
@@ -29,8 +56,11 @@ def _only_primitives(op: Op) -> str | None:
 STAGES: dict[str, Callable[[Op], str | None]] = {"primitives": _only_primitives}
 
 
-def verify_graph(graph: Graph, stage: str | None = None) -> None:
-    """Raise VerifyError if the graph breaks a rule of the IR or holds an op not legal at the stage."""
+def verify_graph(graph: Graph, stage: str | None = None, outer: frozenset[Symbol] = frozenset()) -> None:
+    """Raise VerifyError if the graph breaks a rule of the IR or holds an op not legal at the stage.
+
+    outer: sizes of the graph that this one is an attribute in.
+    """
     illegal = STAGES[stage] if stage is not None else None
     defined: set[Value] = set()
     for param in graph.params:
@@ -38,25 +68,28 @@ def verify_graph(graph: Graph, stage: str | None = None) -> None:
             raise _failure(graph, None, f"the parameter {param.name or param!r} is the result of {param.op.name}")
         if param in defined:
             raise _failure(graph, None, f"the parameter {param.name!r} is given twice")
+        if unusable := type_problem(param.type):
+            raise _failure(graph, None, f"the parameter {param.name}: {unusable}")
         defined.add(param)
     ranges: dict[str, Symbol] = {}
     for symbol in graph.sizes:
         if ranges.setdefault(symbol.name, symbol) is not symbol:
             raise _failure(graph, None, f"the size {symbol} has two ranges")
+    known = frozenset(graph.sizes) | outer
     for op in graph.ops:
-        problem = _problem(op, defined) or (illegal(op) if illegal is not None else None)
-        if problem:
-            raise _failure(graph, op, problem)
+        wrong = _problem(op, defined, known) or (illegal(op) if illegal is not None else None)
+        if wrong:
+            raise _failure(graph, op, wrong)
         for argument in op.arguments.values():
             if isinstance(argument, Graph):
-                verify_graph(argument, stage)
+                verify_graph(argument, stage, known)
         defined.update(op.results)
     for position, value in enumerate(graph.results):
         if value not in defined:
             raise _failure(graph, None, f"result {position} is not defined in the graph")
 
 
-def _problem(op: Op, defined: set[Value]) -> str | None:
+def _problem(op: Op, defined: set[Value], sizes: frozenset[Symbol]) -> str | None:
     """What is wrong with an op, or None."""
     if op.arguments.keys() != op.defn.by_name.keys():
         return f"the arguments are {', '.join(op.arguments)}, the signature is {op.defn.signature()}"
@@ -68,6 +101,11 @@ def _problem(op: Op, defined: set[Value]) -> str | None:
             return "a result belongs to another op"
         if value in defined:
             return "the op occurs twice"
+        if problem := type_problem(value.type):
+            return problem
+        for size in value.type.shape:
+            if not isinstance(size, int) and not symbols_of(size) <= sizes:
+                return f"{size} is not known: no parameter has that size"
     try:
         with located(op.loc):
             types = infer(op)
@@ -75,6 +113,8 @@ def _problem(op: Op, defined: set[Value]) -> str | None:
                 return "the operands have different dtypes"
     except SmeltError as error:
         return error.message
+    except NOT_OURS as error:
+        return f"the arguments are wrong ({type(error).__name__}: {error}); the signature is {op.defn.signature()}"
     given = tuple(value.type for value in op.results)
     if types != given:
         return f"the operands give {_listed(types)}, the op says {_listed(given)}"
@@ -87,7 +127,7 @@ def infer(op: Op) -> tuple[TensorType, ...] | None:
     if defn.kind is None:
         return defn._composite_types(op.arguments)
     arguments = defn.kind.prepare(defn, dict(op.arguments))
-    if any(arguments[name] is not argument for name, argument in op.arguments.items()):
+    if isinstance(arguments, Value) or any(arguments[name] is not argument for name, argument in op.arguments.items()):
         return None
     defn._check_dtypes(arguments)
     return defn.kind.infer(defn, arguments)

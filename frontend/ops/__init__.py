@@ -38,6 +38,8 @@ FAMILIES = (
     "search",
     "distance",
     "grid_sample",
+    "checks",
+    "bits",
 )
 
 for _family in FAMILIES:

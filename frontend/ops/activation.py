@@ -13,6 +13,7 @@ from .define import REGISTRY, Scalar, Tensor, composite
 from .elementary import exp, expm1, log1p, sigmoid, tanh
 from .extremes import clamp
 from .pointwise import abs, ge, gt, le, lt, rounded_once, where
+from .registry import as_held
 from .shapes import dimension, divides, equal
 from .special import normal_cdf, normal_density
 
@@ -40,9 +41,10 @@ def relu6(self: Tensor) -> Tensor:
 
 
 @composite
+@rounded_once
 def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
     """self where above threshold, else value."""
-    return where(le(self, threshold), value, self)
+    return where(le(self, as_held(threshold, self.dtype)), as_held(value, self.dtype), self)
 
 
 @threshold.vjp
@@ -51,6 +53,7 @@ def threshold_vjp(grad, self, threshold):
 
 
 @composite
+@rounded_once
 def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Scalar) -> Tensor:
     """grad_output where self is above threshold, else 0."""
     return where(le(self, threshold), 0, grad_output)
@@ -125,6 +128,11 @@ def elu_vjp(grad, self, alpha, scale, input_scale):
     return elu_backward(grad, alpha, scale, input_scale, False, self)
 
 
+@elu.jvp
+def elu_jvp(self_tangent, self, alpha, scale, input_scale):
+    return elu_backward(self_tangent, alpha, scale, input_scale, False, self)
+
+
 @composite
 @rounded_once
 def elu_backward(
@@ -137,10 +145,13 @@ def elu_backward(
 ) -> Tensor:
     """grad_output times the slope of elu, from its input or its result."""
     if is_result:
-        below = (self_or_result + alpha * scale) * input_scale
+        below = grad_output * ((self_or_result + alpha * scale) * input_scale)
     else:
-        below = exp(self_or_result * input_scale) * (input_scale * alpha * scale)
-    return where(le(self_or_result, 0), grad_output * below, grad_output * scale)
+        # Beyond the kink, where this is not used, the exponential must not overflow: its derivatives would be NaN.
+        # At the kink its slope is zero, as in PyTorch.
+        growth = exp(where(ge(self_or_result, 0), 0, self_or_result) * input_scale)
+        below = grad_output * (input_scale * alpha * scale) * growth
+    return where(gt(self_or_result, 0), grad_output * scale, below)
 
 
 SELU_ALPHA = 1.6732632423543772
@@ -326,9 +337,10 @@ def hardtanh_jvp(self, min_val, max_val, self_tangent):
 
 
 @composite
+@rounded_once
 def hardtanh_backward(grad_output: Tensor, self: Tensor, min_val: Scalar, max_val: Scalar) -> Tensor:
     """grad_output where self lies between min_val and max_val, else 0."""
-    return where(le(self, min_val) | ge(self, max_val), 0, grad_output)
+    return where(gt(self, min_val) & lt(self, max_val), grad_output, 0)
 
 
 @composite
@@ -376,7 +388,10 @@ def hardswish_jvp(self, self_tangent):
 @rounded_once
 def hardswish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """0 below -3, grad_output above 3, grad_output * (self / 3 + 0.5) between."""
-    return where(le(self, -3), 0, where(lt(self, 3), grad_output * (self * (1 / 3) + 0.5), grad_output))
+    low, high = le(self, -3), ge(self, 3)
+    # The slope has a derivative also where it is not used: 0 * inf.
+    slope = where(low | high, 0, self) * (1 / 3) + 0.5
+    return where(low, 0, where(high, grad_output, grad_output * slope))
 
 
 @composite
@@ -393,10 +408,11 @@ def hardshrink_vjp(grad, self, lambd):
 @composite
 def hardshrink_backward(grad_out: Tensor, self: Tensor, lambd: Scalar) -> Tensor:
     """0 where |self| is at most lambd, else grad_out."""
-    return where(ge(self, -lambd) & le(self, lambd), 0, grad_out)
+    return where(lt(self, -lambd) | gt(self, lambd), grad_out, 0)
 
 
 @composite
+@rounded_once
 def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     """self moved by lambd towards 0, and 0 within lambd of it."""
     # The product with 0 keeps a nan and the sign of zero.
@@ -416,7 +432,7 @@ def softshrink_jvp(self, lambd, self_tangent):
 @composite
 def softshrink_backward(grad_output: Tensor, self: Tensor, lambd: Scalar) -> Tensor:
     """0 where |self| is at most lambd, else grad_output."""
-    return where(ge(self, -lambd) & le(self, lambd), 0, grad_output)
+    return where(lt(self, -lambd) | gt(self, lambd), grad_output, 0)
 
 
 @composite

@@ -13,7 +13,7 @@ from ..ir.proofs import floor_divide, remainder
 from ..ir.symbolic import Dim
 from ..ir.types import DType, i64
 from . import pointwise, reduce
-from .create import number_of
+from .create import new_zeros, number_of, zeros_like
 from .define import Tensor, composite
 from .pool import added_at, found_at
 from .view import expand, repeat_interleave, replaced, reshape, squeeze, unsqueeze
@@ -91,6 +91,8 @@ def _divisor(sizes: Sequence[Dim], counts: Sequence[Dim], dtype: DType) -> Tenso
 
 def _adaptive_avg(self: Tensor, output_size: OutputSize, rank: int) -> Tensor:
     counts = _counts_of(self, output_size, rank)
+    if 0 in counts:
+        return new_zeros(self, (*self.shape[:-rank], *counts))  # no windows
     value = pointwise.convert(self, self.dtype.compute)
     return pointwise.convert(_total(value, counts) / _divisor(self.shape[-rank:], counts, value.dtype), self.dtype)
 
@@ -98,6 +100,8 @@ def _adaptive_avg(self: Tensor, output_size: OutputSize, rank: int) -> Tensor:
 def _adaptive_avg_backward(grad_output: Tensor, self: Tensor, rank: int) -> Tensor:
     value = pointwise.convert(grad_output, grad_output.dtype.compute)
     sizes = self.shape[-rank:]
+    if 0 in grad_output.shape[-rank:]:
+        return zeros_like(self)
     shares = value / _divisor(sizes, grad_output.shape[-rank:], value.dtype)
     return pointwise.convert(_total(shares, sizes), grad_output.dtype)
 
@@ -168,12 +172,16 @@ def adaptive_avg_pool3d(self: Tensor, output_size: OutputSize) -> Tensor:
 def _adaptive_max(self: Tensor, output_size: OutputSize, rank: int) -> tuple[Tensor, Tensor]:
     counts = _counts_of(self, output_size, rank)
     sizes = self.shape[-rank:]
+    if 0 in counts:
+        shape = (*self.shape[:-rank], *counts)  # no windows
+        return new_zeros(self, shape), new_zeros(self, shape, dtype=i64)
     windows = _equal_windows(sizes, counts)
     if windows is not None:
         value, number = window_max(self, windows)
         return value, pointwise.convert(number, i64)
     value, number = self, expand(places(sizes), self.shape)
-    for dim, count in enumerate(counts, self.ndim - rank):
+    # From the last dim on: of equal elements the first in row-major order is found.
+    for dim, count in reversed(list(enumerate(counts, self.ndim - rank))):
         value, number = largest(adaptive_taps((value, number), dim, count))
     return value, pointwise.convert(number, i64)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.proofs import floor_divide
 from ..ir.symbolic import Dim, product
-from ..ir.types import i64
+from ..ir.types import i64, promote
 from . import pointwise
 from .create import full, iota
 from .define import Tensor, composite
@@ -185,7 +185,9 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     if not tensors:
         raise ArgumentError("there is nothing to join: tensors is empty")
     blocks = []
+    wanted = promote([value.type for value in tensors])  # before numbers become matrices
     for position, value in enumerate(tensors):
+        value = pointwise.convert(value, wanted)
         if value.ndim > 2:
             raise ShapeError(f"tensor {position} has {value.ndim} dimensions, expected at most 2")
         blocks.append(value if value.ndim == 2 else reshape(value, (1, product(value.shape))))

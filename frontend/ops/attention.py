@@ -11,7 +11,7 @@ import math
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import floor_divide
 from ..ir.types import bool_, i64
-from .create import iota, number_of
+from .create import iota, number_of, zeros
 from .define import Tensor, composite
 from .elementary import exp, log, rsqrt
 from .linalg import matmul
@@ -106,7 +106,10 @@ def _scaled_dot_product_flash_attention_for_cpu(
         raise ArgumentError(f"dropout_p is {dropout_p}: this form of attention has no dropout, expected 0")
     key, value = _shared_heads(query, key), _shared_heads(query, value)
     scores = _scores(query, key, attn_mask, is_causal, scale)
-    largest = detach(amax(scores, -1, True))
+    # Without keys every row is masked everywhere.
+    largest = (
+        zeros((*scores.shape[:-1], 1), dtype=scores.dtype) if key.shape[-2] == 0 else detach(amax(scores, -1, True))
+    )
     masked = eq(largest, float("-inf"))
     largest = where(masked, 0.0, largest)
     powers = exp(scores - largest)

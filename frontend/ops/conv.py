@@ -30,6 +30,8 @@ from .reduce import sum as total
 from .shapes import Shape, at_least, equal
 from .view import expand, flip, permute, replaced, reshape, select, slice, unfold, unsqueeze
 
+Lengths = int | Sequence[int]  # one for all dims, or one for each
+
 MANY_PLACES = 64  # of a kernel: more are not worth a term each
 
 
@@ -71,7 +73,7 @@ class Windows:
         return tuple(result)
 
 
-def _whole(value: Sequence[int] | int, rank: int, name: str, least: int) -> tuple[int, ...]:
+def _whole(value: Lengths, rank: int, name: str, least: int) -> tuple[int, ...]:
     """One number for each spatial dimension."""
     given = (value,) if isinstance(value, int) else tuple(value)
     if len(given) not in (1, rank):
@@ -268,9 +270,7 @@ def _is_less(elements: Dim, *shapes: Shape) -> bool:
     return not isinstance(elements, int) or elements < sum(known)
 
 
-def _described(
-    weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
-) -> Windows:
+def _described(weight: Tensor, stride: Lengths, padding: Lengths, dilation: Lengths, groups: int) -> Windows:
     rank = weight.ndim - 2
     return Windows(
         tuple(size for size in weight.shape[2:] if isinstance(size, int)),
@@ -287,11 +287,11 @@ def convolution(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    stride: Lengths,
+    padding: Lengths,
+    dilation: Lengths,
     transposed: bool,
-    output_padding: Sequence[int],
+    output_padding: Lengths,
     groups: int,
 ) -> Tensor:
     """The sum of weight times each window of input, plus bias; or the transpose of that linear map."""
@@ -337,11 +337,11 @@ def convolution_backward(
     input: Tensor,
     weight: Tensor,
     bias_sizes: Sequence[Dim] | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    stride: Lengths,
+    padding: Lengths,
+    dilation: Lengths,
     transposed: bool,
-    output_padding: Sequence[int],
+    output_padding: Lengths,
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -376,8 +376,8 @@ def convolution_backward(
 
 
 def _paddings(
-    input: Tensor, weight: Tensor, padding: str | Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> tuple[Tensor, Sequence[int]]:
+    input: Tensor, weight: Tensor, padding: str | Lengths, stride: Lengths, dilation: Lengths
+) -> tuple[Tensor, Lengths]:
     """The input and the numbers for padding "valid" or "same": what cannot be padded evenly has more behind."""
     if not isinstance(padding, str):
         return input, padding
@@ -406,9 +406,9 @@ def conv1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: str | Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
+    stride: Lengths = (1,),
+    padding: str | Lengths = (0,),
+    dilation: Lengths = (1,),
     groups: int = 1,
 ) -> Tensor:
     """convolution over one dimension; padding may be "valid" or "same"."""
@@ -422,9 +422,9 @@ def conv2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: str | Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
+    stride: Lengths = (1,),
+    padding: str | Lengths = (0,),
+    dilation: Lengths = (1,),
     groups: int = 1,
 ) -> Tensor:
     """convolution over two dimensions; padding may be "valid" or "same"."""
@@ -438,9 +438,9 @@ def conv3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: str | Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
+    stride: Lengths = (1,),
+    padding: str | Lengths = (0,),
+    dilation: Lengths = (1,),
     groups: int = 1,
 ) -> Tensor:
     """convolution over three dimensions; padding may be "valid" or "same"."""
@@ -454,11 +454,11 @@ def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
+    stride: Lengths = (1,),
+    padding: Lengths = (0,),
+    output_padding: Lengths = (0,),
     groups: int = 1,
-    dilation: Sequence[int] = (1,),
+    dilation: Lengths = (1,),
 ) -> Tensor:
     """The transpose of conv1d, plus bias."""
     _ranked(input, weight, 1)
@@ -470,11 +470,11 @@ def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
+    stride: Lengths = (1,),
+    padding: Lengths = (0,),
+    output_padding: Lengths = (0,),
     groups: int = 1,
-    dilation: Sequence[int] = (1,),
+    dilation: Lengths = (1,),
 ) -> Tensor:
     """The transpose of conv2d, plus bias."""
     _ranked(input, weight, 2)
@@ -486,11 +486,11 @@ def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
+    stride: Lengths = (1,),
+    padding: Lengths = (0,),
+    output_padding: Lengths = (0,),
     groups: int = 1,
-    dilation: Sequence[int] = (1,),
+    dilation: Lengths = (1,),
 ) -> Tensor:
     """The transpose of conv3d, plus bias."""
     _ranked(input, weight, 3)

@@ -203,7 +203,7 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
     step = (end - start) / (steps - 1)  # type: ignore[operator]
     # From both ends, so that both are met exactly.
     from_end = end - (steps - 1 - place) * step
-    return define.lookup("where")(place < steps / 2, start + place * step, from_end).to(wanted)
+    return define.lookup("where")(place < steps // 2, start + place * step, from_end).to(wanted)
 
 
 @composite(differentiable=False)

@@ -30,19 +30,38 @@ sequence of sizes or the sizes one by one; all other parameters are attributes.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..ir import asked
 from ..ir.caller import is_internal
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
-from ..ir.graph import Op, Value, current_location, located, operands_of, ops_behind
+from ..ir.graph import Array, Op, Value, current_location, located, operands_of, ops_behind, plain
 from ..ir.symbolic import Dim, Expr
-from ..ir.types import ANY, DType, TensorType, dtype, i64, scalar_dtype, user_dtype
+from ..ir.types import (
+    ANY,
+    DType,
+    TensorType,
+    c64,
+    dtype,
+    dtype_beside,
+    f32,
+    f64,
+    i64,
+    number_dtype,
+    scalar_type,
+    user_dtype,
+)
+from .attributes import accepted, attribute
+from .captures import ArrayConstant, as_array, captured  # noqa: F401
 from .kinds import Kind
+from .open_array import OpenArray
+from .pickled import owner_of, plain_copy, restored_name
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
-from .shapes import are_ints
+from .shapes import are_ints, fits_into
 from .streams import Streams
 
 Tensor = Value
@@ -50,6 +69,7 @@ Size = Sequence[Dim]
 Dims = int | Sequence[int] | None
 
 _ANY_NAMES = frozenset(entry.name for entry in ANY)
+_REMEMBERED = 4096  # combinations of argument types for which an op knows its result types; a program has some dozens
 REQUIRED = object()  # in place of a default
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
@@ -106,8 +126,8 @@ class OpDef:
 
     # How to run an op at once on arrays; set by the public face, which knows the back ends.
     evaluate: ClassVar[Callable[[OpDef, dict[str, Any]], Any] | None] = None
-    _types: ClassVar[dict[tuple, tuple[TensorType, ...]]] = {}
-    _drawing: ClassVar[set[tuple]] = set()  # those of these keys whose bodies draw random numbers
+    # What to do when an op that programs may have in them is defined anew; set by the public face, too.
+    on_change: ClassVar[Callable[[], None] | None] = None
 
     def __init__(self, function: Callable[..., Any], kind: Kind | None, dtypes: Sequence[DType], differentiable: bool):
         self.name = function.__name__
@@ -127,6 +147,8 @@ class OpDef:
         self.vjp_rule: Callable[..., Any] | None = None
         self.jvp_rule: Callable[..., Any] | None = None
         self.linear = False
+        # By _body_key: the types of a composite's results, and whether its body draws random numbers.
+        self._bodies: dict[tuple, tuple[tuple[TensorType, ...], bool]] = {}
         self.__doc__ = function.__doc__
 
     # What only ops that are called need is worked out when they first are: a program has few of the hundreds.
@@ -137,7 +159,8 @@ class OpDef:
     # these take sequences; all defaults.
     _plain: tuple[int, int, list[int], tuple[Any, ...]]
     _normal: dict[str, frozenset[type]]  # of each argument: the classes of those that are in normal form as they are
-    _is_internal: bool
+    plain: Any  # the function as it is pickled
+    is_own: bool  # whether its body is one of smelt's sources: then, and only then, its name says what it means
     _is_declared: bool  # whether the body is a docstring and no more
 
     def __getattr__(self, name: str) -> Any:
@@ -157,13 +180,28 @@ class OpDef:
         self.tensor_names = tuple([item.name for item in self.tensors])
         self._plain = fewest, most, sequences, tuple([item.default for item in self.parameters])
         self._normal = {item.name: _normal_classes(item, numbers) for item in self.parameters}
-        self._is_internal = is_internal(code.co_filename)
+        self.is_own = is_internal(code.co_filename)
         self._is_declared = code.co_code == _NOTHING
         self.by_name = dict(zip(self.names, self.parameters))
+        if not self.is_own:
+            self.plain = plain_copy(self, self.function)
         return self.__dict__[name]
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    def __reduce__(self) -> Any:
+        """smelt's own by name; a user's as functions are pickled, by name or by value."""
+        if self.is_own:
+            return lookup, (self.name,)
+        rules = self.vjp_rule, self.jvp_rule, self.linear
+        return _unpickled, (self.plain, self.kind, self.dtypes, self.differentiable, rules)
+
+    def __copy__(self) -> OpDef:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpDef:
+        return self
 
     @property
     def is_composite(self) -> bool:
@@ -172,18 +210,112 @@ class OpDef:
     def vjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Register the reverse-mode rule."""
         self.vjp_rule = rule
+        self.change()
         return rule
 
     def jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Register the forward-mode rule. It takes `<parameter>_tangent` (None for zero) beside what a vjp takes."""
         self.jvp_rule = rule
+        self.change()
         return rule
+
+    def change(self) -> None:
+        """Have programs traced anew whose ops or derivatives this op may be a part of."""
+        if OpDef.on_change is not None and "_plain" in self.__dict__:  # else it was never called
+            for op in REGISTRY.values():
+                op._bodies.clear()  # any of them may call this op
+            OpDef.on_change()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         arguments = self.bind(args, kwargs)
-        if OpDef.evaluate is not None and _concrete(arguments):
+        given = _class_of_tensors(arguments)
+        if given is Value:
+            return self.apply(arguments)
+        if given is np.ndarray and OpDef.evaluate is not None:
             return OpDef.evaluate(self, arguments)
+        # Tensors that the user makes of numbers are for functions of NumPy arrays, those of a body are for the body.
+        if given is Array or not is_internal(sys._getframe(1).f_code.co_filename):
+            return as_arrays(self.apply_in(f64, arguments), self._of_numbers(arguments))
         return self.apply(arguments)
+
+    def _of_numbers(self, arguments: dict[str, Any]) -> bool:
+        """Whether there are Python numbers alone, of which some came as arguments: what comes of them is one, too."""
+        given = [arguments[name] for name in self.tensor_names if arguments[name] is not None]
+        weak = [item.__class__ is Array and item.weak is not None for item in given]
+        return "dtype" not in self.by_name and any(weak) and all(map(_is_number_or, given, weak))
+
+    def apply_in(self, default_float: DType, arguments: dict[str, Any]) -> Any:
+        """Make the op for a trace in which integers become `default_float` where an op needs floats: the graph says so
+        with a cast, as the op itself makes f32 of them."""
+        made = self._beside_numbers(default_float, arguments)
+        result = self.apply(made)
+        if default_float is f32 or made.get("dtype") is not None or _precise(result):
+            return result
+        if any(value.dtype.is_inexact for value in operands_of(self, made)):
+            return result
+        convert = REGISTRY["cast"].apply
+        for parameter in self.tensors:
+            value = made[parameter.name]
+            if parameter.name in _CHOOSING or value is None:
+                continue
+            if isinstance(value, Value):
+                made[parameter.name] = convert({"self": value, "dtype": default_float})
+            elif isinstance(value, tuple):
+                made[parameter.name] = tuple([convert({"self": item, "dtype": default_float}) for item in value])
+            elif isinstance(value, (float, complex)):
+                number = number_dtype(value)
+                made[parameter.name] = constant(value, dtype_beside(number, (scalar_type(default_float),), f32))
+        return self.apply(made)
+
+    def _beside_numbers(self, default_float: DType, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments in which arrays are values, and Python numbers that came as arguments of the traced function have
+        the type of what they meet."""
+        made = dict(arguments)
+        weak: list[tuple[str, int | None]] = []
+        for parameter in self.tensors:
+            name, value = parameter.name, arguments[parameter.name]
+            if parameter.is_list and isinstance(value, (tuple, list)):
+                items = [self._beside(parameter, item, default_float, arguments) for item in value]
+                weak += [(name, at) for at, item in enumerate(items) if item.__class__ is Array and item.weak]
+                made[name] = tuple(items)
+            else:
+                item = made[name] = self._beside(parameter, value, default_float, arguments)
+                if item.__class__ is Array and item.weak:
+                    weak.append((name, None))
+        for name, at in weak:
+            number = made[name] if at is None else made[name][at]
+            value = as_dtype(number.value, dtype_beside(number.dtype, self._strong(made), default_float))
+            made[name] = value if at is None else (*made[name][:at], value, *made[name][at + 1 :])
+        return made
+
+    def _beside(self, parameter: Parameter, value: Any, default_float: DType, arguments: dict[str, Any]) -> Any:
+        if value.__class__ is Array:
+            return value if value.weak else value.value
+        if isinstance(value, (list, tuple)):
+            return captured(self._typed_list(value, default_float, arguments))
+        numbers = (bool, int, float, complex, np.generic, Expr)
+        return value if value is None or isinstance(value, (Value, *numbers)) else self._tensor(parameter, value, {})
+
+    def _typed_list(self, items: Sequence[Any], default_float: DType, arguments: dict[str, Any]) -> np.ndarray:
+        """A list of Python numbers as an array: it is typed as a number is."""
+        array = np.asarray(items)
+        if array.dtype != np.float64 and array.dtype != np.complex128:
+            return as_array(array, self.name)
+        return array.astype(dtype_beside(dtype(array.dtype), self._strong(arguments), default_float).numpy)
+
+    def _strong(self, arguments: dict[str, Any]) -> list[TensorType]:
+        """The types of the tensors that numbers meet."""
+        types: list[TensorType] = []
+        for parameter in self.tensors:
+            if parameter.name in _CHOOSING:
+                continue
+            value = arguments[parameter.name]
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(item, Value) and not (item.__class__ is Array and item.weak):
+                    types.append(item.type)
+                elif isinstance(item, np.ndarray):
+                    types.append(TensorType(dtype(item.dtype), item.shape))
+        return types
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in, in the order of the signature."""
@@ -241,13 +373,12 @@ class OpDef:
 
     def apply(self, arguments: dict[str, Any]) -> Any:
         """Make the op. Arrays become constants; errors get the user's line and the call."""
-        given = arguments
         kind = self.kind
         try:
             normal, made = self._normal, dict(arguments)
             for name, value in arguments.items():
                 if value.__class__ not in normal[name]:
-                    made[name] = self._argument(self.by_name[name], value)
+                    made[name] = self._argument(self.by_name[name], value, arguments)
             arguments = made
             if kind is None:
                 types = self._composite_types(arguments)
@@ -258,14 +389,15 @@ class OpDef:
                         arguments.update(update)
                 inferred = kind.infer_alike(self, arguments)
                 if inferred is None:
-                    arguments = kind.prepare(self, arguments)
+                    prepared = kind.prepare(self, arguments)
+                    if isinstance(prepared, Value):
+                        return prepared
+                    arguments = prepared
                     if self.dtypes is not ANY:
                         self._check_dtypes(arguments)
                     inferred = kind.infer(self, arguments)
                 types = inferred
             op = Op(self, arguments, types, current_location(2))
-            if kind is not None and kind.promotes and not types[0].shape:
-                op.results[0].exact = self._exact(given)
         except SmeltError as error:
             # The outermost call has the last word: that is what the user wrote.
             if error.location is None:
@@ -275,60 +407,61 @@ class OpDef:
             raise
         return op.results[0] if len(op.results) == 1 and not self.returns_tuple else op.results
 
-    def _exact(self, given: dict[str, Any]) -> Value | None:
-        """What comes of Python numbers alone is one, too."""
-        numbers = [given[name] for name in self.tensor_names if isinstance(given[name], Value)]
-        if not numbers or any(value.exact is None for value in numbers) or "dtype" in given:
-            return None
-        return self.apply({name: item.exact if isinstance(item, Value) else item for name, item in given.items()})
-
     def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
         """The results of a composite's body."""
         results = self.function(**arguments)
-        values = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+        values = tuple(map(plain, results)) if isinstance(results, (tuple, list)) else (plain(results),)
         for value in values:
             if not isinstance(value, Value):
                 raise ArgumentError(f"{self.name}: the body returned {type(value).__name__}, expected a tensor")
         return values
 
     def _composite_types(self, arguments: dict[str, Any]) -> tuple[TensorType, ...]:
+        return self._body(arguments)[0]
+
+    def _body(self, arguments: dict[str, Any]) -> tuple[tuple[TensorType, ...], bool]:
+        """The types of a composite's results, and whether its body draws random numbers."""
         key = self._body_key(arguments)
-        types = OpDef._types.get(key)
-        if types is None:
-            with located(current_location(2) if self._is_internal else None):
+        known = self._bodies.get(key)
+        if known is None:
+            # What the sizes at hand decide is no part of the key, so a body does not see them.
+            with located(current_location(2) if self.is_own else None), asked.without_hints():
                 results = self.expand(arguments)
+            draws = False
             if self.takes_stream:
-                known = {value.op.serial for value in operands_of(self, arguments) if value.op is not None}
-                if any(op.defn.draws(op.arguments) for op in ops_behind(results, known)):
-                    OpDef._drawing.add(key)
-            types = OpDef._types[key] = tuple([value.type for value in results])
-        return types
+                operands = {value.op.serial for value in operands_of(self, arguments) if value.op is not None}
+                draws = any(op.defn.draws(op.arguments) for op in ops_behind(results, operands))
+            if len(self._bodies) >= _REMEMBERED:
+                self._bodies.clear()
+            known = self._bodies[key] = tuple([value.type for value in results]), draws
+        return known
 
     def _body_key(self, arguments: dict[str, Any]) -> tuple:
         """What decides the types in a composite's body, and which ops it has."""
         if self.takes_stream:
             arguments = {name: value for name, value in arguments.items() if name != "stream"}
-        return (self.name, *map(_type_key, arguments.values()))
+        return tuple(map(_type_key, arguments.values()))
 
     def draws(self, arguments: dict[str, Any]) -> bool:
         """Whether an op of these arguments draws random numbers: dropout with probability 0 does not."""
         if not self.takes_stream or self.kind is not None:
             return self.takes_stream
-        self._composite_types(arguments)
-        return self._body_key(arguments) in OpDef._drawing
+        return self._body(arguments)[1]
 
-    def _argument(self, parameter: Parameter, value: Any) -> Any:
+    def _argument(self, parameter: Parameter, value: Any, arguments: dict[str, Any]) -> Any:
         if parameter.is_tensor:
             if parameter.is_list and isinstance(value, (tuple, list)):
-                return tuple(self._tensor(parameter, item) for item in value)
-            return self._tensor(parameter, value)
+                return tuple(self._tensor(parameter, item, arguments) for item in value)
+            return self._tensor(parameter, value, arguments)
         if parameter.is_dtype and value is not None:
             return user_dtype(value)
-        return attribute(value, f"{self.name}: {parameter.name}")
+        return attribute(value, parameter.annotation, parameter.name)
 
-    def _tensor(self, parameter: Parameter, value: Any) -> Any:
+    def _tensor(self, parameter: Parameter, value: Any, arguments: dict[str, Any]) -> Any:
         if isinstance(value, Value) or value is None:
-            return value
+            return plain(value)
+        if isinstance(value, OpenArray):
+            return plain(value.value)
         if isinstance(value, np.generic):
             if parameter.scalars or (self.kind is not None and self.kind.promotes):
                 return value.item()
@@ -336,10 +469,19 @@ class OpDef:
         if isinstance(value, (bool, int, float, complex)):
             if parameter.scalars or (self.kind is not None and self.kind.promotes):
                 return value
-            return constant(value, scalar_dtype(value))
+            return constant(value, dtype_beside(number_dtype(value), self._strong(arguments), f32))
         if isinstance(value, Expr):
-            return REGISTRY["extent"].apply({"value": value, "dtype": i64})
+            return self._extent(value, arguments)
+        if isinstance(value, (list, tuple)):
+            return captured(self._typed_list(value, f32, arguments))
         return captured(as_array(value, f"{self.name}: {parameter.name}"))
+
+    def _extent(self, size: Expr, arguments: dict[str, Any]) -> Value:
+        """An open size: a Python int, which has the type of what it meets, if that holds it."""
+        value: Value = REGISTRY["extent"].apply({"value": size, "dtype": i64})
+        wanted = dtype_beside(i64, self._strong(arguments), f32)
+        is_compared = getattr(self.kind, "result", None) == "bool"  # then it need not be in range
+        return as_dtype(value, wanted) if wanted.is_integer and not is_compared else value
 
     def _check_dtypes(self, arguments: dict[str, Any]) -> None:
         for parameter in self.tensors:
@@ -384,22 +526,68 @@ class OpDef:
         return f"{self.name}({', '.join(shown)})     {types}".rstrip()
 
 
-def _concrete(arguments: dict[str, Any]) -> bool:
-    """Some argument is an array and none is traced: there is nothing to wait for."""
-    found = False
+# Parameters that choose places or seeds, whatever they choose from: they meet no numbers.
+_CHOOSING = frozenset(("condition", "index", "indices", "mask", "seed"))
+
+
+def _class_of_tensors(arguments: dict[str, Any]) -> type | None:
+    """Array if any argument is one, else Value, else np.ndarray; None if there is no tensor."""
+    found: type | None = None
     for value in arguments.values():
-        if isinstance(value, Value):
-            return False
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(item, Value):
-                return False
-            found = found or hasattr(item, "__array__") and not isinstance(item, np.generic)
+        for item in value if value.__class__ is tuple or value.__class__ is list else (value,):
+            if item.__class__ is Array or item.__class__ is OpenArray:
+                return Array
+            if item.__class__ is Value:
+                found = Value
+            elif found is None and hasattr(item, "__array__") and not isinstance(item, np.generic):
+                found = np.ndarray
     return found
+
+
+def _precise(result: Any) -> bool:
+    """Whether no result is of a type that integers become by themselves."""
+    return all(value.dtype is not f32 and value.dtype is not c64 for value in results_of(result))
+
+
+def results_of(result: Any) -> tuple[Value, ...]:
+    return (result,) if isinstance(result, Value) else tuple(result)
+
+
+def as_arrays(result: Any, are_numbers: bool = False) -> Any:
+    """The results of an op as a function of NumPy arrays sees them."""
+    if not isinstance(result, Value):
+        return tuple(map(Array, result))
+    is_number = are_numbers and not result.shape
+    return Array(result, {"i": int, "f": float, "c": complex}.get(result.dtype.kind) if is_number else None)
+
+
+def _is_number_or(value: Any, is_weak: bool) -> bool:
+    return is_weak or (isinstance(value, _NUMBERS) and not isinstance(value, np.generic))
+
+
+def as_dtype(number: Value, wanted: DType) -> Value:
+    """A Python number that is known when compiled code runs, in another type; an error if that does not hold it."""
+    if number.dtype is wanted:
+        return number
+    op = "cast"
+    if number.dtype is i64 and wanted.is_integer:
+        size = number.op.arguments["value"] if number.op is not None and number.op.name == "extent" else None
+        op = "checked_cast" if size is None or not fits_into(size, wanted) else "cast"
+    return REGISTRY[op].apply({"self": number, "dtype": wanted})  # type: ignore[no-any-return]
+
+
+def known_number(value: Value) -> bool | int | float | complex | Expr | None:
+    """The number or the open size that a value is: the bodies of composites see that, beside the type."""
+    op = value.op
+    return op.arguments["value"] if op is not None and op.defn.name in ("constant", "extent") else None
 
 
 def _type_key(value: Any) -> Any:
     if value.__class__ is Value:
-        return value.type
+        number = known_number(value)
+        if number is None:
+            return value.type
+        return value.type, number if isinstance(number, Expr) else repr(number)
     if value is None or value.__class__ is str:
         return value
     if isinstance(value, tuple):
@@ -408,71 +596,6 @@ def _type_key(value: Any) -> Any:
         # True == 1 == 1.0 for a dict, but not for an op; -0.0 == 0.0 likewise.
         return (type(value), repr(value))
     return value
-
-
-def attribute(value: Any, what: str) -> Any:
-    """An attribute in normal form: plain Python, hashable, printable."""
-    if value.__class__ is tuple and are_ints(value):
-        return value
-    if isinstance(value, (list, tuple)):
-        return tuple(attribute(item, what) for item in value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        return value.item()
-    if isinstance(value, Value):
-        raise ArgumentError(f"{what} must be known while tracing, got the traced tensor {value!r}")
-    try:
-        hash(value)
-    except TypeError:
-        raise ArgumentError(f"{what}: cannot use a {type(value).__name__} here") from None
-    return value
-
-
-def as_array(value: Any, what: str) -> np.ndarray:
-    """A NumPy array that shares memory with an array-like where it can."""
-    if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
-        raise ArgumentError(f"{what}: masks of arrays are not supported: fill them (x.filled(0))", current_location())
-    if isinstance(value, np.ndarray):
-        array = value
-    elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        try:
-            array = np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-        except (TypeError, RuntimeError, BufferError, ValueError) as error:
-            name = type(value).__name__
-            raise ArgumentError(
-                f"{what}: this {name} cannot become a NumPy array: {error}", current_location()
-            ) from error
-    elif isinstance(value, (list, tuple)):
-        array = np.asarray(value)
-        if array.dtype == np.float64 or array.dtype == np.complex128:
-            # A list of Python numbers is typed like a Python number.
-            array = array.astype(np.complex64 if array.dtype.kind == "c" else np.float32)
-    else:
-        raise ArgumentError(f"{what} must be a tensor, got {type(value).__name__}", current_location())
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    dtype(array.dtype)
-    return array
-
-
-class ArrayConstant:
-    """An array that a traced function captured. It becomes a hidden parameter when tracing ends."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: np.ndarray):
-        self.array = array
-
-    def __repr__(self) -> str:
-        return f"array{list(self.array.shape)}"
-
-
-def captured(array: np.ndarray) -> Value:
-    """An array as a value; a 0-dim one becomes a literal."""
-    if array.ndim == 0:
-        return constant(array.item(), dtype(array.dtype))
-    return REGISTRY["captured"].apply({"array": ArrayConstant(array)})
 
 
 _NUMBERS = (bool, int, float, complex)
@@ -486,15 +609,23 @@ def _normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
     """The classes whose objects are arguments in normal form as they are, which most are."""
     if parameter.is_tensor:
         return _TENSOR_OR_NUMBER if numbers or parameter.scalars else _TENSOR
-    return _DTYPE if parameter.is_dtype else _ATTRIBUTE
+    if parameter.is_dtype:
+        return _DTYPE
+    allowed = accepted(parameter.annotation)
+    return _ATTRIBUTE if allowed.is_open else _ATTRIBUTE & allowed.classes
 
 
 def _register(defn: OpDef) -> OpDef:
-    if defn.name in REGISTRY:
-        raise ValueError(f"op {defn.name} is defined twice: {REGISTRY[defn.name].module} and {defn.module}")
-    if not defn.doc:
+    known = REGISTRY.get(defn.name)
+    if known is not None:
+        where, again = known.function.__module__, defn.function.__module__
+        if known.is_own or where != again:
+            raise ValueError(f"op {defn.name} is defined twice, in {where} and {again}: give one of them another name")
+    if not defn.doc and sys.flags.optimize < 2:  # python -OO drops docstrings
         raise ValueError(f"op {defn.name} has no docstring")
     REGISTRY[defn.name] = defn
+    if known is not None:
+        known.change()
     return defn
 
 
@@ -525,6 +656,17 @@ def _empty() -> None:
 
 
 _NOTHING = _empty.__code__.co_code
+
+
+def _unpickled(function: Any, kind: Kind | None, dtypes: Sequence[DType], differentiable: bool, rules: Any) -> OpDef:
+    op = owner_of(function)
+    if op is None:
+        op = OpDef(restored_name(function), kind, ANY if len(dtypes) == len(ANY) else dtypes, differentiable)
+        op.vjp_rule, op.jvp_rule, op.linear = rules
+        known = REGISTRY.get(op.name)
+        if known is None or not known.is_own:
+            REGISTRY[op.name] = op  # its name in texts and as a method
+    return op  # type: ignore[no-any-return]
 
 
 def lookup(name: str) -> OpDef:

@@ -9,6 +9,7 @@ from ..ir.types import f64, i64
 from . import elementary, pointwise, reduce
 from .create import full, iota
 from .define import Scalar, Tensor, composite
+from .extremes import clamp_min
 from .indexing import index_add, select_along
 from .shapes import broadcast, dimension, equal
 from .view import cyclic_shift, expand, transpose, unsqueeze
@@ -26,15 +27,16 @@ def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
     if p == 0:
         return difference * 0
     if p == 1:
-        return sign
+        return pointwise.where(pointwise.isnan(difference), difference, sign)
     if math.isinf(p):
         return pointwise.where(size == length, sign, 0)
     zero = length == 0
     safe = pointwise.where(zero, 1, length)
     if p == 2:
         return pointwise.where(zero, 0, difference / safe)
-    gone = zero | (difference == 0) if p < 2 else zero
-    return pointwise.where(gone, 0, sign * (size / safe) ** (p - 1))
+    # What is not used must have a derivative, too.
+    gone = zero | (difference == 0)
+    return pointwise.where(gone, 0, sign * (pointwise.where(gone, 1, size) / safe) ** (p - 1))
 
 
 def _differences(x1: Tensor, x2: Tensor) -> Tensor:
@@ -145,3 +147,32 @@ def renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor:
     length = reduce.linalg_vector_norm(value, p, others, True)
     scale = pointwise.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
     return pointwise.convert(value * scale, self.dtype)
+
+
+@composite
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """input / max(norm of order p, eps) along dim."""
+    return input / clamp_min(reduce.linalg_vector_norm(input, p, dim, True), eps)
+
+
+@composite
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """v * (g / norm of v over all dimensions but dim), and that norm."""
+    dim = dimension(dim, v.ndim)
+    others = tuple(position for position in range(v.ndim) if position != dim)
+    value = pointwise.widen(v)
+    length = elementary.sqrt(reduce.total_over(value * value, others, keepdim=True))
+    return pointwise.convert(value * (pointwise.widen(g) / length), v.dtype), length
+
+
+@composite
+def _weight_norm_interface_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the first result of _weight_norm_interface by v and g."""
+    dim = dimension(dim, saved_v.ndim)
+    others = tuple(position for position in range(saved_v.ndim) if position != dim)
+    gradient, value, length = pointwise.widen(grad_w), pointwise.widen(saved_v), pointwise.widen(saved_norms)
+    along = reduce.total_over(gradient * value, others, keepdim=True)
+    by_v = pointwise.widen(saved_g) * (gradient - value * (along / (length * length))) / length
+    return pointwise.convert(by_v, saved_v.dtype), pointwise.convert(along / length, saved_g.dtype)

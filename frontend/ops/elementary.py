@@ -13,7 +13,7 @@ import ml_dtypes
 from ..ir.graph import Value
 from ..ir.types import FLOAT, INEXACT, c128, f32, f64
 from .define import Scalar, Tensor, composite, prim
-from .extremes import clamp, maximum
+from .extremes import maximum
 from .kinds import Elementwise
 from .pointwise import (
     NUMBER,
@@ -24,12 +24,15 @@ from .pointwise import (
     conjugate,
     eq,
     ge,
+    gt,
     le,
+    lt,
     mul,
     reciprocal,
     rounded_once,
     times,
     where,
+    widen,
 )
 
 # Powers
@@ -200,6 +203,7 @@ def log1p_vjp(grad, self):
 @rounded_once
 def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     """log(exp(self) + exp(other)) without overflow."""
+    self, other = widen(self), widen(other)  # differences of integers wrap
     # The same infinity twice has no difference, but it has a sum.
     apart = where(eq(self, other), 0, self - other)
     return maximum(self, other) + log1p(exp(-abs(apart)))
@@ -220,6 +224,7 @@ def logaddexp_jvp(self_tangent, other_tangent, self, other):
 @rounded_once
 def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** self + 2 ** other) without overflow."""
+    self, other = widen(self), widen(other)
     apart = where(eq(self, other), 0, self - other)
     return maximum(self, other) + log1p(exp2(-abs(apart))) * (1 / math.log(2))
 
@@ -397,8 +402,10 @@ def acosh(self: Tensor) -> Tensor:
 
 @acosh.vjp
 def acosh_vjp(grad, self):
+    # As in PyTorch the slope of a real operand is even: below -1 it has a slope, but no value.
+    value = self if self.dtype.is_complex else abs(self)
     # Two roots: the product of the operands would choose the wrong branch for complex ones.
-    return grad * conjugate(rsqrt(self - 1) * rsqrt(self + 1))
+    return grad * conjugate(rsqrt(value - 1) * rsqrt(value + 1))
 
 
 @prim(Elementwise("atanh", promote="float"), dtypes=INEXACT)
@@ -432,10 +439,11 @@ def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
 @composite
 @rounded_once
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
-    """log(self / (1 - self)), self first kept within eps and 1 - eps if eps is given."""
+    """log(self / (1 - self)), self first kept within eps and 1 - eps if eps is given and not negative."""
     value = self if self.dtype.is_inexact else cast(self, f32)
-    if eps is not None:
-        value = clamp(value, eps, 1 - eps)
+    if eps is not None and eps >= 0:
+        # The lower bound wins where they cross.
+        value = where(lt(value, eps), eps, where(gt(value, 1 - eps), 1 - eps, value))
     return log(value / (1 - value))
 
 
@@ -444,11 +452,16 @@ def logit_vjp(grad, self, eps):
     return logit_backward(grad, self, eps)
 
 
+@logit.jvp
+def logit_jvp(self_tangent, self, eps):
+    return logit_backward(self_tangent, self, eps)
+
+
 @composite
 @rounded_once
 def logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) -> Tensor:
     """grad_output / (self * (1 - self)); outside of eps to 1 - eps 0, without eps nan outside of 0 to 1."""
-    low, outside = (0.0, math.nan) if eps is None else (eps, 0.0)
+    low, outside = (0.0, math.nan) if eps is None or eps < 0 else (eps, 0.0)
     inside = ge(self, low) & le(self, 1 - low)
     value = where(inside, self, 0.5)  # what is not used must not make the derivatives of the quotient infinite
     return where(inside, grad_output / (value * (1 - value)), outside)

@@ -96,15 +96,20 @@ def clamp_vjp(grad, self, min, max):
 @composite
 def clamp_min(self: Tensor, min: Tensor | Scalar) -> Tensor:
     """self, but at least min."""
-    low = lt(self, min)
-    return where(low | isnan(min) if isinstance(min, Value) else low, min, self)
+    return where(_replaces(lt(self, min), min), min, self)
 
 
 @composite
 def clamp_max(self: Tensor, max: Tensor | Scalar) -> Tensor:
     """self, but at most max."""
-    high = gt(self, max)
-    return where(high | isnan(max) if isinstance(max, Value) else high, max, self)
+    return where(_replaces(gt(self, max), max), max, self)
+
+
+def _replaces(beyond: Tensor, bound: Tensor | Scalar) -> Tensor:
+    """Where a bound takes the place of a number: beyond it, and everywhere if it is NaN."""
+    if isinstance(bound, Value):
+        return beyond | isnan(bound)
+    return beyond if bound == bound else beyond | True
 
 
 @composite

@@ -347,6 +347,29 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Scalar) ->
     return reshape(index_update(whole, places, _typed(value, self.dtype)), self.shape)
 
 
+def _filled(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Which places along dim an index has, once or several times: a mask that broadcasts against self."""
+    (whole,) = _lifted(self)
+    axis = dimension(dim, whole.ndim)
+    none = zeros((whole.shape[axis],), dtype=bool_)
+    chosen = index_update(none, _along(0, index), constant(True, bool_))
+    return reshape(chosen, tuple(size if at == axis else 1 for at, size in enumerate(whole.shape))[-self.ndim :])
+
+
+@index_fill.vjp
+def index_fill_vjp(grad, self, dim, index, value):
+    filled = _filled(self, dim, index)
+    by_value = pointwise.where(filled, grad, 0) if isinstance(value, Tensor) else None
+    return {"self": pointwise.where(filled, 0, grad), "value": by_value}
+
+
+@index_fill.jvp
+def index_fill_jvp(self_tangent, value_tangent, self, dim, index):
+    filled = _filled(self, dim, index)
+    kept = zeros_like(self) if self_tangent is None else self_tangent
+    return pointwise.where(filled, 0 if value_tangent is None else _typed(value_tangent, self.dtype), kept)
+
+
 # scatter
 
 

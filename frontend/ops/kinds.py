@@ -25,7 +25,7 @@ from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.graph import Value
 from ..ir.symbolic import Dim
 from ..ir.types import DType, TensorType, bool_, c64, c128, f64, float_of, i64, promote
-from .registry import REGISTRY, constant
+from .registry import REGISTRY, constant, rounded
 from .shapes import Shape, broadcast, equal, reduced
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class ElementBuilder(Protocol):
         """A scalar op of kernels/scalar.py on operands of one type."""
 
     def cast(self, operand: Any, dtype: DType) -> Any: ...
+
+    def bitcast(self, operand: Any, dtype: DType) -> Any:
+        """The bits of an operand as a type of as many."""
 
     def index(self, expression: Dim) -> Any:
         """An index expression as an i64 scalar."""
@@ -71,8 +74,8 @@ class Kind:
     def name(self) -> str:
         return type(self).__name__
 
-    def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments:
-        """Arguments in normal form; casts and constants may be inserted."""
+    def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments | Value:
+        """Arguments in normal form; casts and constants may be inserted. Or the result, where that is another op's."""
         return arguments
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
@@ -84,19 +87,13 @@ class Kind:
         return None
 
 
-# What stands for a Python number of a kind where types are promoted.
-_NUMBERS = {"b": True, "i": 1, "f": 1.0, "c": 1j}
-
-
 def common_dtype(items: Sequence[Any]) -> DType:
     """The type in which tensors and numbers meet."""
-    types: list[Any] = []
-    for item in items:
-        if not isinstance(item, Value):
-            types.append(item)
-        else:
-            types.append(item.type if item.exact is None else _NUMBERS[item.dtype.kind])
-    return promote(types)
+    return promote([item.type if isinstance(item, Value) else item for item in items])
+
+
+def _is_open_size(item: Any) -> bool:
+    return isinstance(item, Value) and item.op is not None and item.op.defn.name == "extent"
 
 
 class Elementwise(Kind):
@@ -105,22 +102,51 @@ class Elementwise(Kind):
     promote: "same" casts the operands to their common type, "float" also turns integers into floats, "where"
     leaves the first operand a bool, "fixed" casts nothing.
     result: "same" as the operands, "bool", or "real" (the parts of a complex number).
+    wide: the operands that, where they are numbers or 0-dim tensors beside f16 or bf16, are used in f32; all others are
+    rounded to the operands' type first, as PyTorch does.
     narrow: whether rounding what f32 has for f16 and bf16 is not the answer; they have scalar ops of their own.
     """
 
     promotes = True
 
-    def __init__(self, scalar: str, promote: str = "same", result: str = "same", narrow: bool = False):
+    def __init__(
+        self,
+        scalar: str,
+        promote: str = "same",
+        result: str = "same",
+        narrow: bool = False,
+        wide: tuple[str, ...] = (),
+    ):
         self.scalar = scalar
         self.promote = promote
         self.result = result
         self.narrow = narrow
+        self.wide = wide
 
     def scalar_on(self, dtype: DType) -> str:
         """The scalar op on operands of a type."""
         return f"{self.scalar}_{dtype}" if self.narrow and dtype.compute is not dtype else self.scalar
 
-    def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments:
+    def _number(self, name: str, value: Any, dtype: DType) -> Value:
+        """The constant that a Python number is among operands of a type."""
+        return constant(value if name in self.wide else rounded(value, dtype), dtype)
+
+    def _widened(self, defn: OpDef, arguments: Arguments, dtype: DType) -> Value | None:
+        """The op on f32, rounded at the end, where a wide operand is a 0-dim tensor beside a narrow type."""
+        if not any(
+            isinstance(arguments[name], Value) and not arguments[name].shape and arguments[name].dtype is not dtype
+            for name in self.wide
+        ):
+            return None
+        cast, compute = REGISTRY["cast"], dtype.compute
+        wide = {
+            name: cast(item, compute) if isinstance(item, Value) and item.dtype is not compute else item
+            for name, item in arguments.items()
+        }
+        found: Value = cast(defn(**wide), dtype)
+        return found
+
+    def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments | Value:
         names = defn.tensor_names
         if self.promote == "where":
             names = names[1:]
@@ -130,13 +156,18 @@ class Elementwise(Kind):
         wanted = common_dtype([arguments[name] for name in names])
         if self.promote == "float":
             wanted = float_of(wanted)
+        elif self.result == "bool" and wanted.is_integer and any(_is_open_size(arguments[name]) for name in names):
+            wanted = i64  # no narrower type holds all sizes, and what is compared need not fit
+        if self.wide and wanted.compute is not wanted:
+            widened = self._widened(defn, arguments, wanted)
+            if widened is not None:
+                return widened
         for name in names:
             item = arguments[name]
             if not isinstance(item, Value):
-                arguments[name] = constant(item, wanted)
+                arguments[name] = self._number(name, item, wanted)
             elif item.dtype is not wanted and self.promote != "fixed":
-                full = item.in_full()
-                arguments[name] = full if full.dtype is wanted else REGISTRY["cast"](full, wanted)
+                arguments[name] = REGISTRY["cast"](item, wanted)
         if self.promote == "where":
             condition = defn.tensors[0].name
             if not isinstance(arguments[condition], Value):
@@ -155,8 +186,6 @@ class Elementwise(Kind):
         for name in defn.tensor_names:
             item = arguments[name]
             if item.__class__ is Value:
-                if item.exact is not None:
-                    return None
                 type = item.type
                 if type.dtype is not wanted:
                     if wanted is not None:
@@ -174,7 +203,7 @@ class Elementwise(Kind):
             for name in defn.tensor_names:
                 item = arguments[name]
                 if item.__class__ is not Value:
-                    arguments[name] = constant(item, wanted)
+                    arguments[name] = self._number(name, item, wanted)
         return (common,) if is_one and common is not None and self.result == "same" else self.infer(defn, arguments)
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
@@ -232,7 +261,8 @@ class Gather(Element):
     """From places that data chooses. Linear in `self`.
 
     `aligned(arguments)` says, for each operand by name, which result dim each of its dims follows (None: data
-    chooses there). With it a gather can share a kernel with the op that makes its operand, if it reads along rows.
+    chooses there). With it a gather can share a kernel with the op that makes its operand, if it reads along rows and
+    the sizes are equal: an operand may be larger than the result in a dim that follows it.
     """
 
     linear = True

@@ -8,8 +8,9 @@ from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
 from . import pointwise
 from .define import Dims, Scalar, Tensor, composite, prim
-from .kinds import Contract
+from .kinds import Contract, common_dtype
 from .reduce import sum
+from .registry import as_held
 from .shapes import broadcast, dimension, equal
 from .view import diagonal, expand, permute, reshape, transpose, unsqueeze
 
@@ -130,6 +131,8 @@ def _scaled(value: Tensor, factor: Scalar) -> Tensor:
 
 def _plus(value: Tensor, term: Tensor, beta: Scalar, alpha: Scalar) -> Tensor:
     """beta * value + alpha * term; with beta = 0 value is not read, so a NaN in it does not matter."""
+    held = common_dtype((value, term))
+    beta, alpha = as_held(beta, held), as_held(alpha, held)
     scaled = _scaled(term, alpha)
     if beta == 0:
         return expand(scaled, broadcast([value.shape, scaled.shape]))
@@ -202,7 +205,9 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composite
-def tensordot(self: Tensor, other: Tensor, dims_self: int | Sequence[int] = 2, dims_other: Dims = None) -> Tensor:
+def tensordot(
+    self: Tensor, other: Tensor, dims_self: int | Sequence[int] | Sequence[Sequence[int]] = 2, dims_other: Dims = None
+) -> Tensor:
     """The sum of products over dims_self of self and dims_other of other; n is the last and first n."""
     if isinstance(dims_self, int) and dims_other is None:
         pairs = list(zip(range(self.ndim - dims_self, self.ndim), range(dims_self)))

@@ -10,16 +10,17 @@ import math
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, product
-from ..ir.types import DType, float_of, promote
+from ..ir.types import DType, float_of, promote, promote_pair
 from .activation import log_sigmoid
 from .create import iota, number_of
 from .define import Tensor, composite, constant
 from .elementary import exp, log, log1p, sigmoid, sqrt
 from .extremes import clamp_min, minimum
 from .indexing import gather, select_along
-from .pointwise import abs, convert, logical_and, ne, sign, where, widen
+from .pointwise import abs, added, convert, logical_and, ne, promoted, sign, where, widen
 from .reduce import amax, linalg_vector_norm, total_over
 from .reduce import sum as total
+from .registry import as_held
 from .shapes import broadcast
 from .softmax import _log_softmax, _log_softmax_backward_data
 from .special import xlogy
@@ -40,6 +41,10 @@ def _reduction(reduction: Reduction) -> str:
 def _reduce(loss: Tensor, reduction: Reduction, dtype: DType) -> Tensor:
     """The losses as the reduction wants them, rounded to dtype."""
     how = _reduction(reduction)
+    if not dtype.is_inexact:
+        if how != "mean":
+            return total(loss) if how == "sum" else loss
+        loss, dtype = widen(loss), float_of(dtype)
     if how == "mean":
         loss = total(loss) / number_of(loss.type.numel, loss.dtype)
     elif how == "sum":
@@ -59,6 +64,22 @@ def _common(*operands: Tensor) -> DType:
     return float_of(promote([operand.type for operand in operands]))
 
 
+def _met(*operands: Tensor) -> list[Tensor]:
+    """Operands in the type in which they meet. Each widened alone, an f64 number beside integers would become f32."""
+    wanted = _common(*operands).compute
+    return [convert(operand, wanted) for operand in operands]
+
+
+def _difference(self: Tensor, target: Tensor) -> Tensor:
+    left, right = _met(self, target)
+    return left - right
+
+
+def _whole(*operands: Tensor) -> bool:
+    """Whether a loss of these, but for its mean, is made of integers."""
+    return promote([operand.type for operand in operands]).is_integer
+
+
 def _weighted(loss: Tensor, weight: Tensor | None) -> Tensor:
     return loss if weight is None else loss * widen(weight)
 
@@ -69,7 +90,7 @@ def _weighted(loss: Tensor, weight: Tensor | None) -> Tensor:
 @composite
 def mse_loss(self: Tensor, target: Tensor, reduction: Reduction = 1) -> Tensor:
     """(self - target) squared."""
-    difference = widen(self) - widen(target)
+    difference = _difference(self, target)
     return _reduce(difference * difference, reduction, _common(self, target))
 
 
@@ -82,14 +103,17 @@ def mse_loss_vjp(grad, self, target, reduction):
 @composite
 def mse_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction) -> Tensor:
     """2 * (self - target) * grad_output."""
-    difference = widen(self) - widen(target)
-    return convert(2.0 * difference * _spread(grad_output, reduction, self, target), _common(self, target))
+    difference = _difference(self, target)
+    return convert(difference * (2.0 * _spread(grad_output, reduction, self, target)), _common(self, target))
 
 
 @composite
 def l1_loss(self: Tensor, target: Tensor, reduction: Reduction = 1) -> Tensor:
     """|self - target|."""
-    return _reduce(abs(widen(self) - widen(target)), reduction, _common(self, target).real)
+    if _whole(self, target):
+        left, right = promoted(self, target)
+        return _reduce(abs(left - right), reduction, left.dtype)
+    return _reduce(abs(_difference(self, target)), reduction, _common(self, target).real)
 
 
 @composite
@@ -97,7 +121,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, beta:
     """d*d / (2 * beta) where d = |self - target| < beta, else d - beta / 2."""
     if beta < 0:
         raise ArgumentError(f"beta is {beta}, expected at least 0")
-    difference = widen(self) - widen(target)
+    difference = _difference(self, target)
     distance = abs(difference)
     if beta > 0:
         # Not the square of the distance, whose derivative at zero is that of a kink.
@@ -116,10 +140,10 @@ def smooth_l1_loss_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction, beta: float
 ) -> Tensor:
     """(self - target) / beta clamped to -1..1, times grad_output."""
-    difference = widen(self) - widen(target)
+    difference = _difference(self, target)
     slope = sign(difference)
     if beta > 0:
-        slope = where(abs(difference) < beta, difference / beta, slope)
+        slope = where(abs(difference) >= beta, slope, difference / beta)  # NaN stays NaN
     return convert(slope * _spread(grad_output, reduction, self, target), _common(self, target))
 
 
@@ -128,7 +152,7 @@ def huber_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, delta: fl
     """d*d / 2 where d = |self - target| <= delta, else delta * (d - delta / 2)."""
     if delta <= 0:
         raise ArgumentError(f"delta is {delta}, expected more than 0")
-    difference = widen(self) - widen(target)
+    difference = _difference(self, target)
     distance = abs(difference)
     loss = where(distance <= delta, 0.5 * difference * difference, delta * (distance - 0.5 * delta))
     return _reduce(loss, reduction, _common(self, target))
@@ -145,8 +169,8 @@ def huber_loss_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction, delta: float
 ) -> Tensor:
     """(self - target) clamped to -delta..delta, times grad_output."""
-    difference = widen(self) - widen(target)
-    slope = where(abs(difference) <= delta, difference, delta * sign(difference))
+    difference = _difference(self, target)
+    slope = where(abs(difference) >= delta, delta * sign(difference), difference)  # NaN stays NaN
     return convert(slope * _spread(grad_output, reduction, self, target), _common(self, target))
 
 
@@ -158,16 +182,22 @@ def binary_cross_entropy(
     self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Reduction = 1
 ) -> Tensor:
     """-target * log(self) - (1 - target) * log(1 - self), each logarithm at least -100."""
-    probability, wanted = widen(self), widen(target)
+    probability, wanted = _met(self, target)
     loss = (wanted - 1.0) * clamp_min(log1p(-probability), -100.0) - wanted * clamp_min(log(probability), -100.0)
     return _reduce(_weighted(loss, weight), reduction, _common(self, target))
+
+
+def _log_odds(probability: Tensor) -> tuple[Tensor, Tensor]:
+    """log(1 - probability), at least -100, and that less log(probability); with derivatives also at 0 and 1."""
+    none, sure = probability == 0, probability == 1
+    against = where(sure, -100.0, log1p(-where(sure, 0.5, probability)))
+    return against, against - where(none, -100.0, clamp_min(log(where(none, 0.5, probability)), -100.0))
 
 
 @binary_cross_entropy.vjp
 def binary_cross_entropy_vjp(grad, self, target, weight, reduction):
     scale = _spread(grad, reduction, self, target)
-    against = clamp_min(log1p(-widen(self)), -100.0)
-    odds = against - clamp_min(log(widen(self)), -100.0)
+    against, odds = _log_odds(widen(self))
     by_weight = None if weight is None else scale * (widen(target) * odds - against)
     return (
         binary_cross_entropy_backward(grad, self, target, weight, reduction),
@@ -176,13 +206,27 @@ def binary_cross_entropy_vjp(grad, self, target, weight, reduction):
     )
 
 
+@binary_cross_entropy.jvp
+def binary_cross_entropy_jvp(self_tangent, target_tangent, weight_tangent, self, target, weight, reduction):
+    against, odds = _log_odds(widen(self))
+    by_self = by_target = by_weight = None
+    if self_tangent is not None:
+        by_self = widen(binary_cross_entropy_backward(self_tangent, self, target, weight, 0))
+    if target_tangent is not None:
+        by_target = _weighted(widen(target_tangent) * odds, weight)
+    if weight_tangent is not None:
+        by_weight = widen(weight_tangent) * (widen(target) * odds - against)
+    change = added(by_self, by_target, by_weight)
+    return None if change is None else _reduce(change, reduction, _common(self, target))
+
+
 @composite
 def binary_cross_entropy_backward(
     grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: Reduction = 1
 ) -> Tensor:
     """grad_output * (self - target) / (self * (1 - self)), the divisor at least 1e-12."""
-    probability = widen(self)
-    slope = (probability - widen(target)) / clamp_min((1.0 - probability) * probability, 1e-12)
+    probability, wanted = _met(self, target)
+    slope = (probability - wanted) / clamp_min((1.0 - probability) * probability, 1e-12)
     scale = _spread(grad_output, reduction, self, target)
     return convert(_weighted(scale * slope, weight), _common(self, target))
 
@@ -196,11 +240,8 @@ def binary_cross_entropy_with_logits(
     reduction: Reduction = 1,
 ) -> Tensor:
     """binary_cross_entropy of sigmoid(self); pos_weight multiplies the part of target."""
-    return _reduce(
-        _weighted(_logits_loss(widen(self), widen(target), pos_weight), weight),
-        reduction,
-        _common(self, target),
-    )
+    logit, wanted = _met(self, target)
+    return _reduce(_weighted(_logits_loss(logit, wanted, pos_weight), weight), reduction, _common(self, target))
 
 
 def _logits_loss(logit: Tensor, target: Tensor, pos_weight: Tensor | None) -> Tensor:
@@ -211,7 +252,7 @@ def _logits_loss(logit: Tensor, target: Tensor, pos_weight: Tensor | None) -> Te
 
 @binary_cross_entropy_with_logits.vjp
 def binary_cross_entropy_with_logits_vjp(grad, self, target, weight, pos_weight, reduction):
-    logit, wanted = widen(self), widen(target)
+    logit, wanted = _met(self, target)
     plain = _spread(grad, reduction, self, target)
     scale = _weighted(plain, weight)
     by_weight = None if weight is None else plain * _logits_loss(logit, wanted, pos_weight)
@@ -226,7 +267,7 @@ def binary_cross_entropy_with_logits_vjp(grad, self, target, weight, pos_weight,
 @composite
 def kl_div(self: Tensor, target: Tensor, reduction: Reduction = 1, *, log_target: bool = False) -> Tensor:
     """target * (log(target) - self), target a logarithm if log_target; "batchmean" divides by the batch."""
-    estimate, truth = widen(self), widen(target)
+    estimate, truth = _met(self, target)
     loss = exp(truth) * (truth - estimate) if log_target else xlogy(truth, truth) - truth * estimate
     result = _common(self, target)
     if reduction == "batchmean":
@@ -244,7 +285,7 @@ def poisson_nll_loss(
     reduction: Reduction = 1,
 ) -> Tensor:
     """exp(input) - target * input, or input - target * log(input + eps); full adds about log(target!)."""
-    rate, count = widen(input), widen(target)
+    rate, count = _met(input, target)
     loss = exp(rate) - count * rate if log_input else rate - count * log(rate + eps)
     if full:
         known = where(count > 1.0, count, 1.0)
@@ -522,7 +563,8 @@ def cross_entropy_loss(
 @composite
 def soft_margin_loss(self: Tensor, target: Tensor, reduction: Reduction = 1) -> Tensor:
     """log(1 + exp(-target * self))."""
-    return _reduce(-log_sigmoid(widen(target) * widen(self)), reduction, _common(self, target))
+    wanted, value = _met(target, self)
+    return _reduce(-log_sigmoid(wanted * value), reduction, _common(self, target))
 
 
 @soft_margin_loss.vjp
@@ -536,18 +578,18 @@ def soft_margin_loss_vjp(grad, self, target, reduction):
 @composite
 def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: Reduction) -> Tensor:
     """-target * sigmoid(-target * self) * grad_output."""
-    wanted = widen(target)
-    slope = -wanted * sigmoid(-wanted * widen(self))
+    wanted, value = _met(target, self)
+    slope = -wanted * sigmoid(-wanted * value)
     return convert(slope * _spread(grad_output, reduction, self, target), _common(self, target))
 
 
 @composite
 def hinge_embedding_loss(self: Tensor, target: Tensor, margin: float = 1.0, reduction: Reduction = 1) -> Tensor:
     """self where target is 1, max(0, margin - self) where it is -1."""
-    distance = widen(self)
-    near = where(ne(target, -1), distance, 0.0)
-    far = where(ne(target, 1), clamp_min(margin - distance, 0.0), 0.0)
-    return _reduce(near + far, reduction, float_of(self.dtype))
+    distance = self if _whole(self) else widen(self)
+    near = where(ne(target, -1), distance, 0)
+    far = where(ne(target, 1), clamp_min(as_held(margin, distance.dtype) - distance, 0), 0)
+    return _reduce(near + far, reduction, self.dtype if _whole(self) else float_of(self.dtype))
 
 
 @composite
@@ -555,7 +597,8 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Reduction = 1
 ) -> Tensor:
     """max(0, margin - target * (input1 - input2))."""
-    loss = clamp_min(margin - widen(target) * (widen(input1) - widen(input2)), 0.0)
+    left, right, order = _met(input1, input2, target)
+    loss = clamp_min(margin - order * (left - right), 0.0)
     return _reduce(loss, reduction, _common(input1, input2, target))
 
 
@@ -564,13 +607,15 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Reduction = 1
 ) -> Tensor:
     """1 - cosine of the angle where target is 1, max(0, cosine - margin) where it is -1."""
-    left, right = widen(input1), widen(input2)
+    # The squares of each tensor are floats of their own.
+    result = promote_pair(float_of(input1.dtype), float_of(input2.dtype))
+    left, right = convert(input1, result.compute), convert(input2, result.compute)
     tiny = 1e-12
     lengths = (total(left * left, -1) + tiny) * (total(right * right, -1) + tiny)
     cosine = total(left * right, -1) / sqrt(lengths)
     near = where(target.eq(1), 1.0 - cosine, 0.0)
     far = where(target.eq(-1), clamp_min(cosine - margin, 0.0), 0.0)
-    return _reduce(near + far, reduction, _common(input1, input2))
+    return _reduce(near + far, reduction, result)
 
 
 @composite
@@ -591,9 +636,9 @@ def triplet_margin_loss(
     reduction: Reduction = 1,
 ) -> Tensor:
     """max(0, margin + distance(anchor, positive) - distance(anchor, negative))."""
-    near = pairwise_distance(widen(anchor), widen(positive), p, eps)
-    far = pairwise_distance(widen(anchor), widen(negative), p, eps)
+    start, match, other = _met(anchor, positive, negative)
+    near, far = pairwise_distance(start, match, p, eps), pairwise_distance(start, other, p, eps)
     if swap:
-        far = minimum(far, pairwise_distance(widen(positive), widen(negative), p, eps))
+        far = minimum(far, pairwise_distance(match, other, p, eps))
     loss = clamp_min(margin + near - far, 0.0)
-    return _reduce(loss, reduction, _common(anchor, positive, negative))
+    return _reduce(loss, reduction, _common(anchor, positive, negative).real)

@@ -3,8 +3,8 @@
 Statistics of f16 and bf16 tensors are computed in f32 and the result is rounded once. Variances take two
 passes: the mean first, then the mean square of what is left. The forward ops that return their statistics
 (`native_*`) are differentiated by the named backward ops, which read those statistics instead of computing
-them again; a derivative of that derivative reaches the statistics too, and `_statistics_gradient` takes it on
-to the input.
+them again, unless they were rounded to f16 or bf16; a derivative of that derivative reaches the statistics too,
+and `_statistics_gradient` takes it on to the input.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from ..ir.symbolic import Dim, product
 from ..ir.types import DType
 from .create import number_of, zeros
 from .define import Size, Tensor, composite
-from .elementary import rsqrt, sqrt
-from .extremes import clamp_min
+from .elementary import rsqrt
 from .pointwise import convert, widen
-from .reduce import linalg_vector_norm, total_over
 from .reduce import sum as total
-from .shapes import dimension, divides, equal
-from .view import detach, expand, reshape
+from .reduce import total_over
+from .shapes import divides, equal
+from .view import alias, detach, expand, reshape
 
 # What all normalisations share
 
@@ -44,6 +43,19 @@ def _standardized(value: Tensor, dims: Sequence[int], eps: float) -> tuple[Tenso
     centred = value - middle
     deviation = rsqrt(average(centred * centred, tuple(dims)) + eps)
     return centred * deviation, middle, deviation
+
+
+def _statistics(
+    saved: Sequence[Tensor], value: Tensor, dims: Sequence[int], eps: float, shape: Sequence[Dim]
+) -> tuple[Tensor, Tensor]:
+    """The mean and the inverse deviation that a norm used, in the precision that it used them in.
+
+    Rounded to f16 or bf16, the mean of rows that hardly vary is off by more than their deviation: those are worked out
+    again, in the words of the forward op, so that a program with both has them once."""
+    if saved[0].dtype.compute is saved[0].dtype:
+        return saved[0], saved[1]
+    _standard, middle, deviation = _standardized(value, dims, eps)
+    return reshape(middle, tuple(shape)), reshape(deviation, tuple(shape))
 
 
 def _standardized_gradient(gradient: Tensor, standard: Tensor, rstd: Tensor, dims: Sequence[int]) -> Tensor:
@@ -134,15 +146,15 @@ def native_layer_norm(
 
 
 @native_layer_norm.vjp
-def native_layer_norm_vjp(grads, results, input, normalized_shape, weight, bias):
-    _output, middle, deviation = results
+def native_layer_norm_vjp(grads, results, input, normalized_shape, weight, bias, eps):
+    dims = range(input.ndim - len(normalized_shape), input.ndim)
+    middle, deviation = _statistics(results[1:], widen(input), dims, eps, results[1].shape)
     by_input = by_weight = by_bias = None
     if grads.known(0) is not None:
         mask = (True, weight is not None, bias is not None)
         by_input, by_weight, by_bias = native_layer_norm_backward(
             grads[0], input, normalized_shape, middle, deviation, weight, bias, mask
         )
-    dims = range(input.ndim - len(normalized_shape), input.ndim)
     extra = _statistics_gradient(widen(input), widen(middle), widen(deviation), grads.known(1), grads.known(2), dims)
     return _plus(by_input, extra), by_weight, by_bias
 
@@ -196,7 +208,7 @@ def _fused_rms_norm(
     """rms_norm, with the 1 / sqrt(mean(input * input) + eps) that it used."""
     dims = _normalized_dims(input, normalized_shape, weight=weight)
     value = widen(input)
-    least = float(ml_dtypes.finfo(input.dtype.numpy).eps) if eps is None else eps
+    least = float(ml_dtypes.finfo(input.dtype.compute.numpy).eps) if eps is None else eps
     deviation = rsqrt(average(value * value, dims) + least)
     return convert(_affine(value * deviation, weight, None), input.dtype), deviation
 
@@ -296,8 +308,10 @@ def native_group_norm(
 
 
 @native_group_norm.vjp
-def native_group_norm_vjp(grads, results, input, weight, bias, N, C, HxW, group):
-    _output, middle, deviation = results
+def native_group_norm_vjp(grads, results, input, weight, bias, N, C, HxW, group, eps):
+    middle, deviation = _statistics(
+        results[1:], _grouped(widen(input), N, C, HxW, group), (2, 3), eps, results[1].shape
+    )
     by_input = by_weight = by_bias = None
     if grads.known(0) is not None:
         mask = (True, weight is not None, bias is not None)
@@ -364,6 +378,8 @@ def instance_norm(
         return batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
     if not isinstance(channels, int):
         raise ShapeError(f"the number of channels must be known while tracing, got {channels}")
+    if channels == 0:
+        return alias(input)
     return native_group_norm(input, weight, bias, batch, channels, inner, channels, eps)[0]
 
 
@@ -438,6 +454,8 @@ def native_batch_norm_vjp(grads, results, input, weight, bias, running_mean, run
 
 def _batch_norm_gradients(grads, results, input, weight, bias, running_mean, running_var, training, eps):
     middle, deviation = results[1:3]
+    if training:
+        middle, deviation = _statistics(results[1:3], widen(input), _batch_dims(input), eps, middle.shape)
     found = {}
     if grads.known(0) is not None:
         mask = (True, weight is not None or not training, bias is not None or not training)
@@ -566,35 +584,3 @@ def native_batch_norm_backward(
         (total(gradient * standard, dims), channels, parameter),
         (total(gradient, dims), channels, parameter),
     )
-
-
-# Norms of vectors
-
-
-@composite
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """input / max(norm of order p, eps) along dim."""
-    return input / clamp_min(linalg_vector_norm(input, p, dim, True), eps)
-
-
-@composite
-def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
-    """v * (g / norm of v over all dimensions but dim), and that norm."""
-    dim = dimension(dim, v.ndim)
-    others = tuple(position for position in range(v.ndim) if position != dim)
-    value = widen(v)
-    length = sqrt(total_over(value * value, others, keepdim=True))
-    return convert(value * (widen(g) / length), v.dtype), length
-
-
-@composite
-def _weight_norm_interface_backward(
-    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
-) -> tuple[Tensor, Tensor]:
-    """The gradients of the first result of _weight_norm_interface by v and g."""
-    dim = dimension(dim, saved_v.ndim)
-    others = tuple(position for position in range(saved_v.ndim) if position != dim)
-    gradient, value, length = widen(grad_w), widen(saved_v), widen(saved_norms)
-    along = total_over(gradient * value, others, keepdim=True)
-    by_v = widen(saved_g) * (gradient - value * (along / (length * length))) / length
-    return convert(by_v, saved_v.dtype), convert(along / length, saved_g.dtype)

@@ -15,9 +15,26 @@ from typing import Any
 
 from ..ir.errors import ArgumentError
 from ..ir.graph import Value
-from ..ir.types import ANY, COMPLEX, EXACT, FLOAT, INEXACT, INTEGER, REAL, DType, bool_, f32, f64, float_of, promote
-from .define import Scalar, Tensor, composite, prim, zero_derivative
+from ..ir.types import (
+    ANY,
+    COMPLEX,
+    EXACT,
+    FLOAT,
+    INEXACT,
+    INTEGER,
+    REAL,
+    DType,
+    bf16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    float_of,
+    promote,
+)
+from .define import Scalar, Tensor, composite, constant, prim, zero_derivative
 from .kinds import Elementwise, common_dtype
+from .registry import as_held, rounded
 
 NUMBER = (*INTEGER, *INEXACT)
 REAL_NUMBER = (*INTEGER, *FLOAT)
@@ -30,24 +47,37 @@ def conjugate(value: Value) -> Value:
 
 def rounded_once(body: Callable[..., Any]) -> Callable[..., Any]:
     """The body of a composite computed in f32 for f16 and bf16 operands, its constants too, and rounded at the end."""
+    return _rounded_once(body, ())
 
+
+def rounded_operands(*numbers: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same, the named operands rounded to the type of the tensors first where they are numbers."""
+    return lambda body: _rounded_once(body, numbers)
+
+
+def _rounded_once(body: Callable[..., Any], numbers: tuple[str, ...]) -> Callable[..., Any]:
     @wraps(body)
     def wide(**arguments: Any) -> Any:
         types = [item.type for item in arguments.values() if isinstance(item, Value)]
         narrow = promote(types) if types else None
         if narrow is None or narrow.compute is narrow:
             return body(**arguments)
-        results = body(
-            **{
-                name: cast(item, narrow.compute) if isinstance(item, Value) and item.dtype.is_float else item
-                for name, item in arguments.items()
-            }
-        )
+        for name in numbers:
+            if not isinstance(arguments[name], Value):
+                arguments[name] = rounded(arguments[name], narrow)
+        results = body(**{name: _widened(item, narrow) for name, item in arguments.items()})
         if isinstance(results, tuple):
             return tuple(cast(result, narrow) for result in results)
         return cast(results, narrow)
 
     return wide
+
+
+def _widened(item: Any, narrow: DType) -> Any:
+    """An operand of an op on f16 or bf16 in f32. A 0-dim tensor of another type is of the op's type first."""
+    if not isinstance(item, Value) or not (item.dtype.is_float or (item.dtype.is_integer and not item.shape)):
+        return item
+    return cast(item if item.shape else convert(item, narrow), narrow.compute)
 
 
 def boolean(value: Tensor | Scalar) -> Tensor | Scalar:
@@ -67,6 +97,16 @@ def cast_vjp(grad, self):
     return cast(grad, self.dtype)
 
 
+@prim(Elementwise("round_off", promote="fixed"), dtypes=(f16, bf16))
+def round_off(self: Tensor) -> Tensor:
+    """self, which a kernel may hold in f32, rounded to its type."""
+
+
+@round_off.vjp
+def round_off_vjp(grad, self):
+    return grad
+
+
 def convert(value: Tensor, dtype: DType) -> Tensor:
     """value as dtype, without an op if it has it already."""
     return value if value.dtype is dtype else cast(value, dtype)
@@ -75,10 +115,7 @@ def convert(value: Tensor, dtype: DType) -> Tensor:
 def promoted(*items: Tensor | Scalar) -> list[Any]:
     """Tensors in the type in which they and the numbers among them meet: before one of them is scaled or compared."""
     wanted = common_dtype(items)
-    return [
-        convert(item.in_full(), wanted) if isinstance(item, Value) and item.dtype is not wanted else item
-        for item in items
-    ]
+    return [convert(item, wanted) if isinstance(item, Value) else item for item in items]
 
 
 def widen(value: Tensor) -> Tensor:
@@ -89,10 +126,19 @@ def widen(value: Tensor) -> Tensor:
 # Arithmetic
 
 
+def _scaled(self: Tensor | Scalar, other: Tensor | Scalar, alpha: Scalar) -> Tensor | Scalar:
+    """alpha * other in the type in which self and other meet, to which alpha is rounded."""
+    wanted = common_dtype((self, other))
+    scaled = promoted(self, other)[1]
+    if wanted.compute is not wanted and not isinstance(scaled, Value):
+        scaled = constant(rounded(scaled, wanted), wanted)  # whose product with alpha is not rounded
+    return scaled * rounded(alpha, wanted)
+
+
 @prim(Elementwise("add"))
 def add(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self + alpha * other."""
-    return None if alpha == 1 else {"other": promoted(self, other)[1] * alpha, "alpha": 1}
+    return None if alpha == 1 else {"other": _scaled(self, other, alpha), "alpha": 1}
 
 
 @add.vjp
@@ -103,7 +149,7 @@ def add_vjp(grad):
 @prim(Elementwise("sub"), dtypes=NUMBER)
 def sub(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self - alpha * other."""
-    return None if alpha == 1 else {"other": promoted(self, other)[1] * alpha, "alpha": 1}
+    return None if alpha == 1 else {"other": _scaled(self, other, alpha), "alpha": 1}
 
 
 @sub.vjp
@@ -117,7 +163,7 @@ def rsub(self: Tensor | Scalar, other: Tensor | Scalar, alpha: Scalar = 1) -> Te
     return sub(other, self, alpha=alpha)
 
 
-@prim(Elementwise("mul"))
+@prim(Elementwise("mul", wide=("self", "other")))
 def mul(self: Tensor, other: Tensor) -> Tensor:
     """self * other."""
 
@@ -141,7 +187,7 @@ def times(tangent: Tensor | None, slope: Tensor) -> Tensor | None:
     return None if tangent is None else tangent * slope
 
 
-@prim(Elementwise("div", promote="float"))
+@prim(Elementwise("div", promote="float", wide=("other",)))
 def true_divide(self: Tensor, other: Tensor) -> Tensor:
     """self / other; integers become floats first."""
 
@@ -164,12 +210,12 @@ def div(self: Tensor | Scalar, other: Tensor | Scalar, *, rounding_mode: str | N
     raise ArgumentError(f"rounding_mode must be None, 'trunc' or 'floor', got {rounding_mode!r}")
 
 
-@prim(Elementwise("trunc_divide"), dtypes=REAL_NUMBER)
+@prim(Elementwise("trunc_divide", wide=("other",)), dtypes=REAL_NUMBER)
 def trunc_divide(self: Tensor, other: Tensor) -> Tensor:
     """self / other rounded towards zero; an integer divided by zero gives 0."""
 
 
-@prim(Elementwise("floor_divide"), dtypes=REAL_NUMBER)
+@prim(Elementwise("floor_divide", wide=("other",)), dtypes=REAL_NUMBER)
 def floor_divide(self: Tensor, other: Tensor) -> Tensor:
     """self / other rounded down; an integer divided by zero gives 0."""
 
@@ -276,16 +322,17 @@ def reciprocal_vjp(grad, result):
 
 
 @composite
-@rounded_once
+@rounded_operands("self", "tensor1", "tensor2")
 def addcmul(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1) -> Tensor:
     """self + value * tensor1 * tensor2."""
     self, tensor1, tensor2 = promoted(self, tensor1, tensor2)
-    product = mul(tensor1, tensor2)
-    return add(self, product if value == 1 else product * value)
+    value = as_held(value, common_dtype((self, tensor1, tensor2)))
+    # Not value * (tensor1 * tensor2): that product alone may be out of range.
+    return add(self, mul(tensor1 if value == 1 else mul(tensor1, value), tensor2))
 
 
 @composite
-@rounded_once
+@rounded_operands("self", "tensor1", "tensor2")
 def addcdiv(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | Scalar, *, value: Scalar = 1) -> Tensor:
     """self + value * tensor1 / tensor2."""
     self, tensor1, tensor2 = promoted(self, tensor1, tensor2)
@@ -297,6 +344,10 @@ def addcdiv(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | S
 @rounded_once
 def lerp(self: Tensor, end: Tensor, weight: Tensor | Scalar) -> Tensor:
     """self + weight * (end - self), computed from the nearer end."""
+    # Integers become floats first: their difference wraps.
+    wanted = float_of(common_dtype((self, end, weight)))
+    self, end = convert(self, wanted), convert(end, wanted)
+    weight = convert(weight, wanted) if isinstance(weight, Value) else weight
     span = end - self
     near, far = self + weight * span, end - span * (1 - weight)
     if not isinstance(weight, Value):
@@ -310,7 +361,7 @@ def lerp_vjp(grad, self, end, weight):
         factor = weight.conjugate() if isinstance(weight, builtins.complex) else weight
         return grad * (1 - factor), grad * factor, None
     factor = conjugate(weight)
-    return grad * (1 - factor), grad * factor, grad * conjugate(end - self)
+    return grad * (1 - factor), grad * factor, grad * conjugate(convert(end, grad.dtype) - convert(self, grad.dtype))
 
 
 # Comparison and logic
@@ -537,15 +588,21 @@ def angle(self: Tensor) -> Tensor:
 def angle_vjp(grad, self):
     if not self.dtype.is_complex:
         return None
-    across, along = imag(self), real(self)
-    scale = grad / (across * across + along * along)
-    return complex(-across * scale, along * scale)
+    across, along = _turned(self)
+    return complex(-across * grad, along * grad)
 
 
 @angle.jvp
 def angle_jvp(self, self_tangent):
     if not self.dtype.is_complex:
         return None
-    across, along = imag(self), real(self)
-    turned = along * imag(self_tangent) - across * real(self_tangent)
-    return turned / (across * across + along * along)
+    across, along = _turned(self)
+    return along * imag(self_tangent) - across * real(self_tangent)
+
+
+def _turned(self: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts of self over the square of its size, without their squares; zero at the origin, which has no angle."""
+    size = abs(self)
+    none = eq(size, 0)
+    safe = where(none, 1, size)
+    return where(none, 0, imag(self) / safe / safe), where(none, 0, real(self) / safe / safe)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ..ir.symbolic import product
 from ..ir.types import i64
 from . import pointwise
-from .create import iota
+from .create import iota, ones_like
 from .define import Dims, Tensor, composite
 from .extremes import clamp_min
 from .join import constant_pad_nd, padding_of
@@ -20,7 +20,7 @@ from .pointwise import added, conjugate, times, where
 from .reduce import prod, restored, sum
 from .scan import running_product, running_sum, suffix_sum
 from .shapes import dimensions
-from .view import flip, permute, reshape, slice
+from .view import alias, flip, permute, reshape, slice
 
 
 def _shifted(value: Tensor, dim: int, fill: int = 0) -> Tensor:
@@ -89,6 +89,8 @@ def _around_first_zero(self: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor, 
 @composite
 def running_product_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
     """The gradient of running_product by self, in one pass from the end."""
+    if self.shape[dim] == 1:
+        return alias(grad_output)
     first, after, divisor, products = _around_first_zero(self, dim)
     before = suffix_sum(grad_output * running_product(self, dim), dim) / divisor
     return where(first, suffix_sum(grad_output * products, dim), where(after, 0, before))
@@ -97,6 +99,8 @@ def running_product_backward(grad_output: Tensor, self: Tensor, dim: int) -> Ten
 @composite
 def running_product_jvp(tangent: Tensor, self: Tensor, dim: int) -> Tensor:
     """The change of running_product when self moves along tangent, in one pass."""
+    if self.shape[dim] == 1:
+        return alias(tangent)
     first, after, divisor, products = _around_first_zero(self, dim)
     before = running_product(self, dim) * running_sum(where(after, 0, tangent / divisor), dim)
     return where(after, products * running_sum(where(first, tangent, 0), dim), before)
@@ -166,6 +170,8 @@ def running_product_jvp_jvp(tangent_tangent, self_tangent, result, tangent, self
 @composite
 def prod_of_others(self: Tensor, dim: Dims = None) -> Tensor:
     """For each element the product over dim of all others."""
+    if product(self.shape[axis] for axis in dimensions(dim, self.ndim)) == 1:
+        return ones_like(self)
     zero = self == 0
     factors = where(zero, 1, self)
     zeros = sum(zero, dim, True)

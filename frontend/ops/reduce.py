@@ -9,12 +9,12 @@ from typing import Any
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
-from ..ir.types import COMPLEX, REAL, DType, bool_, float_of, i64, u8
+from ..ir.types import COMPLEX, REAL, DType, bf16, bool_, c64, c128, f32, f64, float_of, i64, u8
 from . import elementary, extremes, pointwise
 from .create import iota, number_of
-from .define import Dims, Scalar, Tensor, composite, prim
+from .define import Dims, OpDef, Scalar, Tensor, composite, prim
 from .kinds import Reduce
-from .shapes import at_least, dimensions, reduced
+from .shapes import at_least, broadcast, dimensions, reduced
 from .view import detach, expand, reshape
 
 
@@ -32,6 +32,11 @@ def _not_empty(value: Tensor, dims: Sequence[int]) -> None:
 def accumulable(value: Tensor, dtype: DType | None) -> Tensor:
     """value in the type that a reduction accumulates: the one asked for, or i64 for integers and bools."""
     return pointwise.convert(value, dtype or (value.dtype if value.dtype.is_inexact else i64))
+
+
+def _kept(dtype: DType | None) -> DType | None:
+    """The type to keep as an attribute: the operand says all but that integers are not to become i64."""
+    return None if dtype is None or dtype.is_inexact or dtype is i64 else dtype
 
 
 def _floating(value: Tensor, dtype: DType | None = None) -> Tensor:
@@ -53,7 +58,7 @@ def _count(value: Tensor, dims: Sequence[int]) -> int | Tensor:
 @prim(Reduce("add"))
 def sum(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum over dim; integers and bools add up as i64."""
-    return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
+    return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": _kept(dtype)}
 
 
 @sum.vjp
@@ -69,7 +74,7 @@ def total_over(value: Tensor, dims: Sequence[int], keepdim: bool = False) -> Ten
 @prim(Reduce("mul"))
 def prod(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The product over dim; integers and bools multiply as i64."""
-    return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": None}
+    return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": _kept(dtype)}
 
 
 @prim(Reduce("max"), dtypes=REAL)
@@ -152,17 +157,24 @@ def all_true(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return _truth(self, dim)
 
 
+def _found(op: OpDef, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """Unlike other reductions, those to a truth value are over no dim where dim is empty."""
+    if isinstance(dim, Sequence) and not dim:
+        return pointwise.convert(self, bool_)
+    return op(self, dim, keepdim)
+
+
 @composite(differentiable=False)
 def any(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether some element over dim is not zero; a bool, but for u8 a u8."""
-    found = any_true(self, dim, keepdim)
+    found = _found(any_true, self, dim, keepdim)
     return pointwise.cast(found, u8) if self.dtype is u8 else found
 
 
 @composite(differentiable=False)
 def all(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether no element over dim is zero; a bool, but for u8 a u8."""
-    found = all_true(self, dim, keepdim)
+    found = _found(all_true, self, dim, keepdim)
     return pointwise.cast(found, u8) if self.dtype is u8 else found
 
 
@@ -205,17 +217,27 @@ def _square(value: Tensor) -> Tensor:
     return value * value
 
 
+# The types whose squares, or sums of them, leave their range before the variance or its root does: they are added up in
+# a wider one.
+_SQUARED_IN = {f32: f64, bf16: f64, c64: c128}
+
+
+def _moments(self: Tensor, dims: Sequence[int], correction: Scalar | None, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The variance in a type that holds sums of squares, and the mean."""
+    value = _floating(self)
+    middle, deviation = _deviation(value, dims)
+    deviation = pointwise.convert(deviation, _SQUARED_IN.get(self.dtype, deviation.dtype))
+    variance = sum(_square(deviation), dims, keepdim) / _degrees(deviation, dims, correction)
+    return variance, pointwise.convert(reshape(middle, reduced(self.shape, dims, keepdim)), self.dtype)
+
+
 @composite
 def var_mean(
     self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The variance (see var) and the mean over dim."""
-    value = _floating(self)
-    dims = dimensions(dim, self.ndim)
-    middle, deviation = _deviation(value, dims)
-    variance = sum(_square(deviation), dims, keepdim) / _degrees(value, dims, correction)
-    shape = reduced(self.shape, dims, keepdim)
-    return pointwise.convert(variance, self.dtype.real), pointwise.convert(reshape(middle, shape), self.dtype)
+    variance, middle = _moments(self, dimensions(dim, self.ndim), correction, keepdim)
+    return pointwise.convert(variance, self.dtype.real), middle
 
 
 @var_mean.vjp
@@ -246,9 +268,8 @@ def std_mean(
     self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean over dim."""
-    value = _floating(self)
-    variance, middle = var_mean(value, dim, correction=correction, keepdim=keepdim)
-    return pointwise.convert(elementary.sqrt(variance), self.dtype.real), pointwise.convert(middle, self.dtype)
+    variance, middle = _moments(self, dimensions(dim, self.ndim), correction, keepdim)
+    return pointwise.convert(elementary.sqrt(variance), self.dtype.real), middle
 
 
 @std_mean.vjp
@@ -414,7 +435,10 @@ def linalg_vector_norm(
     """The sum over dim of |self|**ord, to the power of 1/ord; for ord = inf, -inf the extreme of |self|."""
     value = _floating(self, dtype)
     dims = dimensions(dim, self.ndim)
-    if ord == 2:
+    if ord != 0 and builtins.all(self.shape[axis] == 1 for axis in dims):
+        # Of one element: no power of it that could be out of range.
+        result = reshape(pointwise.abs(value), reduced(self.shape, dims, keepdim))
+    elif ord == 2:
         result = elementary.sqrt(sum(_square(value), dims, keepdim))
     elif ord == 0:
         result = sum(pointwise.cast(value != 0, value.dtype.real), dims, keepdim)
@@ -442,12 +466,10 @@ def _norm_slope(result: Tensor, self: Tensor, ord: float, dim: Dims, keepdim: bo
     if math.isinf(ord):
         mask = pointwise.cast(pointwise.abs(self) == length, length.dtype)
         return pointwise.sgn(self) * (mask / sum(mask, dims, True))
-    if ord < 2:
-        power = pointwise.where(self == 0, 0, pointwise.abs(self) ** (ord - 1))
-        return pointwise.sgn(self) * power * length ** (1 - ord)
-    none = self == 0
-    power = pointwise.where(none, 0, self * pointwise.abs(pointwise.where(none, 1, self)) ** (ord - 2))
-    return pointwise.where(zero, 0, power / safe ** (ord - 1))
+    # What is not used must have a derivative, too.
+    none = zero | (self == 0)
+    ratio = pointwise.abs(pointwise.where(none, 1, self)) / safe
+    return pointwise.where(none, 0, pointwise.sgn(self) * ratio ** (ord - 1))
 
 
 @linalg_vector_norm.vjp
@@ -492,8 +514,7 @@ def dist(self: Tensor, other: Tensor, p: float = 2) -> Tensor:
 @composite
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The sum over dim of x1 * x2, divided by both norms, each at least eps."""
-    rank = builtins.max(x1.ndim, x2.ndim)
-    if builtins.min(x1.ndim, x2.ndim) < rank:
-        x1, x2 = (reshape(x, (*(1 for _ in range(rank - x.ndim)), *x.shape)) for x in (x1, x2))
+    shape = broadcast([x1.shape, x2.shape])
+    x1, x2 = expand(x1, shape), expand(x2, shape)  # dim counts in the broadcast shape, and so do the norms
     norms = [extremes.clamp_min(linalg_vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / norms[0]) * (x2 / norms[1]), dim)

@@ -51,7 +51,7 @@ def holds(type: DType, value: Any) -> bool:
 def scalar_value(value: Any, type: DType) -> Scalar:
     """The Python number that `value` is once stored as `type`; an error if an integer type does not hold it."""
     if value.__class__ is float and type.kind == "f":
-        # A number that meets an f16 or bf16 tensor keeps the precision that the arithmetic is done in.
+        # A number of an f16 or bf16 op may have the precision that the arithmetic is done in: see `rounded`.
         return value if type.bits == 64 else ctypes.c_float(value).value  # type: ignore[no-any-return]
     if type.kind == "b":
         return bool(value)
@@ -67,3 +67,16 @@ def scalar_value(value: Any, type: DType) -> Scalar:
     except OverflowError:
         raise NumberRangeError(f"{value.__class__.__name__} too large for {type}") from None
     return complex(stored) if type.kind == "c" else float(stored)
+
+
+def as_held(value: Any, type: DType) -> Scalar:
+    """A number beside tensors whose type decides alone: of integers only its whole part counts, as in PyTorch."""
+    return value if type.is_inexact else scalar_value(value, type)
+
+
+def rounded(value: Any, type: DType) -> Scalar:
+    """A number as f16 and bf16 tensors hold it, by way of f32 as in PyTorch; for other types the number itself."""
+    if type.compute is type or (value.__class__ is int and -128 <= value <= 128):
+        return value  # type: ignore[no-any-return]
+    with np.errstate(over="ignore"):
+        return float(np.asarray(scalar_value(value, type), np.float32).astype(type.numpy))

@@ -47,7 +47,7 @@ def round(self: Tensor, *, decimals: int = 0) -> Tensor:
     """self rounded to `decimals` decimals, halves to even."""
     if decimals == 0:
         return rint(self)
-    scale = 10.0 ** builtins.abs(decimals)
+    scale = 10.0 ** builtins.abs(decimals) if builtins.abs(decimals) <= 308 else math.inf
     return rint(self * scale) / scale if decimals > 0 else rint(self / scale) * scale
 
 

@@ -65,9 +65,15 @@ def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
 # are linear as a whole, but not differentiable step by step: each is an op, and their derivatives are made of the two.
 
 
+def _total(total: Tensor) -> Tensor:
+    """A total by which nothing is left of what it is subtracted from, where nothing has been added up yet."""
+    return pointwise.where(total == -math.inf, math.inf, total)
+
+
 @composite
 def running_logsumexp_backward(grad_output: Tensor, self: Tensor, total: Tensor, dim: int) -> Tensor:
     """At each place along dim the sum of grad_output * exp(self there - total) from it on."""
+    total = _total(total)
     positive, negative = (
         elementary.exp(flip(running_logsumexp(flip(part - total, dim), dim), dim) + self)
         for part in _logarithms(grad_output)
@@ -78,6 +84,7 @@ def running_logsumexp_backward(grad_output: Tensor, self: Tensor, total: Tensor,
 @composite
 def running_logsumexp_jvp(tangent: Tensor, self: Tensor, total: Tensor, dim: int) -> Tensor:
     """At each place along dim the sum of tangent * exp(self - total there) up to it."""
+    total = _total(total)
     positive, negative = (elementary.exp(running_logsumexp(part + self, dim) - total) for part in _logarithms(tangent))
     return positive - negative
 

@@ -10,6 +10,7 @@ from . import extremes, pointwise, reduce
 from .create import full, number_of
 from .define import Scalar, Tensor, composite
 from .indexing import gather, index, index_put, select_along
+from .kinds import common_dtype
 from .shapes import equal
 from .view import flatten, unsqueeze
 
@@ -51,7 +52,7 @@ def searchsorted(
         raise ArgumentError("side is 'left' but right is True")
     sequence = sorted_sequence if sorter is None else gather(sorted_sequence, -1, sorter)
     compare = pointwise.gt if right or side == "right" else pointwise.ge
-    value = self if isinstance(self, Tensor) else full((), self, dtype=sequence.dtype)
+    value = self if isinstance(self, Tensor) else full((), self, dtype=common_dtype((sequence, self)))
     shared = sequence.ndim == 1
     if not shared and (
         value.ndim != sequence.ndim

@@ -6,24 +6,42 @@ import math
 from collections.abc import Sequence
 from math import gcd
 
+from ..ir import asked
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import ceil_divide, differs, floor_divide, maximum, minimum, non_negative, remainder
-from ..ir.symbolic import Compound, Dim, Expr, SizeNeeded, coefficients_of, product, split
+from ..ir.symbolic import (
+    Compound,
+    Dim,
+    Expr,
+    SizeNeeded,
+    UndecidedSize,
+    coefficients_of,
+    evaluate,
+    product,
+    split,
+    symbols_of,
+)
+from ..ir.types import DType
 
 Shape = tuple[Dim, ...]
 
 
-class UndecidedSize(ShapeError):
-    """Whether two symbolic sizes are equal decides the program; tracing settles it from the sizes at hand.
-
-    If it is one that has to be greater (`is_wanted`), the program has no meaning where it is not.
-    """
-
-    def __init__(self, left: Dim, right: Dim, question: str = "", is_wanted: bool = False):
-        super().__init__(f"cannot tell whether {question or f'the sizes {left} and {right} are equal'}")
-        self.left = left
-        self.right = right
-        self.is_wanted = is_wanted
+def fits_into(size: Expr, type: DType) -> bool:
+    """Whether an integer type holds a size: provably, or for the sizes at hand, which makes it a limit of the program.
+    Where none are at hand, types from 32 bits up are taken to hold them."""
+    low, high = type.bounds
+    if non_negative(high - size) and non_negative(size - low):
+        return True
+    trace = asked.current()
+    if trace is None or not all(symbol.name in trace.hints for symbol in symbols_of(size)):
+        if type.bits < 32:
+            raise SizeNeeded(size)
+        return True
+    if not low <= evaluate(size, trace.hints) <= high:
+        return False
+    trace.limits += [(size, high), (-size, -low)]
+    trace.where.append(f"{type} has to hold {size!r}")
+    return True
 
 
 def equal(left: Dim, right: Dim) -> bool:

@@ -6,6 +6,7 @@ which reads the result instead of computing it again.
 
 from __future__ import annotations
 
+from ..ir.errors import DTypeError
 from ..ir.types import DType, f32, float_of
 from .define import Tensor, composite
 from .elementary import exp, log
@@ -28,10 +29,18 @@ def _shifted(value: Tensor, dim: int) -> Tensor:
     return wide if _is_empty(wide, dim) else wide - detach(amax(wide, dim, True))
 
 
+def _converted(value: Tensor, dtype: DType | None) -> Tensor:
+    if dtype is None:
+        return value
+    if not dtype.is_float:
+        raise DTypeError(f"dtype is {dtype}, accepted are floats: exponentials have no other type")
+    return convert(value, dtype)
+
+
 @composite
 def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(self) / sum(exp(self)) along dim."""
-    return _softmax(self if dtype is None else convert(self, dtype), dim, False)
+    return _softmax(_converted(self, dtype), dim, False)
 
 
 @composite
@@ -47,7 +56,7 @@ def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
 @composite
 def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Softmax along dim, and zero where all of a row is -inf."""
-    value = self if dtype is None else convert(self, dtype)
+    value = _converted(self, dtype)
     dim = dimension(dim, value.ndim)
     if _is_empty(value, dim):
         return value
@@ -73,7 +82,7 @@ def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_
 @composite
 def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """self - log(sum(exp(self))) along dim."""
-    return _log_softmax(self if dtype is None else convert(self, dtype), dim, False)
+    return _log_softmax(_converted(self, dtype), dim, False)
 
 
 @composite

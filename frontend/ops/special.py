@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 
 from ..ir.errors import ArgumentError
-from ..ir.types import FLOAT
-from .define import OpDef, Scalar, Tensor, composite, prim
+from ..ir.graph import Value
+from ..ir.types import FLOAT, float_of
+from .define import OpDef, Scalar, Tensor, composite, constant, prim
 from .elementary import cos, exp, log, log1p, sin
-from .kinds import Elementwise
+from .kinds import Elementwise, common_dtype
 from .pointwise import (
     abs,
     added,
     conjugate,
+    convert,
     eq,
     isnan,
     le,
@@ -21,55 +23,72 @@ from .pointwise import (
     lt,
     mul,
     rounded_once,
-    times,
+    rounded_operands,
     true_divide,
     where,
 )
 
 
+def _in_one_type(self: Tensor | Scalar, other: Tensor | Scalar) -> list[Tensor]:
+    """Both in the float type in which they meet: the logarithm of an integer or a number has its digits."""
+    wanted = float_of(common_dtype((self, other)))
+    return [convert(item, wanted) if isinstance(item, Value) else constant(item, wanted) for item in (self, other)]
+
+
 @composite
-@rounded_once
+@rounded_operands("self", "other")
 def xlogy(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     """self * log(other), 0 where self is 0, nan where other is nan."""
+    self, other = _in_one_type(self, other)
     product = mul(self, log(other))
     return where(logical_and(eq(self, 0), logical_not(isnan(other))), 0, product)
 
 
-def _logarithm(self: Tensor | Scalar, other: Tensor | Scalar, log: OpDef, pole: int) -> Tensor:
-    """The derivative of self * log(other) by self, zero where both that product and log(other) are not defined."""
+def _by_factor(
+    change: Tensor | None, self: Tensor | Scalar, other: Tensor | Scalar, product: OpDef, pole: int
+) -> Tensor | None:
+    """The derivative of self * log(other) by self: change * log(other), also where self is 0 and `other` has none."""
+    if change is None:
+        return None
     flat = logical_and(eq(self, 0), le(other, pole))
-    return where(flat, 0, log(where(flat, pole + 1, other)))
+    # No change has no derivative, whatever the logarithm is: the product is xlogy's own.
+    return where(flat, 0, product(change, where(flat, pole + 1, other)))
 
 
 @xlogy.vjp
 def xlogy_vjp(grad, self, other):
-    return grad * _logarithm(self, other, log, 0), grad * true_divide(self, other)
+    self, other = _in_one_type(self, other)
+    return _by_factor(grad, self, other, xlogy, 0), grad * true_divide(self, other)
 
 
 @xlogy.jvp
 def xlogy_jvp(self_tangent, other_tangent, self, other):
+    self, other = _in_one_type(self, other)
     # Not through the body: where self is zero that is a constant.
     by_other = None if other_tangent is None else other_tangent * true_divide(self, other)
-    return added(times(self_tangent, _logarithm(self, other, log, 0)), by_other)
+    return added(_by_factor(self_tangent, self, other, xlogy, 0), by_other)
 
 
 @composite
-@rounded_once
+@rounded_operands("self", "other")
 def special_xlog1py(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     """self * log(1 + other), 0 where self is 0, nan where other is nan."""
+    self, other = _in_one_type(self, other)
     product = mul(self, log1p(other))
     return where(logical_and(eq(self, 0), logical_not(isnan(other))), 0, product)
 
 
 @special_xlog1py.vjp
 def special_xlog1py_vjp(grad, self, other):
-    return grad * _logarithm(self, other, log1p, -1), grad * true_divide(self, other + 1)
+    self, other = _in_one_type(self, other)
+    return _by_factor(grad, self, other, special_xlog1py, -1), grad * true_divide(self, other + 1)
 
 
 @special_xlog1py.jvp
 def special_xlog1py_jvp(self_tangent, other_tangent, self, other):
+    self, other = _in_one_type(self, other)
     by_other = None if other_tangent is None else other_tangent * true_divide(self, other + 1)
-    return added(times(self_tangent, _logarithm(self, other, log1p, -1)), by_other)
+    return added(_by_factor(self_tangent, self, other, special_xlog1py, -1), by_other)
 
 
 @composite
@@ -81,7 +100,12 @@ def special_entr(self: Tensor) -> Tensor:
 
 @special_entr.vjp
 def special_entr_vjp(grad, self):
-    return grad * where(lt(self, 0), math.nan, -log(self) - 1)
+    return special_entr_jvp(grad, self)
+
+
+@special_entr.jvp
+def special_entr_jvp(self_tangent, self):
+    return self_tangent * where(lt(self, 0), math.nan, -log(self) - 1)
 
 
 @composite

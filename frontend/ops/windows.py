@@ -254,6 +254,11 @@ def window_max(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor
         shape = (*value.shape[:-rank], *(1 for _ in windows))
         flat = flatten(part, -rank, -1)
         number = reduce.argmax(flat, -1)
+        if flat.dtype.is_float:
+            # As in a chain of taps, the last NaN.
+            order = iota(flat.shape[-1:], dim=0, dtype=i64)
+            last = reduce.amax(pointwise.where(pointwise.isnan(flat), order, -1), -1)
+            number = pointwise.where(last >= 0, last, number)
         if part.shape != value.shape:
             number = take(flatten(_whole(places(value.shape[-rank:]), windows)), number)
         return reshape(reduce.amax(flat, -1), shape), reshape(number, shape)

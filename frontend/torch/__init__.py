@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from .backend import smelt as backend
 from .exported import from_exported
-from .receipt import report, reset_stats, stats
+from .receipt import graphs, report, reset_stats, stats
 
-__all__ = ["backend", "from_exported", "report", "reset_stats", "stats"]
+__all__ = ["backend", "from_exported", "graphs", "report", "reset_stats", "stats"]

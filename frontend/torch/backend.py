@@ -15,6 +15,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule
 
+from ..backend.options import ROUNDING
 from ..backend.room import with_room
 from ..ir.errors import ArgumentError, CompileError, suggest
 from . import foreach as _foreach  # noqa: F401  (adds its rules)
@@ -34,17 +35,20 @@ class Options:
     fallback: "allow" lets PyTorch run what smelt cannot compile, "error" forbids it
     rng: "smelt" draws random numbers by smelt's own generator, seeded from torch's; "eager" gives PyTorch's own
     freeze: True makes constants of parameters, for inference
+    rounding: where f16 and bf16 are rounded, at the end of each "kernel" or after each "op", as eager does
     """
 
     fallback: str = "allow"
     rng: str = "smelt"
     freeze: bool = False
+    rounding: str = "kernel"
 
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "fallback": ("allow", "error"),
     "rng": ("smelt", "eager"),
     "freeze": (False, True),
+    "rounding": ROUNDING,
 }
 
 
@@ -74,11 +78,11 @@ def _compile_program(
 ) -> Program:
     started = time.perf_counter()
     found = partition(module.graph, options.rng == "eager", returned)
-    fallback = [(op_name(node), reason) for node, reason in found.refused.items()]
-    if fallback and options.fallback == "error":
-        reasons = "\n".join(f"    {name}: {reason}" for name, reason in dict(fallback).items())
+    if found.refused and options.fallback == "error":
+        refused = {op_name(node): reason for node, reason in found.refused.items()}
+        reasons = "\n".join(f"    {name}: {reason}" for name, reason in refused.items())
         raise CompileError(f"smelt cannot compile these ops, and the option fallback forbids PyTorch's:\n{reasons}")
-    program = Program(module, found, options.rng == "eager")
+    program = Program(module, found, options, kind)
     sizes = {symbol.name: size for symbol, size in found.sizes.items()}
     for step in program.natives:
         step.compile(sizes)
@@ -91,10 +95,11 @@ def _compile_program(
             "kind": kind,
             "devices": list(dict.fromkeys(str(step.device) for step in program.natives)),
             "native_ops": sum(len(level.nodes) for level in found.levels if level.native),
-            "fallback": fallback,
+            "fallback": program.fallback,
             "packed": packed,
             "kernels": lambda: sum(step.kernels for step in program.natives),
-            "steps": lambda: len(program.natives),
+            "steps": len(program.natives),
+            "natives": program.natives,
             "compilations": lambda: sum(len(step.versions) for step in program.natives),
             "compile_ms": lambda: 1000 * (before + sum(step.compile_seconds for step in program.natives)),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import warnings
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from ..backend.report import KernelReport, Report
@@ -19,7 +21,10 @@ from ..ir.errors import ArgumentError
 from ..ir.graph import Graph, current_location
 from .backend import Options, compile_frozen, compile_program, read_options
 from .freeze import Frozen
+from .memory import root_of
 from .program import Program
+
+WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Exported:
     """An exported program as a function: call it like the module that was exported."""
 
     def __init__(self, exported: ExportedProgram, options: Options):
+        self.options = options
+        self.source = exported  # which has the same tensors, and a graph that compiling leaves as it is
         # Of aten's ops, only those that have no definition of their own in PyTorch are left.
         with warnings.catch_warnings():
             # PyTorch copies structures of its own, and warns of how it made them.
@@ -50,12 +57,15 @@ class Exported:
             self.exported = exported.run_decompositions({})
         self.signature = self.exported.graph_signature
         nodes = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
-        self.types = [
-            getattr(node.meta.get("val"), "dtype", None)
-            for node, item in zip(nodes, self.signature.input_specs)
-            if item.kind is InputKind.USER_INPUT
-        ]
+        traced = [(node.meta.get("val"), item) for node, item in zip(nodes, self.signature.input_specs)]
+        self.examples = [value for value, item in traced if item.kind is InputKind.USER_INPUT]
+        self.own = {
+            str(item.target): (tuple(value.shape), value.dtype, value.device)
+            for value, item in traced
+            if item.kind is not InputKind.USER_INPUT and isinstance(value, torch.Tensor)
+        }
         graph_module = self.exported.graph_module
+        self.snapshots = self._overwritten(graph_module)
         self.program: Program | Frozen
         if options.freeze:
             own = {
@@ -66,6 +76,30 @@ class Exported:
             self.program = compile_frozen("exported", options, graph_module, own)
         else:
             self.program = compile_program("exported", options, graph_module)
+
+    def __reduce__(self) -> Any:
+        """The program and its tensors, as torch.export.save writes them; the other process compiles, or finds the code
+        in its cache."""
+        file = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about what PyTorch leaves out of a file: nothing that a call needs
+            torch.export.save(self.source, file)
+        return _unpickled, (file.getvalue(), self.options)
+
+    def _overwritten(self, module: GraphModule) -> list[int]:
+        """The results that show the memory of an input which is written after the call, by their numbers.
+
+        A graph is functional: they are what was there before, as in a delay line of buffers.
+        """
+        targets = {item.target for item in self.signature.output_specs if item.kind in WRITES}
+        nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+        written = {
+            node
+            for node, item in zip(nodes, self.signature.input_specs, strict=True)
+            if (item.arg.name if item.kind is InputKind.USER_INPUT else item.target) in targets
+        }
+        (output,) = (node for node in module.graph.nodes if node.op == "output")
+        return [at for at, item in enumerate(output.args[0]) if isinstance(item, Node) and root_of(item) in written]
 
     def _inputs(self, given: Sequence[Any]) -> list[Any]:
         """What the graph takes: the module's own tensors, and those of a call."""
@@ -82,17 +116,27 @@ class Exported:
 
     def _tensor(self, name: str) -> Any:
         """One of the module's own tensors. Buffers that are not saved with it are among the constants."""
-        return self.exported.state_dict[name] if name in self.exported.state_dict else self.exported.constants[name]
+        state = self.exported.state_dict
+        found = state[name] if name in state else self.exported.constants[name]
+        kind = tuple(found.shape), found.dtype, found.device
+        if name in self.own and kind != self.own[name]:
+            raise ArgumentError(f"{name} was {_tensor_text(*self.own[name])} when exported, is {_tensor_text(*kind)}")
+        return found
 
     def _check(self, placed: Sequence[tuple[Any, Any]]) -> None:
-        """Native code relies on types and sizes: what was exported for others would read beyond their memory."""
+        """Native code relies on types, sizes and places: with others it would read beyond the memory of arguments."""
         try:
             self.exported._check_input_constraints(placed)
         except RuntimeError as error:
             raise ArgumentError(f"not what the program was exported for: {error}") from error
-        for (path, item), wanted in zip(placed, self.types):
-            if wanted is not None and item.dtype is not wanted:
-                raise ArgumentError(f"the program was exported for {wanted} at {pytree.keystr(path)}, got {item.dtype}")
+        for (path, item), wanted in zip(placed, self.examples):
+            if not isinstance(wanted, torch.Tensor):
+                continue
+            for name in ("dtype", "device", "layout"):
+                if getattr(item, name, None) != getattr(wanted, name):
+                    found = getattr(item, name, type(item).__name__)
+                    where = pytree.keystr(path)
+                    raise ArgumentError(f"the program was exported for {getattr(wanted, name)} at {where}, got {found}")
 
     def _place(self, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> list[tuple[Any, Any]]:
         """All that is in the arguments, with its path, in the order of the program."""
@@ -117,6 +161,8 @@ class Exported:
         with torch.no_grad():
             inputs = self._inputs(given)
             results = self.program(list(inputs))
+            for at in self.snapshots:
+                results[at] = results[at].clone()
             leaves: list[Any] = []
             for item, result in zip(self.signature.output_specs, results, strict=True):
                 if item.kind is OutputKind.USER_OUTPUT:
@@ -138,6 +184,14 @@ class Exported:
 
     def report(self) -> ExportedReport:
         return ExportedReport([version.executable.report for step in self.program.natives for version in step.versions])
+
+
+def _tensor_text(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> str:
+    return f"{dtype} of shape {list(shape)} on {device}"
+
+
+def _unpickled(content: bytes, options: Options) -> Exported:
+    return Exported(torch.export.load(io.BytesIO(content)), options)
 
 
 class _Leaf:

@@ -6,8 +6,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from ..ops.define import REGISTRY
-from .rules import RULES
+from .rules import RULES, apply
 
 NAMED = {"alpha", "value", "dtype"}  # what comes behind the operands
 SAME_NAME = (
@@ -33,7 +32,7 @@ def each(name: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
     for at in range(count):
         operands = [one(item, at) for key, item in arguments.items() if key not in NAMED]
         named = {key: one(item, at) for key, item in arguments.items() if key in NAMED}
-        results.append(REGISTRY[name](*operands, **named))
+        results.append(apply(name, *operands, **named))
     return tuple(results)
 
 

@@ -18,14 +18,17 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ..backend.cpu.target import host
 from ..kernels.gemm import RegisterTile
 from .importer import result_tensors
+from .memory import lineage
 from .program import Constants, Program
 from .rules import RANDOM
 
 aten = torch.ops.aten
+_is_freed: Callable[[int], bool] = torch.UntypedStorage._expired  # type: ignore[assignment]
 KEPT = 4  # models whose constants a program keeps
 # Ops with a row of their weight for each channel. Those that AOTAutograd takes apart are in exported programs.
 WITH_ROWS = {
@@ -78,9 +81,11 @@ def _constants(graph: Graph, held: Any) -> dict[Node, None]:
     """The nodes that depend on held inputs alone, and these, in order.
 
     What is larger than that which it is made of is not one of them: it is cheaper to compute it than to read it. Nor is
-    what the caller gets, who may change it.
+    memory that the caller gets, who may change it.
     """
     found: dict[Node, None] = dict.fromkeys(held)
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    given_away = {item for result in output.all_input_nodes for item in lineage(result)}
     for node in graph.nodes:
         if node.op != "call_function" or not node.all_input_nodes or node.is_impure():
             continue
@@ -89,7 +94,7 @@ def _constants(graph: Graph, held: Any) -> dict[Node, None]:
         is_op = isinstance(node.target, torch._ops.OpOverload) and node.target.namespace in ("aten", "prims")
         if node.target is not operator.getitem and not (is_op and node.target._schema.name[6:] not in RANDOM):
             continue
-        if any(user.op == "output" or user.target is aten.copy_.default for user in node.users):
+        if node in given_away or any(user.target is aten.copy_.default for user in node.users):
             continue
         if node.meta.get(HELD, _elements(node) <= sum(map(_elements, node.all_input_nodes))):
             found[node] = None
@@ -140,18 +145,27 @@ class Prologue:
 class Folded:
     """The constants that were computed of some tensors, for as long as these are as they were."""
 
-    def __init__(self, held: Sequence[torch.Tensor]):
+    def __init__(self, held: Sequence[torch.Tensor], is_guarded: bool):
         self.tensors = [weakref.ref(tensor) for tensor in held]
         self.state = [(_version(tensor), tensor.data_ptr()) for tensor in held]
+        # While a storage lives, no other memory is at its address: `p.data = other` frees it, with the same `_version`.
+        self.storages = [StorageWeakRef(tensor.untyped_storage()) for tensor in held]
+        self.storage_words = [storage.cdata for storage in self.storages]
+        # How the memory is read, where no guard of Dynamo's compares that.
+        self.layouts = None if is_guarded else [_layout(tensor) for tensor in held]
         self.constants = Constants([])
 
     def is_of(self, held: Sequence[torch.Tensor]) -> bool:
         return all(known() is tensor for known, tensor in zip(self.tensors, held))
 
     def serves(self, held: Sequence[torch.Tensor]) -> bool:
-        return all(
-            known() is tensor and _version(tensor) == version and tensor.data_ptr() == address
-            for tensor, known, (version, address) in zip(held, self.tensors, self.state)
+        return (
+            all(
+                known() is tensor and _version(tensor) == version and tensor.data_ptr() == address
+                for tensor, known, (version, address) in zip(held, self.tensors, self.state)
+            )
+            and not any(map(_is_freed, self.storage_words))
+            and (self.layouts is None or self.layouts == [_layout(tensor) for tensor in held])
         )
 
     @property
@@ -185,7 +199,7 @@ class Frozen:
         return self.program.run(args, folded.constants)
 
     def _fold(self, held: list[torch.Tensor]) -> Folded:
-        folded = Folded(held)  # as they are before they are read
+        folded = Folded(held, self.program.is_guarded)  # as they are before they are read
         with self.lock, torch.no_grad():
             template = folded.constants.template
             template += self.program.template
@@ -200,6 +214,10 @@ class Frozen:
 def _version(tensor: torch.Tensor) -> Any:
     """How often a tensor was changed. One of inference mode does not know: it may have been, every time."""
     return object() if tensor.is_inference() else tensor._version
+
+
+def _layout(tensor: torch.Tensor) -> Any:
+    return tensor.stride(), tensor.is_neg(), tensor.is_conj()
 
 
 # Batch norms.

@@ -26,8 +26,8 @@ def refusal() -> str:
     return ""
 
 
-def options_for(device: torch.device) -> CompileOptions:
-    return CompileOptions(target="cuda", architecture=architecture(device))
+def options_for(device: torch.device, rounding: str) -> CompileOptions:
+    return CompileOptions(target="cuda", architecture=architecture(device), rounding=rounding)
 
 
 def architecture(device: torch.device) -> str:

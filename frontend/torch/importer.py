@@ -17,14 +17,13 @@ from torch.fx import Node
 from ..ir.errors import SmeltError
 from ..ir.graph import Location, Value, located
 from ..ir.proofs import substitute
-from ..ir.symbolic import Dim, SizeNeeded, Symbol
+from ..ir.symbolic import Dim, SizeNeeded, Symbol, UndecidedSize
 from ..ops.define import REGISTRY
 from ..ops.pointwise import convert
-from ..ops.shapes import UndecidedSize
 from . import gpu
-from .rules import RANDOM, RULES
+from .rules import RANDOM, RULES, apply
 from .sizes import UnknownSize, dim_of
-from .types import DTYPE, is_supported
+from .types import DTYPE, refusal
 
 # What says where and how a tensor is kept: smelt's tensors are in row-major order, all of a program in one place.
 PLACEMENT = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"}
@@ -93,8 +92,8 @@ class Importer:
         if node.meta.get("unbacked_bindings"):
             raise Unsupported("data decides the sizes of its results")
         for tensor in result_tensors(node):
-            if isinstance(tensor, torch.Tensor) and not is_supported(tensor):
-                raise Unsupported(f"{tensor.dtype} on {tensor.device} is not smelt's")
+            if isinstance(tensor, torch.Tensor) and (reason := refusal(tensor)):
+                raise Unsupported(reason)
         check_device(node)
         name = target._schema.name.removeprefix("aten::")
         if self.eager_random and name in RANDOM:
@@ -104,8 +103,10 @@ class Importer:
                 result = as_expected(node, self._apply(name, node, lookup))
             except (UndecidedSize, SizeNeeded):
                 raise
-            except (SmeltError, UnknownSize) as error:
-                raise Unsupported(str(error).partition("\n")[0]) from error
+            except Unsupported:
+                raise
+            except Exception as error:
+                raise Unsupported(reason_of(error)) from error
         return result
 
     def _apply(self, name: str, node: Node, lookup: Callable[[Node], Any]) -> Any:
@@ -117,7 +118,7 @@ class Importer:
                 raise Unsupported(f"smelt's {name} does not do this")
             return result
         defn = REGISTRY.get(name)
-        if defn is None:
+        if defn is None or not defn.is_own:  # a user's op of this name need not be PyTorch's
             raise Unsupported("smelt has no such op")
         kept: dict[str, Any] = {}
         for key, value in arguments.items():
@@ -128,7 +129,7 @@ class Importer:
         if "dtype" in defn.by_name and kept.get("dtype") is None and not defn.tensors:
             # What is made of nothing has PyTorch's default type.
             kept["dtype"] = DTYPE[node.meta["val"].dtype]
-        return defn(**kept)
+        return apply(name, **kept)
 
     def _arguments(self, node: Node, lookup: Callable[[Node], Any]) -> dict[str, Any]:
         schema = node.target._schema.arguments  # type: ignore[union-attr]
@@ -150,6 +151,14 @@ class Importer:
         if isinstance(item, (torch.SymFloat, torch.SymBool)):
             raise Unsupported("a number that is not known while compiling")
         return item
+
+
+def reason_of(error: Exception) -> str:
+    """Why something is left to PyTorch, in one line. An error that is none of smelt's own is named, too."""
+    text = str(error).partition("\n")[0]
+    if isinstance(error, (SmeltError, UnknownSize, Unsupported)):
+        return text
+    return f"an error in smelt, {type(error).__name__}{': ' * bool(text)}{text}"
 
 
 def as_expected(node: Node, result: Any) -> Any:
@@ -177,7 +186,7 @@ def _expected(value: Any, tensor: Any) -> Any:
     wanted = DTYPE[tensor.dtype]
     if value.dtype is wanted:
         return value
-    if value.dtype.is_float and wanted.is_float:
+    if value.dtype.is_float and wanted.is_float and wanted.name != "f64":  # which has digits that were not computed
         return convert(value, wanted)
     raise Unsupported(f"it makes {value.dtype} here, {wanted} there")
 

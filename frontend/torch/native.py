@@ -12,29 +12,42 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._functorch._aot_autograd.descriptors import ParamAOTInput
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from ..backend.compile import start_graph
 from ..backend.options import CompileOptions
-from ..ir.errors import CompileError, SmeltError
+from ..ir.errors import CompileError
 from ..ir.graph import Value
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
 from ..ir.types import TensorType, u8
 from ..kernels.memory import CACHE_LINE
-from ..ops.view import as_strided, expand, permute
-from ..ops.view import slice as slice_of
 from ..trace import Traced, trace
 from . import gpu
-from .importer import Importer, Unsupported, extents_of, location_of, op_name
-from .sizes import symbol_name
-from .types import DTYPE, is_supported, layout_of, storage_of
+from .importer import Importer, extents_of, location_of, op_name, reason_of
+from .memory import (
+    are_apart,
+    laid_out,
+    lies_as,
+    lineage,
+    moved,
+    placed_absolutely,
+    root_of,
+    row_major,
+    same_memory,
+)
+from .operands import Input, Output, Read, Shown, View, bytes_of
+from .receipt import warn_of_fallback
+from .sizes import dim_of, symbol_name
+from .types import is_supported, layout_of, number_type
 
 if TYPE_CHECKING:
     from .program import Program, Slots
@@ -43,83 +56,12 @@ if TYPE_CHECKING:
 MOST_CALLS = 1024  # sizes that a step remembers; a program whose sizes grow with every call has no end of them
 
 
-class Input:
-    """A tensor that native code reads, as a parameter."""
-
-    def __init__(self, node: Node, slot: int):
-        tensor = node.meta["val"]
-        self.node, self.slot = node, slot
-        self.layout = layout = layout_of(tensor)
-        self.dtype = DTYPE[tensor.dtype]
-        # Memory that is still to be conjugated or negated, which PyTorch may leave to the reader.
-        self.may_be_lazy = tensor.dtype.is_complex or tensor.is_neg() or node.op == "call_function"
-        if layout.order is None:
-            self.shape: tuple[Dim, ...] = (layout.span,)
-        else:
-            self.shape = tuple(layout.held[dim] for dim in layout.order)
-
-    @property
-    def type(self) -> TensorType:
-        return TensorType(self.dtype, self.shape)
-
-    def seen(self, param: Value, size: Any) -> Value:
-        """The tensor as its shape says; `size` puts what is known of symbolic sizes into one."""
-        layout = self.layout
-        shape = tuple(map(size, layout.shape))
-        if layout.order is None:
-            return as_strided(param, shape, tuple(map(size, layout.strides)), 0)
-        back = tuple(layout.order.index(dim) for dim in range(len(shape)))
-        value = param if back == tuple(range(len(shape))) else permute(param, back)
-        return expand(value, shape) if layout.repeated else value
-
-
-class Output:
-    """A tensor that native code writes."""
-
-    def __init__(self, node: Node, slot: int):
-        tensor = node.meta["val"]
-        self.node, self.slot = node, slot
-        self.layout = layout_of(tensor)
-        self.dtype: torch.dtype = tensor.dtype
-        self.is_spread = self.layout.order is None
-        # The slot of an input that this is only copied into, so that it may be computed there.
-        self.over: int | None = None
-        self.is_weight = False  # one of a model's, there
-
-    def write_over(self, node: Node, slot: int) -> None:
-        layout = layout_of(node.meta["val"])
-        if layout.order is not None and not layout.repeated and node.meta["val"].dtype is self.dtype:
-            self.layout, self.is_spread, self.over = layout, False, slot
-            self.is_weight = isinstance(node.meta.get("desc"), ParamAOTInput)
-
-    def written(self, value: Value) -> Value:
-        """The value in the order in which it lies in memory."""
-        layout = self.layout
-        for dim in layout.repeated:
-            value = slice_of(value, dim, 0, 1)
-        if layout.order is None or layout.order == tuple(range(value.ndim)):
-            return value
-        return permute(value, layout.order)
-
-
-class Shown:
-    """A tensor that is a view of another's memory."""
-
-    def __init__(self, node: Node, slot: int, base: Node, base_slot: int):
-        tensor, whole = node.meta["val"], base.meta["val"]
-        self.node, self.slot, self.base = node, slot, base_slot
-        self.layout = layout_of(tensor)
-        ahead = tensor.storage_offset() * tensor.itemsize - whole.storage_offset() * whole.itemsize
-        self.offset = ahead // tensor.itemsize
-        # How its memory is read, if in another way than the other's.
-        self.reading = _reading(tensor) if _reading(tensor) != _reading(whole) else None
-
-
 class Version:
     """Compiled code, and the sizes that it serves."""
 
     def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int], options: CompileOptions):
         self.finish = start_graph(traced.graph, options)
+        self.options = options
         self.finished: Any = None
         self.traced = traced
         self.pinned = pinned
@@ -133,8 +75,10 @@ class Version:
         return self.finished
 
     def serves(self, sizes: dict[str, int]) -> bool:
-        return all(evaluate(dim, sizes) == sizes[symbol.name] for symbol, dim in self.pinned.items()) and all(
-            sizes[name] >= lower for name, lower in self.lower.items()
+        return (
+            all(evaluate(dim, sizes) == sizes[symbol.name] for symbol, dim in self.pinned.items())
+            and all(sizes[name] >= lower for name, lower in self.lower.items())
+            and self.traced.takes(sizes)
         )
 
 
@@ -170,15 +114,7 @@ class Call:
         def number(dim: Dim) -> int:
             return dim if isinstance(dim, int) else evaluate(dim, sizes)
 
-        self.read = [
-            (
-                item.slot,
-                item.may_be_lazy,
-                tuple(map(number, item.layout.shape)),
-                tuple(map(number, item.layout.strides)),
-            )
-            for item in step.inputs
-        ]
+        self.read = [Read(item, step.device, number) for item in step.inputs]
         sources = version.executable.artifact.sources
         self.copies = [(at, how, source) for at, (how, source) in enumerate(sources) if how != "own"]
         owners = {source: at for at, (how, source) in enumerate(sources) if how == "own"}
@@ -188,7 +124,7 @@ class Call:
         for item in step.outputs:
             shape = tuple(map(number, item.layout.held))
             strides = tuple(map(number, item.layout.strides))
-            self.made.append((shape, _row_major(shape) if item.is_spread else strides, item.dtype))
+            self.made.append((shape, row_major(shape) if item.is_spread else strides, item.dtype))
         self._check_sizes(step, version, known)
         # What is more than memory that was just written: repeated dims, and gaps between elements.
         self.spread = [
@@ -197,17 +133,11 @@ class Call:
             if item.is_spread or item.layout.repeated
         ]
         self.over = self._over(step, version)
-        self.shown = [
-            (
-                item.slot,
-                item.base,
-                tuple(map(number, item.layout.shape)),
-                tuple(map(number, item.layout.strides)),
-                int(item.offset) if isinstance(item.offset, int) else number(step.size(item.offset)),
-                item.reading,
-            )
-            for item in step.shown
-        ]
+        sizes_in_place = {slot: bytes_of(*self.made[at]) for at, slot in self.over.items()}
+        # What a call touches while it writes into arguments.
+        self.pieces = {item.slot: item.bytes for item in self.read} | sizes_in_place if self.over else {}
+        own = {item.slot for item in step.outputs}
+        self.shown = [View(item, item.base in own, number) for item in step.shown]
 
     def misalignment(self, at: int) -> int:
         """Bits of an address at which a result cannot be stored."""
@@ -225,8 +155,26 @@ class Call:
                     location_of(node),
                 )
 
+    def targets(self, slots: Slots) -> dict[int, int]:
+        """The outputs that are computed in an input's memory, and its slot: nothing else of this call lies there."""
+        starts = [slots[slot].data_ptr() for slot in self.pieces]
+        if are_apart(starts, tuple(self.pieces.values())):
+            return self.over
+        places = {slot: (start, start + size) for start, (slot, size) in zip(starts, self.pieces.items())}
+        return {
+            at: slot
+            for at, slot in self.over.items()
+            if all(
+                other == slot or end <= places[slot][0] or start >= places[slot][1]
+                for other, (start, end) in places.items()
+            )
+        }
+
     def _over(self, step: NativeStep, version: Version) -> dict[int, int]:
-        """The outputs that are computed in an input's memory, and its slot."""
+        """The outputs that may be computed in an input's memory, and its slot. Not by code that may raise an error:
+        then nothing is to have been changed."""
+        if version.executable.artifact.places:
+            return {}
         params = {item.slot: number for number, item in enumerate(step.inputs)}
         overwrites = version.executable.artifact.overwrites
         copied = {source for _, how, source in self.copies if how == "parameter"}
@@ -243,29 +191,31 @@ class Call:
 class NativeStep:
     """Nodes as one native call."""
 
-    def __init__(self, program: Program, device: torch.device, nodes: Sequence[Node], wanted: Sequence[Node]):
+    def __init__(
+        self,
+        program: Program,
+        device: torch.device,
+        nodes: Sequence[Node],
+        wanted: Sequence[Node],
+        is_apart: bool = False,
+    ):
         self.program = program
         self.device = device
-        self.nodes = nodes
-        inside = set(nodes)
-        bases = {
-            _memory(item): item
-            for node in nodes
-            for item in node.all_input_nodes
-            if item not in inside and _is_tensor(item)
-        }
+        self.nodes = self.given = nodes
+        self.wanted = wanted
         self.outputs: list[Output] = []
         self.shown: list[Shown] = []
-        for node, base in self._owners(wanted, bases).items():
+        for node, base in self._owners(wanted).items():
             slot = program.slot(node)
             if base is not node:
                 self.shown.append(Shown(node, slot, base, program.slot(base)))
             else:
                 self.outputs.append(Output(node, slot))
         self.is_needed = bool(self.outputs or self.shown)
-        self._mark_writes(inside)
+        self.writes_inputs = self.is_refused = False
         read = self._read_nodes()
-        self.inputs = [Input(node, program.slot(node)) for node in read]
+        self.inputs = [Input(node, program.slot(node), program, is_apart) for node in read]
+        self.apart: NativeStep | None = None  # for arguments of which fewer elements are in one place than were traced
         self.symbols = self._symbols()
         others = {item.base for item in self.shown} | {slot for slot, _ in self.symbols.values()}
         self.reads = {*read, *(node for node, slot in program.slots.items() if slot in others)}
@@ -273,35 +223,37 @@ class NativeStep:
         self.calls: dict[tuple[int, ...], Call] = {}
         self.compile_seconds = 0.0
 
-    def _owners(self, wanted: Sequence[Node], bases: dict[tuple[Any, ...], Node]) -> dict[Node, Node]:
+    def _owners(self, wanted: Sequence[Node]) -> dict[Node, Node]:
         """Whose memory each wanted tensor is a view of: its own if that is nobody else's.
 
         Several that share memory stay views of one tensor, also if that itself is not wanted: who writes into one of
-        them sees it in the others. So does one whose elements lie apart, or more than once in the same place, and one
-        that reads complex numbers as pairs: nothing need put these together.
+        them sees it in the others. So does one whose elements lie apart, or more than once in the same place, one
+        that reads complex numbers as pairs (nothing need put these together), and one that begins within memory of
+        which `as_strided` takes other parts.
         """
-        sharing: dict[int, list[Node]] = {}
-        for node in wanted:
-            if _memory(node) not in bases:
-                sharing.setdefault(_storage(node), []).append(node)
-        first: dict[int, Node] = {}
-        for node in self.nodes:
-            if _is_tensor(node):
-                first.setdefault(_storage(node), node)
+        inside = set(self.nodes)
+        placed = placed_absolutely(self.program.graph)
+        bases = {node: next((item for item in lineage(node) if item not in inside), root_of(node)) for node in wanted}
+        sharing = Counter(bases.values())
         found: dict[Node, Node] = {}
-        for node in wanted:
-            base = bases.get(_memory(node), node)
-            has_gaps = layout_of(node.meta["val"]).order is None
-            whole = first[_storage(node)]
-            is_reread = whole.meta["val"].dtype is not node.meta["val"].dtype
-            if base is node and (has_gaps or is_reread or len(sharing[_storage(node)]) > 1):
-                if not any(_storage(item) == _storage(node) for item in whole.all_input_nodes if _is_tensor(item)):
-                    found[whole] = base = whole
-            found[node] = base
+        for node, whole in bases.items():
+            tensor = node.meta["val"]
+            is_reread = whole.meta["val"].dtype is not tensor.dtype
+            has_gaps = layout_of(tensor).order is None
+            if whole not in inside:
+                found[node] = whole
+            elif has_gaps or is_reread or sharing[whole] > 1 or node in placed:
+                found[whole] = whole
+                found[node] = whole
+            else:
+                found[node] = node
         return found
 
-    def _mark_writes(self, inside: set[Node]) -> None:
-        """Outputs that are only copied into an input which nobody else reads: they may be computed there."""
+    def mark_writes(self) -> None:
+        """Outputs that are only copied into an input which nobody else reads: they may be computed there, if no later
+        step may raise an error."""
+        self.writes_inputs = True
+        inside = set(self.given)
         shown = {item.base for item in self.shown}
         outputs = {item.node: item for item in self.outputs if item.slot not in shown}
         for write in self.program.partition.writes:
@@ -325,7 +277,7 @@ class NativeStep:
             visited.add(node)
             if node in inside:
                 pending.extend(node.all_input_nodes)
-            elif is_supported(node.meta.get("val")):
+            elif is_supported(node.meta.get("val")) or number_type(node.meta.get("val")) is not None:
                 seen[node] = None
         self.nodes = [node for node in self.nodes if node in visited]
         return [node for node in self.program.graph.nodes if node in seen]
@@ -356,8 +308,27 @@ class NativeStep:
 
     # Compilation.
 
-    def compile(self, sizes: dict[str, int]) -> Version:
-        """Code for these sizes, and for as many others as it can serve."""
+    def compile(self, sizes: dict[str, int]) -> None:
+        """Begin to compile code for these sizes, and for as many others as it can serve."""
+        with self._refusing():
+            self._compile(sizes)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Whatever goes wrong while code is made: PyTorch runs these nodes instead, and the receipt says why."""
+        try:
+            yield
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            if not self.program.may_fall_back:
+                raise
+            reason = reason_of(error)
+            self.program.fallback += [(op_name(node), reason) for node in self.given]
+            warn_of_fallback(self.program.fallback)
+            self.is_refused, self.calls = True, {}
+
+    def _compile(self, sizes: dict[str, int]) -> Version:
         started = time.perf_counter()
         types = [item.type for item in self.inputs]
         names = [item.node.name for item in self.inputs]
@@ -384,7 +355,7 @@ class NativeStep:
 
         try:
             traced, _ = trace(run, types, names, "graph", sizes)
-        except (SmeltError, Unsupported):
+        except Exception:
             if not sizes:
                 raise
             fixed: dict[Symbol, Dim] = {symbols[name]: sizes[name] for name in free}
@@ -397,23 +368,26 @@ class NativeStep:
 
     def _options(self) -> CompileOptions:
         if self.device.type != "cpu":
-            return gpu.options_for(self.device)
+            return gpu.options_for(self.device, self.program.rounding)
         replaced = [number for number, item in enumerate(self.outputs) if item.over is not None]
         shared = [number for number in replaced if self.outputs[number].is_weight]
-        return CompileOptions(addresses=True, replaced=tuple(replaced), shared=tuple(shared))
+        return CompileOptions(
+            addresses=True, replaced=tuple(replaced), shared=tuple(shared), rounding=self.program.rounding
+        )
 
     def finish(self) -> None:
         """Wait for code that is being compiled while other steps go through their passes."""
         started = time.perf_counter()
-        for version in self.versions:
-            version.executable  # noqa: B018
+        with self._refusing():
+            for version in self.versions:
+                version.executable  # noqa: B018
         self.compile_seconds += time.perf_counter() - started
 
     def _used_symbols(self) -> dict[str, Symbol]:
         found: dict[str, Symbol] = {}
         if not self.program.partition.sizes:
             return found
-        made = (*self.nodes, *(item.node for item in self.shown))
+        made = (*self.nodes, *(node for item in self.shown for node in item.replay.nodes))
         for node in dict.fromkeys(item for own in made for item in (*own.all_input_nodes, own)):
             for entry in _tensors(node.meta.get("val")):
                 dims = extents_of(entry) if isinstance(entry, torch.Tensor) else (entry,)
@@ -446,23 +420,30 @@ class NativeStep:
             follow_threads()
         key = self.sizes(slots) if self.symbols else ()
         call = self.calls.get(key) or self._call(key)
+        if call is None:
+            return self._run_by_torch(slots)
         tensors: list[torch.Tensor] = []
         addresses: list[int] = []
-        for slot, is_lazy, shape, strides in call.read:
-            tensor = slots[slot]
-            if is_lazy:
-                tensor = tensor.resolve_conj().resolve_neg()
-            if tensor.stride() != strides:
-                tensor = _laid_out(tensor, shape, strides)
+        for item in call.read:
+            tensor = slots[item.slot]
+            if item.may_differ:
+                item.check(tensor)
+            if item.may_be_lazy:
+                tensor = item.resolved(tensor)
+            if tensor.stride() != item.strides:
+                if item.overlaps and not lies_as(tensor, item.shape, item.strides):
+                    return self._apart()(slots)
+                tensor = laid_out(tensor, item.shape, item.strides)
             address = tensor.data_ptr()
             if address & call.misaligned:
-                tensor = _moved(tensor)
+                tensor = moved(tensor)
                 address = tensor.data_ptr()
             tensors.append(tensor)
             addresses.append(address)
         if call.over:
+            over = call.targets(slots)
             made = [
-                self._target(slots, call, at) if at in call.over else call.empty(*item[:2], dtype=item[2])
+                self._target(slots, call, at) if at in over else call.empty(*item[:2], dtype=item[2])
                 for at, item in enumerate(call.made)
             ]
         else:
@@ -477,13 +458,26 @@ class NativeStep:
         call.launch(*addresses)
         for at, how, source in call.copies:
             origin = tensors[source] if how == "parameter" else made[call.stored[source]]
-            made[at].copy_(_same_memory(origin, made[at]))
+            made[at].copy_(same_memory(origin, made[at]))
         for at, shape, strides, gaps in call.spread:
-            made[at] = _laid_out(made[at], shape, strides) if gaps else made[at].as_strided(shape, strides)
+            if gaps:
+                made[at] = laid_out(made[at], made[at].shape, strides)
+            made[at] = made[at].as_strided(shape, strides)
         for output, tensor in zip(self.outputs, made):
             slots[output.slot] = tensor
-        for slot, base, shape, strides, offset, reading in call.shown:
-            slots[slot] = view_of(slots[base], shape, strides, offset, reading)
+        for view in call.shown:
+            slots[view.slot] = view.of(slots[view.base])
+        return None
+
+    def _apart(self) -> NativeStep:
+        """The same for arguments of which tracing saw several elements in one place, a stride of 0 perhaps."""
+        if self.apart is None:
+            apart = NativeStep(self.program, self.device, self.given, self.wanted, is_apart=True)
+            if self.writes_inputs:
+                apart.mark_writes()
+            self.program.natives.append(apart)
+            self.apart = apart
+        return self.apart
 
     def _target(self, slots: Slots, call: Call, at: int) -> torch.Tensor:
         """The input in whose memory a result is computed, if it lies as expected."""
@@ -495,10 +489,38 @@ class NativeStep:
         torch.autograd.graph.increment_version(tensor)
         return tensor
 
-    def _call(self, key: tuple[int, ...]) -> Call:
+    def _run_by_torch(self, slots: Slots) -> None:
+        sizes = dict(zip(self.symbols, self.sizes(slots)))
+        made: dict[Node, Any] = {}
+        needed = {*self.nodes, *(node for item in self.shown for node in item.replay.nodes)}
+
+        def find(node: Node) -> Any:
+            if node in made:
+                return made[node]
+            value = node.meta.get("val")
+            is_known = isinstance(value, torch.SymInt) and number_type(value) is None
+            return evaluate(dim_of(value), sizes) if is_known else slots[self.program.slots[node]]
+
+        with torch.no_grad():
+            for node in self.given:
+                if node in needed:
+                    args, kwargs = map_arg((node.args, dict(node.kwargs)), find)
+                    made[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+        results: list[Output | Shown] = [*self.outputs, *self.shown]
+        for item in results:
+            slots[item.slot] = made[item.node]
+
+    def _call(self, key: tuple[int, ...]) -> Call | None:
+        """How to call native code for these sizes; None if there is none."""
+        if self.is_refused:
+            return None
         sizes = dict(zip(self.symbols, key))
-        version = next((item for item in self.versions if item.serves(sizes)), None) or self.compile(sizes)
-        call = Call(self, version, sizes)
+        call = None
+        with self._refusing():
+            version = next((item for item in self.versions if item.serves(sizes)), None) or self._compile(sizes)
+            call = Call(self, version, sizes)
+        if call is None:
+            return None
         if len(self.calls) >= MOST_CALLS:
             self.calls.pop(next(iter(self.calls)), None)
         self.calls[key] = call
@@ -506,7 +528,8 @@ class NativeStep:
 
     @property
     def kernels(self) -> int:
-        return sum(len(version.executable.artifact.report["kernels"]) for version in self.versions)
+        versions = () if self.is_refused else self.versions
+        return sum(len(version.executable.artifact.report["kernels"]) for version in versions)
 
 
 _threads = 0  # that PyTorch used when this was last looked at
@@ -521,74 +544,10 @@ def follow_threads() -> None:
     set_num_threads(_threads)
 
 
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-def _laid_out(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    """The tensor with these strides; itself where they say the same."""
-    if all(a == b or size == 1 for a, b, size in zip(tensor.stride(), strides, shape)) or 0 in shape:
-        return tensor
-    # What repeats the same memory is written once.
-    held = [1 if stride == 0 else size for size, stride in zip(shape, strides)]
-    made = torch.empty_strided(held, strides, dtype=tensor.dtype, device=tensor.device)
-    return made.copy_(tensor.as_strided(held, tensor.stride())).as_strided(shape, strides)
-
-
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    """The same at an address where native code can read it, gaps and all."""
-    if tensor.numel() == 0:
-        return torch.empty_like(tensor)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    memory = tensor.as_strided((span,), (1,), tensor.storage_offset()).clone()
-    return memory.as_strided(tensor.shape, tensor.stride(), 0)
-
-
-def _same_memory(origin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """The elements of one tensor, in the order of memory, in the shape and order of another."""
-    flat = origin.as_strided((origin.numel(),), (1,), origin.storage_offset())
-    return flat.as_strided(target.shape, target.stride(), origin.storage_offset())
-
-
-Reading = tuple[torch.dtype, bool, bool]  # of memory: the element type, and whether to conjugate and to negate
-
-
-def _reading(tensor: torch.Tensor) -> Reading:
-    return tensor.dtype, tensor.is_conj(), tensor.is_neg()
-
-
-def _storage(node: Node) -> int:
-    return storage_of(node.meta["val"])
-
-
-def _memory(node: Node) -> tuple[Any, ...]:
-    """The same, and how it is read."""
-    return _storage(node), _reading(node.meta["val"])
-
-
-def _is_tensor(node: Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.Tensor)
-
-
-def view_of(
-    tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int, reading: Reading | None
-) -> torch.Tensor:
-    """A view that begins so many of its elements behind a tensor."""
-    if reading is None:
-        return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
-    dtype, is_conjugate, is_negative = reading
-    found = torch.empty(0, dtype=dtype, device=tensor.device)
-    start = tensor.storage_offset() * tensor.itemsize // dtype.itemsize + offset
-    found.set_(tensor.untyped_storage(), start, shape, strides)  # type: ignore[call-overload]
-    found = torch._conj(found) if is_conjugate else found
-    return torch._neg_view(found) if is_negative else found
-
-
 def _tensors(item: Any) -> list[Any]:
     found = item if isinstance(item, (tuple, list)) else [item]
-    return [entry for entry in found if isinstance(entry, (torch.Tensor, torch.SymInt))]
+    return [
+        entry
+        for entry in found
+        if isinstance(entry, torch.Tensor) or (isinstance(entry, torch.SymInt) and number_type(entry) is None)
+    ]

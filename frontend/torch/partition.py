@@ -9,7 +9,6 @@ and no step of it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +18,22 @@ from torch.fx import Graph, Node
 from ..ir.graph import Value
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import TensorType
-from .importer import Importer, Unsupported, extents_of, result_tensors
+from .importer import Importer, Unsupported, extents_of, op_name, result_tensors
+from .memory import root_of
 from .rules import RANDOM
-from .sizes import UnknownSize, symbol_of
-from .types import DTYPE, is_supported, storage_of
+from .sizes import symbol_of
+from .types import DTYPE, is_supported, number_type, refusal
 
 SOME_SIZE = 16  # in place of a size that only data decides, to try an op
 LARGEST_CONSTANT = 1 << 20  # bytes
+
+
+# What only looks at sizes.
+CHECKS = {
+    torch.ops.aten._assert_scalar.default,
+    torch.ops.aten.sym_constrain_range.default,
+    torch.ops.aten.sym_constrain_range_for_size.default,
+}
 
 
 @dataclass
@@ -55,7 +63,7 @@ def draws(node: Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
-def _is_constant(node: Node, given_away: set[int]) -> bool:
+def _is_constant(node: Node, given_away: set[Node]) -> bool:
     """Whether a node of PyTorch's depends on known numbers alone, so that its result can be kept.
 
     Not what the caller gets: who may change it has to get a new one from each call.
@@ -65,13 +73,7 @@ def _is_constant(node: Node, given_away: set[int]) -> bool:
         return False
     is_fixed = target.namespace == "aten" and target._schema.name[6:] not in RANDOM and not draws(node)
     is_small = tensor.layout is torch.strided and tensor.untyped_storage().nbytes() <= LARGEST_CONSTANT
-    return is_fixed and is_small and not node.is_impure() and storage_of(tensor) not in given_away
-
-
-def _storages(results: Sequence[Any]) -> set[int]:
-    """What tells the memory of results from others."""
-    tensors = [item.meta.get("val") for item in results if isinstance(item, Node)]
-    return {storage_of(item) for item in tensors if isinstance(item, torch.Tensor) and item.layout is torch.strided}
+    return is_fixed and is_small and not node.is_impure() and node not in given_away
 
 
 def traced_sizes(graph: Graph) -> dict[Symbol, int]:
@@ -112,7 +114,8 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
     constants: list[Node] = []
     (output,) = (node for node in graph.nodes if node.op == "output")
     results = output.args[0]
-    given_away = _storages(results[:returned] if isinstance(results, (tuple, list)) else [results])
+    given = results[:returned] if isinstance(results, (tuple, list)) else [results]
+    given_away = {root_of(item) for item in given if isinstance(item, Node)}
     last_draw = 1  # the level of the last node that takes PyTorch's random numbers
 
     def fresh(item: Any) -> Any:
@@ -122,14 +125,15 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
                 return None
             shape = tuple(importer.size(size) for size in item.shape)
             return Value(TensorType(DTYPE[item.dtype], shape), name="trial")
-        try:
-            return importer.size(item) if isinstance(item, torch.SymInt) else item
-        except UnknownSize:
-            return None
+        number = number_type(item)
+        if number is not None:
+            return Value(TensorType(number, ()), name="trial")
+        return importer.size(item) if isinstance(item, torch.SymInt) else item
 
     def lookup(node: Node) -> Any:
         if values[node] is None:
-            raise Unsupported("an operand is not smelt's")
+            reasons = [refusal(item) for item in result_tensors(node) if isinstance(item, torch.Tensor)]
+            raise Unsupported(next((reason for reason in reasons if reason), f"{op_name(node)} makes no tensor"))
         return values[node]
 
     for node in graph.nodes:
@@ -150,6 +154,12 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
             level[node] = max([at if at % 2 else at + 1 for at in before], default=-1)
             if level[node] >= 0:
                 levels.setdefault(level[node], Level(False)).nodes.append(node)
+            continue
+        if node.target in CHECKS:
+            # Python looks at sizes, too.
+            values[node], level[node] = None, max([at if at % 2 else at + 1 for at in before], default=1)
+            level[node] = max(level[node], 1)
+            levels.setdefault(level[node], Level(False)).nodes.append(node)
             continue
         follows = node.target is operator.getitem and node.args[0] in eager
         if not follows:

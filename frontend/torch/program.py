@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .importer import device_of
+from .importer import device_of, op_name
 from .native import NativeStep
 from .partition import Partition, is_size
 from .straight import Run, straight_line
+from .types import number_type
+
+if TYPE_CHECKING:
+    from .backend import Options
 
 Slots = list[Any]
 Step = Callable[[Slots], None]
@@ -33,11 +37,18 @@ class Constants:
 class Program:
     """Called with the list of all inputs, which it empties: what nobody needs any more is freed while it runs."""
 
-    def __init__(self, module: GraphModule, found: Partition, eager_random: bool):
+    def __init__(self, module: GraphModule, found: Partition, options: Options, kind: str):
         self._boxed_call = True  # as AOTAutograd asks; of the object, since wrappers copy only that
         self.graph = module.graph
         self.partition = found
-        self.eager_random = eager_random
+        self.eager_random = options.rng == "eager"
+        self.rounding = options.rounding
+        # Dynamo's guards compare strides, types and lazy signs of the arguments before each call, but for a backward
+        # graph's: gradients and saved tensors come from autograd, through the user's hooks.
+        self.is_guarded = kind in ("inference", "forward")
+        self.is_typed = kind != "backward"  # shapes and types alone: an exported program looks at them itself
+        self.may_fall_back = options.fallback == "allow"
+        self.fallback = [(op_name(node), reason) for node, reason in found.refused.items()]
         self.slots: dict[Node, int] = {}
         self.template: Slots = []
         self.natives: list[NativeStep] = []
@@ -88,6 +99,8 @@ class Program:
                 if not is_size(node) or node in wanted or not _is_pure(node):
                     steps.append(self._eager(node))
                     self.uses.append(set(node.all_input_nodes))
+        if steps and isinstance(last := steps[-1], NativeStep):
+            last.mark_writes()  # what an error of a later step finds changed would stay changed
         for node in found.writes:
             steps.append(self._write(node))
             self.uses.append(set(node.all_input_nodes))
@@ -104,9 +117,11 @@ class Program:
         native = {node for level in self.partition.levels if level.native for node in level.nodes}
         pending: list[Node] = []
         for node in self.graph.nodes:
-            if not (node in native or is_size(node)):
+            if node in native:
+                pending.extend(item for item in node.all_input_nodes if number_type(item.meta.get("val")) is not None)
+            elif not is_size(node):
                 pending.extend(item for item in node.all_input_nodes if is_size(item))
-            elif is_size(node) and isinstance(node.meta["val"], torch.SymInt) and node.meta["val"].node.expr.is_Symbol:
+            elif isinstance(node.meta["val"], torch.SymInt) and node.meta["val"].node.expr.is_Symbol:
                 pending.append(node)
         while pending:
             node = pending.pop()

@@ -6,30 +6,41 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+from ..backend.options import CompileOptions
+from ..ir.errors import ArgumentError, suggest
+from ..ir.graph import Graph
 
 _lock = threading.Lock()
 _graphs: list[dict[str, Any]] = []
-_warned = False
+_warned: set[str] = set()  # ops that a warning has named
 _aot_seconds = 0.0
+_breaks_before: Counter[str] = Counter()
+_frames_before = 0
 _dynamo_before: dict[str, tuple[list[float], int]] = {}  # Dynamo's own lists, and how long they were at the beginning
 
 
 def record(entry: dict[str, Any]) -> None:
     """A graph that was compiled."""
-    global _warned
     with _lock:
         _graphs.append(entry)
-        warn = bool(entry["fallback"]) and not _warned
-        _warned = _warned or warn
-    if warn:
-        names = ", ".join(sorted({name for name, _ in entry["fallback"]}))
+    warn_of_fallback(entry["fallback"])
+
+
+def warn_of_fallback(fallback: Sequence[tuple[str, str]]) -> None:
+    """Name the ops that PyTorch runs, each once in a process."""
+    with _lock:
+        new = sorted({name for name, _ in fallback} - _warned)
+        _warned.update(new)
+    if new:
         warnings.warn(
-            f"PyTorch runs some of this program, for smelt has no code or slower code: {names} "
-            "(said once; smelt.torch.report() has all, with the reasons)",
-            stacklevel=2,
+            f"PyTorch runs some of this program, for smelt has no code or slower code: {', '.join(new)} "
+            "(each is named once; smelt.torch.report() has all, with the reasons)",
+            stacklevel=3,
         )
 
 
@@ -68,7 +79,9 @@ def _dynamo_seconds() -> float:
 
 def reset_stats() -> None:
     """Forget all graphs so far."""
-    global _aot_seconds, _dynamo_before
+    global _aot_seconds, _dynamo_before, _breaks_before, _frames_before
+    counts = _dynamo_counts()
+    _breaks_before, _frames_before = counts["graph_break"], counts["frames"]["total"]
     with _lock:
         _graphs.clear()
         _aot_seconds, _dynamo_before = 0.0, {name: (times, len(times)) for name, times in _dynamo_times().items()}
@@ -93,9 +106,64 @@ def stats() -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class CompiledGraph:
+    """A graph of smelt's that came from torch.compile or torch.export: one native call."""
+
+    number: int  # in the report
+    kind: str
+    graph: Graph
+    options: CompileOptions
+
+    def text(self, stage: str = "graph") -> str:
+        """The program at a stage of its compilation: "graph", "fuse", "loops", "llvm", "asm" and the others of
+        `smelt dump`."""
+        from ..backend.compile import compile_stages
+
+        seen = compile_stages(self.graph, (stage,), self.options)
+        if stage not in seen:
+            raise ArgumentError(f"unknown stage {stage!r}{suggest(stage, seen)}; there are {', '.join(seen)}")
+        return str(seen[stage])
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def graphs() -> list[CompiledGraph]:
+    """What smelt compiled since reset_stats(), in the order of the report: one for each native call and its sizes."""
+    with _lock:
+        found = list(enumerate(_graphs))
+    return [
+        CompiledGraph(number, item["kind"], version.traced.graph, version.options)
+        for number, item in found
+        for step in item["natives"]
+        for version in step.versions
+    ]
+
+
+def _breaks() -> dict[str, int]:
+    """Why Dynamo ended graphs or left functions to PyTorch, since the beginning, and how often."""
+    found = _dynamo_counts()["graph_break"]
+    since: Counter[str] = Counter()
+    for text, count in found.items():
+        first, *lines = text.splitlines()
+        why = next((line.partition("Explanation: ")[2] for line in lines if "Explanation: " in line), "")
+        known = _breaks_before.get(text, 0)
+        since[f"{first}: {why}" if why else first] += count - known if count >= known else count
+    return {text: count for text, count in since.items() if count}
+
+
+def _dynamo_counts() -> dict[str, Counter[str]]:
+    from torch._dynamo.utils import counters
+
+    return {name: Counter(counters[name]) for name in ("graph_break", "frames") if name in counters} | {
+        name: Counter() for name in ("graph_break", "frames") if name not in counters
+    }
+
+
 def report() -> str:
     """Each graph: how many ops smelt compiled into how many kernels, which weights are kept in the order in which
-    products read them, and what PyTorch runs, with the reason."""
+    products read them, and what PyTorch runs, with the reason; then what Dynamo kept from all back ends."""
     with _lock:
         graphs = list(_graphs)
     lines: list[str] = []
@@ -103,11 +171,14 @@ def report() -> str:
         places = "" if set(item["devices"]) <= {"cpu"} else f" on {' and '.join(item['devices'])}"
         lines.append(
             f"graph {number} ({item['kind']}): {item['native_ops']} ops in {item['kernels']()} kernels, "
-            f"{item['steps']()} native calls{places}, {item['compile_ms']():.1f} ms"
+            f"{item['steps']} native calls{places}, {item['compile_ms']():.1f} ms"
         )
         reasons = Counter(item["fallback"])
         lines.extend(f"  {name} packed once, {_bytes_text(size)}" for name, size in item["packed"])
         lines.extend(f"  PyTorch runs {name} ({count} times): {why}" for (name, why), count in reasons.items())
+    if not graphs and _dynamo_counts()["frames"]["total"] != _frames_before:
+        lines.append("Dynamo gave smelt no graph: PyTorch runs all that was compiled")
+    lines.extend(f"Dynamo broke off ({count} times): {why}" for why, count in _breaks().items())
     return "\n".join(lines) or "nothing was compiled yet"
 
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+import torch
 from torch.fx import Node
 
-from ..ir.types import DTYPES
-from ..ops import create, extremes, indexing, pointwise, reduce, scan
+from ..ir.errors import CompileError
+from ..ir.graph import Value
+from ..ir.symbolic import Expr
+from ..ir.types import DTYPES, INTEGER
+from ..ops import bits, checks, create, extremes, indexing, join, pointwise, reduce, scan
 from ..ops.define import REGISTRY
 from ..ops.view import as_strided, expand, permute, split_with_sizes, unsqueeze
 from ..ops.view import reshape as reshape_to
+from ..ops.view import slice as slice_of
+from .memory import root_of
 from .types import DTYPE, layout_of
 
 Rule = Callable[[Node, dict[str, Any]], Any]
@@ -36,6 +43,12 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def apply(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call the op of a name; integers become PyTorch's default type, f32 unless the user has set another."""
+    defn = REGISTRY[name]
+    return defn.apply_in(DTYPE[torch.get_default_dtype()], defn.bind(args, kwargs))
+
+
 @rule("_to_copy")
 def to_copy(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias() if a.get("dtype") is None else pointwise.convert(a["self"], a["dtype"])
@@ -49,18 +62,51 @@ def same(node: Node, a: dict[str, Any]) -> Any:
 @rule("view", "view_copy", "_unsafe_view", "reshape")
 def reshaped(node: Node, a: dict[str, Any]) -> Any:
     if a.get("size") is None and a.get("shape") is None:
-        return NotImplemented  # a view as another element type
+        return bits.view_dtype(a["self"], a["dtype"])
     return reshape_to(a["self"], a["size"] if "size" in a else a["shape"])
+
+
+@rule("resize")
+def resized(node: Node, a: dict[str, Any]) -> Any:
+    order = _memory_order(node.args[0])
+    old, new = prod(a["self"].shape), prod(a["size"])
+    if order is None or not isinstance(old, int) or not isinstance(new, int):
+        return NotImplemented
+    flat = reshape_to(permute(a["self"], order), (old,))
+    if new > old:  # what is behind is anything
+        flat = join.cat([flat, create.full((new - old,), 0, dtype=flat.dtype)])
+    return reshape_to(slice_of(flat, 0, 0, new), a["size"])
 
 
 @rule("as_strided", "as_strided_copy")
 def strided(node: Node, a: dict[str, Any]) -> Any:
-    # Strides are of the memory that eager has.
-    base = node.args[0].meta["val"]  # type: ignore[union-attr]
-    layout = layout_of(base)
-    if layout.order is None or layout.repeated or base.storage_offset() != 0:
+    order = _memory_order(node.args[0])
+    if order is None:
         return NotImplemented
-    return as_strided(permute(a["self"], layout.order), a["size"], a["stride"], a.get("storage_offset"))
+    return as_strided(permute(a["self"], order), a["size"], a["stride"], a.get("storage_offset"))
+
+
+@rule("as_strided_scatter")
+def scattered(node: Node, a: dict[str, Any]) -> Any:
+    order = _memory_order(node.args[0])
+    if order is None:
+        return NotImplemented
+    memory = permute(a["self"], order)
+    offset = a.get("storage_offset")
+    found = indexing.as_strided_scatter(memory, a["src"], a["size"], a["stride"], offset)
+    return permute(found, tuple(order.index(dim) for dim in range(len(order))))
+
+
+def _memory_order(node: Any) -> tuple[int, ...] | None:
+    """The order in which the dims of a tensor lie, if it is all of the memory that it shows.
+
+    Strides are of the memory that eager has, and count from where that begins: an argument may lie anywhere in it.
+    """
+    root = root_of(node)
+    layout, whole = (layout_of(item.meta["val"]) for item in (node, root))
+    if root.op != "call_function" or layout.repeated or prod(layout.shape) != prod(whole.shape):
+        return None
+    return layout.order
 
 
 @rule("split", "split_copy", "unsafe_split")
@@ -76,6 +122,17 @@ def parted(node: Node, a: dict[str, Any]) -> Any:
 def anything(node: Node, a: dict[str, Any]) -> Any:
     shape = a["self"].shape if "empty_like" in str(node.target) else a["size"]
     return create.full(shape, 0, dtype=DTYPE[node.meta["val"].dtype])
+
+
+@rule("full", "full_like", "new_full")
+def filled(node: Node, a: dict[str, Any]) -> Any:
+    shape, dtype = a["size"] if "size" in a else a["self"].shape, DTYPE[node.meta["val"].dtype]
+    value = a["fill_value"]
+    if isinstance(value, Expr):
+        value = create.extent(value=value, dtype=DTYPES["i64"])
+    if isinstance(value, Value):  # of a size, or a number that comes with each call
+        return expand(pointwise.convert(value, dtype), shape)
+    return create.full(shape, value, dtype=dtype)
 
 
 @rule("index_select")
@@ -128,13 +185,12 @@ def resolved(node: Node, a: dict[str, Any]) -> Any:
 def moved_bits(node: Node, a: dict[str, Any]) -> Any:
     # What `<<` and `>>` call; all other operators are ops that have a name.
     name = "left" if "lshift" in str(node.target) else "right"
-    return REGISTRY[f"bitwise_{name}_shift"](a["self"], a["other"])
+    return apply(f"bitwise_{name}_shift", a["self"], a["other"])
 
 
 @rule("scalar_tensor")
 def scalar(node: Node, a: dict[str, Any]) -> Any:
-    dtype = DTYPE[node.meta["val"].dtype]
-    return create.full((), a["s"], dtype=dtype) if isinstance(a["s"], (bool, int, float)) else NotImplemented
+    return filled(node, {"size": (), "fill_value": a["s"]})
 
 
 @rule("arange")
@@ -154,14 +210,46 @@ def multiply_add(node: Node, a: dict[str, Any]) -> Any:
     return a["a"] * a["b"] + a["c"]
 
 
+@rule("add", "sub", "rsub")
+def scaled_sum(node: Node, a: dict[str, Any]) -> Any:
+    name = str(node.target).split(".")[1]
+    if isinstance(a.get("alpha"), Value):
+        a["other"] = apply("mul", a["other"], a.pop("alpha"))
+    return apply(name, **a)
+
+
+@rule("adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+@rule("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_pool(node: Node, a: dict[str, Any]) -> Any:
+    if not a["self"].dtype.is_float:
+        raise CompileError("there are no adaptive pools of integers, as PyTorch says itself")
+    if 0 in a["output_size"]:
+        raise CompileError("a result without elements needs no code")
+    return apply(str(node.target).split(".")[1], **a)
+
+
+@rule("floor_divide", "remainder", "fmod", "div", "divide")
+def divided(node: Node, a: dict[str, Any]) -> Any:
+    name = str(node.target).split(".")[1]
+    divisor = a["other"]
+    if not node.meta["val"].dtype.is_floating_point and not node.meta["val"].dtype.is_complex:
+        if isinstance(divisor, Expr):
+            divisor = create.extent(value=divisor, dtype=DTYPES["i64"])
+        if isinstance(divisor, Value):
+            a["other"] = checks.checked_divisor(divisor) if divisor.dtype in INTEGER else divisor
+        elif not divisor:
+            raise CompileError("an integer is divided by zero, which is an error of PyTorch's")
+    return apply(name, **a)
+
+
 @rule("max", "min")
 def extreme(node: Node, a: dict[str, Any]) -> Any:
     name = str(node.target).split(".")[1]
     if "dim" in a:
-        return REGISTRY[f"{name}_dim"](**a)
+        return apply(f"{name}_dim", **a)
     if "other" in a:
-        return REGISTRY[f"{name}imum"](a["self"], a["other"])
-    return REGISTRY[f"a{name}"](a["self"])
+        return apply(f"{name}imum", a["self"], a["other"])
+    return apply(f"a{name}", a["self"])
 
 
 from . import convolution  # noqa: E402, F401  (rules of its own, which need `rule`)

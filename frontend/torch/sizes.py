@@ -73,7 +73,7 @@ def _convert(expression: Any, environment: Any) -> Dim:
         return reduce(maximum, parts)
     if kind == "Min":
         return reduce(minimum, parts)
-    raise UnknownSize(f"{expression} has {kind}")
+    raise UnknownSize(f"{expression}, is no expression of smelt's: it has no {kind}")
 
 
 def _range(symbol: Any, environment: Any) -> tuple[int | None, int | None]:

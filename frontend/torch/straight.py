@@ -6,7 +6,7 @@ expected, the program takes its usual way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ Run = Callable[[list[Any]], list[Any]]
 
 def straight_line(program: Program, template: list[Any]) -> Run | None:
     """A function that does what the program does, if it has one step of known sizes with plain results."""
-    from . import native
+    from . import memory, native
 
     writes = program.partition.writes
     if len(program.steps) != 1 + len(writes) or not isinstance(step := program.steps[0], native.NativeStep):
@@ -31,65 +31,87 @@ def straight_line(program: Program, template: list[Any]) -> Run | None:
     on_host = step.device.type == "cpu"
     if step.symbols or call is None or call.copies or call.spread or call.seeded:
         return None
-    if any(is_lazy for _, is_lazy, _, _ in call.read):
+    if any(item.number is not None for item in call.read):
         return None
-    over = {at: slot for at, slot in call.over.items() if _is_plain(program, slot)}
+    over = call.over
     targets = {step.outputs[at].slot: slot for at, slot in over.items()}
     copies = [tuple(program.slot(item) for item in node.args[:2]) for node in writes]  # type: ignore[arg-type]
-    if len(over) < len(call.over) or any(targets.get(source) != target for target, source in copies):
+    if any(targets.get(source) != target for target, source in copies):
         return None
     space: dict[str, Any] = {
         "empty": _empty_strided_cpu if on_host else call.empty,
         "get_num_threads": torch.get_num_threads,
         "native": native,
         "launch": call.launch,
-        "laid_out": native._laid_out,
-        "moved": native._moved,
+        "laid_out": memory.laid_out,
+        "moved": memory.moved,
+        "are_apart": memory.are_apart,
         "run_steps": partial(program.run_steps, template=template),
         "increment_version": torch.autograd.graph.increment_version,
     }
     lines = ["def run(args):"]
+    given = len(program.placeholders)
     names = _bind_slots(program, template, call, space, lines)
     made = {item.slot: names[over[at]] if at in over else f"r{at}" for at, item in enumerate(step.outputs)}
     made |= {program.slot(node): names[target] for node, (target, _) in zip(writes, copies)}
-    known: dict[tuple[int, tuple[int, ...]], str] = {}  # addresses, of what lies in these slots with these strides
+    read = {item.slot: item for item in call.read}
+    for slot, item in read.items():
+        space |= {f"shape{slot}": item.shape, f"strides{slot}": item.strides}
+        if slot >= given:
+            continue
+        # Before anything was changed: what does not lie as expected takes the usual way.
+        if item.may_differ:
+            space[f"type{slot}"] = item.dtype
+            lines.append(
+                f"    if a{slot}.dtype is not type{slot} or a{slot}.shape != shape{slot}: return run_steps(args)"
+            )
+        if item.may_be_lazy:
+            lines.append(f"    if {_is_lazy(slot, item.dtype)}: return run_steps(args)")
+        if item.overlaps:
+            lines.append(f"    if a{slot}.stride() != strides{slot}: return run_steps(args)")
+    for slot in dict.fromkeys((*read, *over.values())):
+        lines.append(f"    p{slot} = {names[slot]}.data_ptr()")
     for at, slot in over.items():
-        _, strides, _ = call.made[at]
-        name, address = names[slot], f"p{at}"
-        space[f"apart{at}"] = strides
-        misaligned = f" or {address} & {call.misalignment(at)}"
-        lines.append(f"    {address} = {name}.data_ptr()")
-        lines.append(f"    if {name}.stride() != apart{at}{misaligned}:")
-        lines.append("        return run_steps(args)")
-        known[slot, strides] = address
+        space[f"apart{slot}"] = call.made[at][1]
+        lines.append(
+            f"    if a{slot}.stride() != apart{slot} or p{slot} & {call.misalignment(at)}: return run_steps(args)"
+        )
+        if slot not in read and _may_be_lazy(program, slot):
+            lines.append(f"    if {_is_lazy(slot, call.made[at][2])}: return run_steps(args)")
     if over:
-        lines.append(f"    increment_version([{', '.join(names[slot] for slot in over.values())}])")
+        space |= {"sizes": tuple(call.pieces.values()), "apart": [None]}  # the last addresses of which that is known
+        lines.append(f"    pieces = ({_listed(f'p{slot}' for slot in call.pieces)},)")
+        lines.append("    if pieces != apart[0]:")
+        lines += ["        if not are_apart(pieces, sizes): return run_steps(args)", "        apart[0] = pieces"]
+        lines.append(f"    increment_version([{_listed(f'a{slot}' for slot in over.values())}])")
     lines.append("    args.clear()")
     if on_host:
         lines += ["    if get_num_threads() != native._threads:", "        native.follow_threads()"]
-    addresses: list[str] = []
-    for at, (slot, _, shape, strides) in enumerate(call.read):
-        if (slot, strides) in known and not call.misaligned:
-            addresses.append(known[slot, strides])
-            continue
-        addresses.append(f"i{at}.data_ptr()")
-        space |= {f"shape{at}": shape, f"strides{at}": strides}
-        lines.append(f"    i{at} = {names[slot]}")
-        lines += [f"    if i{at}.stride() != strides{at}:", f"        i{at} = laid_out(i{at}, shape{at}, strides{at})"]
+    for slot, item in read.items():
+        name = names[slot]
+        if not item.overlaps and not any(over[at] == slot and call.made[at][1] == item.strides for at in over):
+            # Its own name stays the argument's, of which a result may be a view.
+            lines.append(f"    if {name}.stride() != strides{slot}:")
+            lines.append(
+                f"        i{slot} = laid_out({name}, shape{slot}, strides{slot}); p{slot} = i{slot}.data_ptr()"
+            )
         if call.misaligned:
-            lines += [f"    if i{at}.data_ptr() & {call.misaligned}:", f"        i{at} = moved(i{at})"]
+            lines.append(f"    if p{slot} & {call.misaligned}:")
+            lines.append(f"        m{slot} = moved(laid_out({name}, shape{slot}, strides{slot}))")
+            lines.append(f"        p{slot} = m{slot}.data_ptr()")
+    addresses = [f"p{item.slot}" for item in call.read]
     for at, (shape, strides, dtype) in enumerate(call.made):
         if at in over:
             continue
         space |= {f"made{at}": shape, f"apart{at}": strides, f"dtype{at}": dtype}
         lines.append(f"    r{at} = empty(made{at}, apart{at}, {'' if on_host else 'dtype='}dtype{at})")
     addresses += [str(item) for item in call.hidden]
-    addresses += [f"p{at}" if at in over else f"r{at}.data_ptr()" for at in call.stored]
-    lines.append(f"    launch({', '.join(addresses)})")
-    for at, (slot, base, *view) in enumerate(call.shown):
-        space |= {f"view{at}": view, "view_of": native.view_of}
-        lines.append(f"    v{at} = view_of({made.get(base) or names[base]}, *view{at})")
-        made[slot] = f"v{at}"
+    addresses += [f"p{over[at]}" if at in over else f"r{at}.data_ptr()" for at in call.stored]
+    lines.append(f"    launch({_listed(addresses)})")
+    for at, view in enumerate(call.shown):
+        space[f"view{at}"] = view.of
+        lines.append(f"    v{at} = view{at}({made.get(view.base) or names[view.base]})")
+        made[view.slot] = f"v{at}"
     returned: list[str] = []
     for at, place in enumerate(program.result_places()):
         if place is None:
@@ -99,7 +121,7 @@ def straight_line(program: Program, template: list[Any]) -> Run | None:
             returned.append(made.get(place) or names[place])
         else:
             return None
-    lines.append(f"    return [{', '.join(returned)}]")
+    lines.append(f"    return [{_listed(returned)}]")
     exec("\n".join(lines), space)
     return space["run"]
 
@@ -110,18 +132,26 @@ def _bind_slots(
     """Names of what is in the slots before the call: arguments, and constants of the program."""
     given = len(program.placeholders)
     names = {slot: f"a{slot}" for slot in range(given)}
-    for slot, _, _, _ in call.read:
-        if slot >= given:
+    lazy = {item.slot for item in call.read if item.may_be_lazy}
+    for slot, item in enumerate(template):
+        if slot >= given and item is not None:
             names[slot] = f"constant{slot}"
-            space[f"constant{slot}"] = template[slot]
+            space[names[slot]] = item.resolve_conj().resolve_neg() if slot in lazy else item
     if given:
         lines.append(f"    {', '.join(names[slot] for slot in range(given))}{',' if given == 1 else ''} = args")
     return names
 
 
-def _is_plain(program: Program, slot: int) -> bool:
-    """Whether what is in a slot is an argument that is read as it lies."""
-    if slot >= len(program.placeholders):
-        return False
+def _may_be_lazy(program: Program, slot: int) -> bool:
+    """Whether an argument's numbers may still have to be conjugated or negated."""
     tensor = program.placeholders[slot].meta["val"]
-    return not (tensor.dtype.is_complex or tensor.is_neg())
+    return not program.is_guarded or tensor.dtype.is_complex or tensor.is_neg()
+
+
+def _is_lazy(slot: int, dtype: torch.dtype) -> str:
+    """The question whether an argument's numbers are still to be conjugated or negated."""
+    return f"a{slot}.is_neg()" + f" or a{slot}.is_conj()" * dtype.is_complex
+
+
+def _listed(items: Iterable[str]) -> str:
+    return ", ".join(items)

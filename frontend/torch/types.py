@@ -30,24 +30,38 @@ TORCH_DTYPE: dict[DType, torch.dtype] = {value: key for key, value in DTYPE.item
 
 def is_supported(tensor: Any) -> bool:
     """Whether smelt can compute with tensors like this one: strided, on a CPU or GPU, of a type that it has."""
-    return (
-        isinstance(tensor, torch.Tensor)
-        and tensor.device.type in ("cpu", "cuda")
-        and tensor.layout is torch.strided
-        and tensor.dtype in DTYPE
-        and not tensor.is_quantized
-        and _has_known_sizes(tensor)
-    )
+    return isinstance(tensor, torch.Tensor) and not refusal(tensor)
 
 
-def _has_known_sizes(tensor: torch.Tensor) -> bool:
-    """Whether smelt's expressions can say all sizes and places."""
+def refusal(tensor: torch.Tensor) -> str:
+    """Why smelt cannot compute with a tensor; nothing if it can."""
+    if tensor.device.type not in ("cpu", "cuda"):
+        return f"tensors on {tensor.device} are not smelt's"
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        kind = "quantized tensors" if tensor.is_quantized else f"tensors of the layout {tensor.layout}"
+        return f"{kind} are not smelt's"
+    if tensor.dtype not in DTYPE:
+        return f"smelt has no {tensor.dtype}"
     try:
         for size in (*tensor.shape, *tensor.stride(), tensor.storage_offset()):
             dim_of(size)
-    except UnknownSize:
-        return False
-    return True
+    except UnknownSize as error:
+        return f"one of its sizes, {error}"
+    return ""
+
+
+def number_type(item: Any) -> DType | None:
+    """The type of a symbolic number that native code takes as an argument: no expression of sizes is the same."""
+    if isinstance(item, torch.SymFloat):
+        return DTYPES["f64"]
+    if isinstance(item, torch.SymBool):
+        return DTYPES["bool"]
+    if isinstance(item, torch.SymInt):
+        try:
+            dim_of(item)
+        except UnknownSize:
+            return DTYPES["i64"]
+    return None
 
 
 class Layout:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from types import FunctionType
 from typing import Any, overload
 
@@ -139,9 +138,19 @@ class Gradients(Sequence[Value]):
         return zeros(self.op.results[index].type) if gradient is None else gradient
 
 
-@cache
+# By the identity of a rule, which is kept with them: it need not have a hash, and what it equals is its own affair.
+_parameters: dict[int, tuple[Callable[..., Any], tuple[str, ...]]] = {}
+
+
 def rule_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:
     """What a rule asks for. One that asks for nothing can only say zero."""
+    known = _parameters.get(id(rule))
+    if known is None:
+        known = _parameters[id(rule)] = rule, _named_parameters(rule)
+    return known[1]
+
+
+def _named_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:
     function = inspect.unwrap(rule)
     if not isinstance(function, FunctionType):  # a partial, a method, an object that can be called
         return tuple(inspect.signature(rule).parameters)

@@ -26,10 +26,12 @@ from ...kernels.loop_ir import (
     Statement,
     Store,
     Transpose,
+    own_scratch,
     prefixes,
     walk,
     with_body,
 )
+from ..memory import buffer_bytes
 from ..registry import loop_pass
 from .analysis import count, independent, stride
 from .substitute import substitute_statement
@@ -42,6 +44,7 @@ ALONE = 8  # iterations of an inner loop that are no work for several threads
 ROW = 1024  # iterations of inner loops that a warp does; a block does more
 EACH = 8  # iterations of a long row for one thread, at least, before a block gets more of them
 VECTOR = 16  # bytes that a thread moves at a time
+OWN = 512  # bytes of scratch of one thread, at most: a GPU sets memory aside for as many threads as it could run
 PURE = (Let, Load, Index, Check)
 
 
@@ -230,13 +233,19 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
         assert isinstance(tile, int)
         kind, width = "block", block_threads(tile)
     elif nest and length <= ROW and not any(isinstance(item, Transpose) for item in inside):
-        scratch = [item.buffer for item in walk(inside) if isinstance(item, Alloc)]
-        kept = sum(count(product(item.shape)) * item.dtype.bytes for item in scratch)
-        kind, width = "warp", WARP * min(WARPS, max(1, count(total)), SHARED // kept if kept else WARPS)
+        kind, width = "warp", WARP
     else:
         kind, width = "block", min(MOST, max(2 * WARP, 1 << max(length // EACH - 1, 1).bit_length()))
-    lanes = WARP if kind == "warp" else width
-    return Loop(kind, variable, 0, total, tuple(_share(item, lanes, names) for item in inside), width)
+    shared = tuple(_share(item, width, names) for item in inside)
+    if kind == "warp":
+        kept = _scratch_bytes(shared) - sum(count(buffer_bytes(item)) for item in own_scratch(shared))
+        width *= min(WARPS, max(1, count(total)), SHARED // kept if kept else WARPS)
+    return Loop(kind, variable, 0, total, shared, width)
+
+
+def _scratch_bytes(statements: Sequence[Statement]) -> int:
+    """What statements allocate."""
+    return sum(count(buffer_bytes(item.buffer)) for item in walk(statements) if isinstance(item, Alloc))
 
 
 def _transposed(statement: Transpose, names: _Names) -> Loop:
@@ -272,6 +281,8 @@ def _share(statement: Statement, lanes: int, names: _Names) -> Statement:
     free = loop is not statement or independent(
         replace(loop, body=tuple(item for item in loop.body if item not in prefixes(loop)))
     )
+    # Each thread has its own of what is allocated inside, and a product is for a whole block.
+    free = free and _scratch_bytes(loop.body) <= OWN and not any(isinstance(item, Gemm) for item in walk(loop.body))
     if inner:
         if free and not prefixes(loop) and _adjacent(loop, loop.body) > sum(map(_best, inner)):
             return replace(loop, kind="thread")
@@ -297,7 +308,7 @@ def _pair(loop: Loop, names: _Names) -> Loop | None:
     if not (independent(loop) and independent(inner)):
         return None
     height, across = _upper(loop.extent), _upper(inner.extent)
-    if height is None or across is None:
+    if height is None or across is None or any(isinstance(item, (Alloc, Gemm)) for item in inner.body):
         return None
     width = _width(replace(inner, start=0, stop=across), inner.body)
     steps = ceil_divide(across, width)

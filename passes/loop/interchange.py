@@ -90,17 +90,18 @@ def _loop(loop: Loop, fresh: Iterator[int]) -> Loop:
 
 def _rows(loop: Loop) -> int | None:
     """How many rows to do at a time; None if the loop is not of this kind, or fine as it is."""
-    steps = loop.body[0]
+    steps, *rest = loop.body
     if loop.kind != "serial" or loop.accumulators or not isinstance(loop.extent, int) or not isinstance(steps, Loop):
         return None
     single = steps.accumulators and all(len(item.results) == 1 for item in steps.accumulators)
     inside = [item for item in steps.body if isinstance(item, Loop)]
-    plain = all(isinstance(item, (Let, Load, Store)) for item in loop.body[1:])
+    plain = all(isinstance(item, (Let, Load, Store)) for item in rest)
     if steps.kind != "serial" or not single or not plain or not any(item.kind == "vector" for item in inside):
         return None
     longest = 0
+    stored = {item.buffer.name for item in rest if isinstance(item, Store)}
     for item in walk(steps.body):
-        if not isinstance(item, (Let, Load, Loop)):
+        if not isinstance(item, (Let, Load, Loop)) or (isinstance(item, Load) and item.buffer.name in stored):
             return None
         if isinstance(item, Load):
             far, near = stride(item, steps.variable), stride(item, loop.variable)

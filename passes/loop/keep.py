@@ -21,9 +21,10 @@ from ...kernels.loop_ir import (
     Statement,
     Store,
     prefixes,
+    walk,
     with_body,
 )
-from ...kernels.loop_verify import written
+from ...kernels.loop_verify import target
 from ..inline import INLINE_COST
 from ..registry import loop_pass
 from .analysis import cost
@@ -68,7 +69,8 @@ def _columns(loop: Loop, room: int, names: Names) -> Loop | None:
     passes = [item for item in loop.body if isinstance(item, Loop)]
     if len(passes) < 2 or prefixes(loop) or not _alike(passes):
         return None
-    plans = [_Pass(item, passes[0].variable, written(loop)) for item in passes]
+    changing = {buffer.name for buffer in map(target, walk([loop])) if buffer is not None}
+    plans = [_Pass(item, passes[0].variable, changing) for item in passes]
     length = passes[0].extent
     assert isinstance(length, int)
     made: dict[Hashable, tuple[_Pass, Register]] = {}  # where something is worked out first

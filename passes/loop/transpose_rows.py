@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop_ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes
+from ...kernels.loop_verify import written
 from .analysis import count, offset, step
 from .transpose_blocks import LINE, Names, matrix, movable, split
 
@@ -43,7 +44,7 @@ def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[St
     if not any(_lies_along(item, loop.variable) for item in memory):
         return None
     known = around | {loop.variable} | {inner.variable for item in memory for inner in item.loops}
-    stored = {item.statement.buffer.name for item in memory if isinstance(item.statement, Store)}
+    stored = written(loop)
     loaded = {item.statement.buffer.name for item in memory if isinstance(item.statement, Load)}
     across: list[tuple[Access, Loop]] = []
     for item in memory:

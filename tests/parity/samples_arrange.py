@@ -56,7 +56,12 @@ ENTRIES = {
     "view_as_complex_copy": entry(S(t(3, 2)), dtypes=FULL, special=False, torch="view_as_complex"),
     "_conj": entry(S(t(3, 4)), S(t()), **COMPLEX_ONLY),
     "_conj_physical": entry(S(t(3, 4)), S(t()), dtypes=(*COMPLEX, *FULL), special=False),
-    "block_diag": moves(S([t(2, 3), t(4), t(), t(1, 2)]), S([t(3)]), S([t(0, 2), t(2, 2)])),
+    "block_diag": moves(
+        S([t(2, 3), t(4), t(), t(1, 2)]),
+        S([t(3)]),
+        S([t(0, 2), t(2, 2)]),
+        S([t(dtype="f64"), t(2, 2, dtype="f32")]).forward_only(),
+    ),
     "alias_copy": moves(S(t(3, 4))),
     "as_strided_copy": moves(S(t(12), (3, 2), (2, 3), 1)),
     "copy": moves(S(t(3, 4), t(4)), S(t(3), t(3, dtype="i32", differentiate=False)), dtypes=FULL),

@@ -36,6 +36,7 @@ ENTRIES = {
     "outer": entry(S(t(3), t(4)), S(t(0), t(4)), dtypes=ALL),
     "addmm": entry(
         S(t(3, 5), t(3, 4), t(4, 5)),
+        S(t(3, 5, dtype="i32"), t(3, 4, dtype="i32"), t(4, 5, dtype="i32"), beta=2.5, alpha=1.5).forward_only(),
         S(t(5), t(3, 4), t(4, 5)),
         S(t(3, 5), t(3, 4), t(4, 5), beta=0.5, alpha=2.0).only(*FLOAT),
         S(t(1, 5), t(3, 4), t(4, 5), beta=2, alpha=3),

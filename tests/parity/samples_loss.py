@@ -34,11 +34,16 @@ def signs(*items: float) -> T:
     return values(*items, differentiate=False)
 
 
+# Of integers: the losses and their sum are integers.
+WHOLE = [
+    S(values(-5, 2, 3, dtype="i32"), values(1, -1, -1, dtype="i32"), reduction=how).forward_only()
+    for how in ("none", "sum")
+]
 NATIVE = {"dtypes": FULL, "derivative": False}
 
 ENTRIES = {
-    "mse_loss": pair("mse_loss", S(t(), t())),
-    "l1_loss": pair("l1_loss"),
+    "mse_loss": pair("mse_loss", S(t(), t()), S(t(dtype="f64"), values(3, 4, dtype="i64", differentiate=False))),
+    "l1_loss": pair("l1_loss", *WHOLE),
     "smooth_l1_loss": pair("smooth_l1_loss", S(t(9), t(9), beta=0.5), S(SAME, SAME)),
     "huber_loss": pair("huber_loss", S(t(9), t(9), delta=0.5), S(SAME, SAME)),
     "binary_cross_entropy": pair(
@@ -120,6 +125,7 @@ ENTRIES = {
     "hinge_embedding_loss": pair(
         "hinge_embedding_loss",
         S(t(5), signs(1, -1, 1, 1, -1), margin=0.5),
+        *WHOLE,
         left=t(5),
         right=signs(1, -1, 1, 1, -1),
     ),
@@ -131,12 +137,15 @@ ENTRIES = {
     "cosine_embedding_loss": entry(
         S(t(5, 4), t(5, 4), signs(1, -1, 1, 1, -1)),
         S(t(5, 4), t(5, 4), signs(1, -1, 1, 1, -1), margin=0.2, reduction="none"),
+        S(t(3, 4, dtype="bool"), t(3, 4, dtype="f16"), signs(1, -1, 1)).forward_only(),
+        S(t(3, 4, dtype="i64"), t(3, 4, dtype="bf16"), signs(1, -1, 1)).forward_only(),
         torch=F + "cosine_embedding_loss",
     ),
     "triplet_margin_loss": entry(
         S(t(5, 4), t(5, 4), t(5, 4)),
         S(t(5, 4), t(5, 4), t(5, 4), margin=0.5, p=1.0, reduction="sum"),
         S(t(5, 4), t(5, 4), t(5, 4), swap=True),
+        S(t(5, 4, dtype="c64"), t(5, 4, dtype="c64"), t(5, 4, dtype="c64")).forward_only(),
         torch=F + "triplet_margin_loss",
     ),
     "gaussian_nll_loss": entry(

@@ -142,7 +142,7 @@ ENTRIES = {
     "cosh": unary(dtypes=ANY),
     "tanh": unary(dtypes=ANY),
     "asinh": unary(dtypes=ANY),
-    "acosh": unary(low=1.1, high=9.0, dtypes=ANY),
+    "acosh": unary(S(values(-2.0, -1.5, -9.0)).only(*FULL), low=1.1, high=9.0, dtypes=ANY),
     "atanh": unary(low=-0.95, high=0.95, dtypes=ANY),
     "sinc": unary(S(values(0.0, 0.5, 1.0)), S(values(1e-3, -1e-2, 0.1, 0.3, -0.4, 9.0)), dtypes=REAL),
     "sinc_slope": entry(
@@ -177,6 +177,8 @@ ENTRIES = {
         S(values(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5)).forward_only(),
         S(t(9, low=-99, high=99), decimals=1).only(*FULL),
         S(t(9, low=-99, high=99), decimals=-1).only(*FULL),
+        S(t(9, low=-99, high=99), decimals=1000).only(*FULL).forward_only(),
+        S(t(9, low=-99, high=99), decimals=-1000).only(*FULL).forward_only(),
         dtypes=NUMBER,
     ),
     "frac": unary(dtypes=FLOAT),
@@ -270,6 +272,7 @@ ENTRIES = {
         S(t(5), t(5), t(5), value=0.5).only(*FLOAT),
         S(t(2, 3), t(3), t(2, 1), value=2),
         S(t(4), NARROW, NARROW),
+        S(t(5, dtype="i32"), t(5, dtype="i32"), t(5, dtype="i32"), value=2.5).forward_only(),
         S(t(4), NARROW, t(4), value=3).forward_only(),  # PyTorch's derivatives multiply in i8
         dtypes=(*NUMBER, *COMPLEX),
     ),

@@ -106,7 +106,12 @@ ENTRIES = {
     ),
     "_adaptive_avg_pool3d_backward": entry(S(t(2, 2, 3, 7), t(2, 4, 5, 7)), dtypes=FULL),
     "adaptive_avg_pool1d": entry(S(t(2, 3, 7), 3), S(t(2, 8), (4,))),
-    "adaptive_avg_pool2d": entry(S(t(2, 3, 7, 8), (3, None)), torch="nn.functional.adaptive_avg_pool2d", dtypes=FULL),
+    "adaptive_avg_pool2d": entry(
+        S(t(2, 3, 7, 8), (3, None)),
+        S(t(2, 3, 4, 5), (0, 2)).forward_only(),
+        torch="nn.functional.adaptive_avg_pool2d",
+        dtypes=FULL,
+    ),
     "adaptive_avg_pool3d": entry(S(t(2, 4, 5, 7), (2, 3, 7)), dtypes=FULL),
     "adaptive_max_pool1d": entry(S(distinct(2, 3, 7), 3), S(distinct(2, 8), (4,))),
     "adaptive_max_pool2d": entry(
@@ -114,6 +119,8 @@ ENTRIES = {
         S(distinct(2, 3, 8, 6), (4, 3)),
         S(distinct(2, 7, 8), (3, 5)),
         S(distinct(2, 3, 4), (7, 8)),
+        S(distinct(2, 3, 4, 5), (2, 0)).forward_only(),
+        S(values(float("nan"), *range(63), float("nan"), 9.0, shape=(1, 1, 66)), (1, 1)).forward_only(),
     ),
     "adaptive_max_pool3d": entry(S(distinct(2, 4, 5, 7), (2, 3, 7)), S(distinct(2, 4, 6, 4), (2, 3, 2)), dtypes=FULL),
     "adaptive_max_pool2d_backward": entry(

@@ -72,6 +72,7 @@ ENTRIES = {
         dtypes=NUMBER,
     ),
     "any": entry(
+        S(t(3), ()),
         S(t(37)),
         S(t(2, 3, 4), 1),
         S(t(2, 3), -1, True),
@@ -82,6 +83,7 @@ ENTRIES = {
         dtypes=ANY,
     ),
     "all": entry(
+        S(t(3), ()),
         S(t(37)),
         S(t(2, 3, 4), 1),
         S(t(2, 3), -1, True),
@@ -181,7 +183,9 @@ ENTRIES = {
     "nanmean": entry(S(t(37)), S(NANS), S(NANS, 1), S(NANS, (0, 1), True), dtypes=FLOAT),
     "count_nonzero": entry(S(t(37)), S(values(0.0, 1.0, 0.0, 2.0)), S(t(2, 3), 1), S(t(2, 3), (0, 1)), dtypes=ANY),
     "aminmax": entry(S(distinct(37)), S(distinct(2, 3), dim=1), S(distinct(2, 3), dim=0, keepdim=True), dtypes=REAL),
-    "cosine_similarity": entry(S(t(4, 5), t(4, 5)), S(t(4, 5), t(4, 5), 0), S(t(2, 3, 4), t(3, 4), 2, 1e-6)),
+    "cosine_similarity": entry(
+        S(t(4, 5), t(4, 5)), S(t(4, 5), t(4, 5), 0), S(t(2, 3, 4), t(3, 4), 2, 1e-6), S(t(5, 7), t(7), -2)
+    ),
     "pairwise_distance": entry(S(t(4, 5), t(4, 5)), S(t(4, 5), t(5), 1.0)),
     "dist": entry(S(t(4, 5), t(4, 5)), S(t(4, 5), t(5), 1), S(t(7), t(7), 3)),
     "trace": entry(S(t(3, 4)), S(t(4, 4)), dtypes=(*NUMBER, *COMPLEX)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .table import ANY, S, Sample, entry, t
+from .table import ANY, D, S, Sample, entry, t
 
 EVERY = {"dtypes": ANY, "special": False}
 
@@ -35,6 +35,28 @@ ENTRIES = {
         S(t(1, 5, 1), (5,)),
         S(t(0, 3), (3, 0)),
         S(t(37), (37, 1)),
+    ),
+    "bitcast": entry(
+        S(t(37), D("i32")),
+        S(t(2, 3), D("i32")),
+        S(t(), D("i32")),
+        S(t(0), D("i32")),
+        torch=torch.Tensor.view,
+        dtypes=("f32",),
+        special=False,
+    ),
+    "view_dtype": entry(
+        S(t(37), D("i32")),
+        S(t(2, 3), D("i16")),
+        S(t(2, 4), D("f64")),
+        S(t(2, 4), D("bf16")),
+        S(t(4), D("c64")),
+        S(t(3, 4), D("u8")),
+        S(t(), D("i32")),
+        S(t(0), D("i64")),
+        torch=torch.Tensor.view,
+        dtypes=("f32",),
+        special=False,
     ),
     "view": moves(S(t(2, 3, 4), (6, 4)), S(t(6), (2, -1)), S(t(), (1,))),
     "flip": moves(S(t(5), (0,)), S(t(2, 3, 4), (0, 2)), S(t(2, 3), (-1,)), S(t(0, 3), (0, 1))),

@@ -1,0 +1,209 @@
+"""Files of the cache: how they are opened, made and trusted.
+
+Entries are native code, so a file or directory counts only if nobody but this user and root can have written it. Other
+things than files may stand in their place: opening one must neither wait (a FIFO) nor follow a link, and its kind and
+size are looked at before it is read. All that goes wrong is an OSError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+LARGEST = 1 << 28  # bytes of an entry that is read or written: about a hundred times the largest that was seen
+TEMPORARY = ".tmp"
+LOCK = ".lock"
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+_COMMON = [getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY", "O_NOCTTY", "O_NONBLOCK")]
+_READ = os.O_RDONLY | sum(_COMMON)
+_MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | sum(_COMMON)
+_LOCK = os.O_RDWR | os.O_CREAT | sum(_COMMON)
+
+
+class Refused(OSError):
+    """What is there is not used; strerror says why."""
+
+    def __init__(self, why: str):
+        super().__init__(errno.EPERM, why)
+
+
+def distrust(facts: os.stat_result) -> str:
+    """Why a file or directory may be another user's doing; empty if it cannot."""
+    if os.name != "posix":
+        return ""
+    if facts.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to another user (uid {facts.st_uid})"
+    if facts.st_mode & OTHERS_WRITE:
+        return f"other users can write to it (mode {stat.S_IMODE(facts.st_mode):04o})"
+    return ""
+
+
+def open_file(path: str) -> tuple[int, os.stat_result]:
+    """A descriptor of a regular file that can be trusted, and what is known about it."""
+    try:
+        descriptor = os.open(path, _READ)
+    except ValueError as error:  # a name that no file can have
+        raise Refused(str(error)) from None
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise Refused("it is no regular file")
+        if why := distrust(facts):
+            raise Refused(why)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, facts
+
+
+def read_file(path: str, largest: int = LARGEST) -> bytes:
+    descriptor, facts = open_file(path)
+    try:
+        if facts.st_size > largest:
+            raise Refused(f"it has {facts.st_size} bytes, more than {largest}")
+        parts: list[bytes] = []
+        left = facts.st_size + 1  # one more than there are, to see the end
+        while left and (part := os.read(descriptor, left)):
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    except MemoryError:
+        raise Refused(f"there is no memory for its {facts.st_size} bytes") from None
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: str, content: bytes) -> None:
+    """Make a file as a whole or not at all: under another name, then renamed."""
+    temporary = f"{path}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
+    try:
+        try:
+            descriptor = os.open(temporary, _MAKE, FILE_MODE)
+        except FileExistsError:  # of a process that was killed and had this number
+            os.unlink(temporary)
+            descriptor = os.open(temporary, _MAKE, FILE_MODE)
+        try:
+            if os.name == "posix":
+                os.fchmod(descriptor, FILE_MODE)  # whatever the umask is
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    except BaseException:
+        remove(temporary)
+        raise
+
+
+def remove(path: str) -> bool:
+    try:
+        os.unlink(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def check_directory(directory: str) -> None:
+    """Raise Refused unless nobody else can change what is in a directory; one that is not there yet may be made."""
+    if os.name != "posix":
+        return
+    try:
+        real = os.path.realpath(directory)
+        for path in {*_parents(directory), *_parents(real)}:
+            try:
+                mode = os.stat(path).st_mode
+            except OSError:
+                continue
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                raise Refused(f"everyone can write to {path} (mode {stat.S_IMODE(mode):04o})")
+        check_folder(real)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+
+
+def check_folder(path: str) -> None:
+    """The same for a directory in one that was checked. What is missing or no directory shows when it is used."""
+    try:
+        facts = os.lstat(path)
+    except OSError:
+        return
+    if stat.S_ISLNK(facts.st_mode):
+        raise Refused("it is a link")
+    if stat.S_ISDIR(facts.st_mode) and (why := distrust(facts)):
+        raise Refused(why)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while (above := os.path.dirname(path)) != path:
+        path = above
+        yield path
+
+
+def make_folder(path: str) -> None:
+    """Make a directory and those above it, for this user alone whatever the umask is. What is there stays as it is."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path)
+    if above and above != path:
+        make_folder(above)
+    try:
+        os.mkdir(path, FOLDER_MODE)
+    except FileExistsError:
+        return
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    os.chmod(path, FOLDER_MODE)
+
+
+class Lock:
+    """A lock on a file, among processes and threads. The system releases those of processes that die."""
+
+    def __init__(self, descriptor: int, path: str):
+        self.descriptor, self.path, self.process = descriptor, path, os.getpid()
+
+    @staticmethod
+    def take(path: str) -> Lock | None:
+        """The lock, or None if it is another's; OSError where there are no locks."""
+        try:
+            from fcntl import LOCK_EX, LOCK_NB, flock
+        except ImportError:
+            raise Refused("this system has no such locks") from None
+        descriptor = os.open(path, _LOCK, FILE_MODE)
+        try:
+            flock(descriptor, LOCK_EX | LOCK_NB)
+            # Its last owner may have removed the file meanwhile.
+            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+                return Lock(descriptor, path)
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+    def release(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor < 0:
+            return
+        try:
+            if self.process == os.getpid():  # a forked child has a copy, and the lock is not its own
+                from fcntl import LOCK_UN, flock
+
+                remove(self.path)
+                flock(descriptor, LOCK_UN)  # which takes it from copies of the descriptor, too
+        finally:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.release()

@@ -1,0 +1,95 @@
+"""The bits of numbers as numbers of another type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.errors import DTypeError, ShapeError
+from ..ir.proofs import floor_divide
+from ..ir.types import DType, TensorType, bf16, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8
+from . import pointwise
+from .arrange import view_as_complex, view_as_real
+from .define import Tensor, composite, prim
+from .join import stack
+from .kinds import Arguments, ElementBuilder, Gather, Index
+from .view import reshape, select
+
+SAME_BITS = {f32: i32, f64: i64, i32: f32, i64: f64}
+WHOLE = {8: i8, 16: i16, 32: i32, 64: i64}
+PARTS = {c64: f32, c128: f64}
+
+
+def _aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
+    return {"self": tuple(range(arguments["self"].ndim))}
+
+
+def _bitcast_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    return builder.bitcast(builder.load(arguments["self"], index), arguments["dtype"])
+
+
+@prim(
+    Gather(lambda a: TensorType(a["dtype"], a["self"].shape), _bitcast_element, _aligned),
+    dtypes=tuple(SAME_BITS),
+    differentiable=False,
+)
+def bitcast(self: Tensor, dtype: DType) -> Tensor:
+    """The bits of f32 as i32, of f64 as i64, and the other way round."""
+    if SAME_BITS[self.dtype] is not dtype:
+        raise DTypeError(f"dtype is {dtype}, accepted is {SAME_BITS[self.dtype]}")
+    return {}  # type: ignore[return-value]
+
+
+def _to_whole(self: Tensor) -> Tensor:
+    """The bits as an integer of as many."""
+    if self.dtype is bf16:
+        high = pointwise.bitwise_right_shift(bitcast(pointwise.convert(self, f32), i32), 16)
+        return pointwise.convert(high, i16)
+    if self.dtype in (f32, f64):
+        return bitcast(self, SAME_BITS[self.dtype])
+    return pointwise.convert(self, u8) if self.dtype is bool_ else self
+
+
+def _from_whole(self: Tensor, dtype: DType) -> Tensor:
+    """A number of these bits; an integer may have more, of which the lowest count."""
+    if dtype is bf16:
+        low = pointwise.convert(pointwise.convert(self, i16), i32)
+        return pointwise.convert(bitcast(pointwise.bitwise_left_shift(low, 16), f32), bf16)
+    if dtype in (f32, f64):
+        return bitcast(pointwise.convert(self, SAME_BITS[dtype]), dtype)
+    return pointwise.convert(self, dtype)
+
+
+@composite(differentiable=False)
+def view_dtype(self: Tensor, dtype: DType) -> Tensor:
+    """The same bits as another type: PyTorch's x.view(dtype). The last dimension grows or shrinks with the bits."""
+    if dtype is self.dtype:
+        return self
+    if "f16" in (str(dtype), str(self.dtype)) or dtype is bool_:
+        raise DTypeError(f"there is no view of {self.dtype} as {dtype}")
+    if self.dtype in PARTS:
+        pairs = view_as_real(self)
+        flat = reshape(pairs, (*self.shape[:-1], self.shape[-1] * 2)) if self.ndim else reshape(pairs, (2,))
+        found = view_dtype(flat, dtype)
+        return found if self.ndim else reshape(found, ())
+    if dtype in PARTS:
+        parts = view_dtype(self, PARTS[dtype])
+        return view_as_complex(reshape(parts, (*parts.shape[:-1], floor_divide(parts.shape[-1], 2), 2)))
+    old, new = max(self.dtype.bits, 8), max(dtype.bits, 8)
+    if old == new:
+        return _from_whole(_to_whole(self), dtype)
+    if not self.ndim:
+        raise ShapeError(f"a number of {old} bits is none of {new}")
+    if old > new:
+        whole = pointwise.convert(_to_whole(self), i64)
+        parts_of = [pointwise.bitwise_right_shift(whole, at) for at in range(0, old, new)]
+        found = stack([_from_whole(part, dtype) for part in parts_of], -1)
+        return reshape(found, (*self.shape[:-1], self.shape[-1] * (old // new)))
+    count = new // old
+    rows = reshape(_to_whole(self), (*self.shape[:-1], floor_divide(self.shape[-1], count), count))
+    total = None
+    for at in range(count):
+        part = pointwise.bitwise_and(pointwise.convert(select(rows, -1, at), i64), (1 << old) - 1)
+        moved = pointwise.bitwise_left_shift(part, at * old) if at else part
+        total = moved if total is None else pointwise.bitwise_or(total, moved)
+    assert total is not None
+    return _from_whole(total, dtype)

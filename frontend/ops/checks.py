@@ -1,0 +1,66 @@
+"""Numbers that are known when compiled code runs, and are an error if the program has no meaning for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir.errors import DTypeError
+from ..ir.types import INTEGER, DType, TensorType, i64
+from .define import Tensor, prim
+from .kinds import Arguments, ElementBuilder, Gather, Index
+
+
+def _aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
+    return {"self": tuple(range(arguments["self"].ndim))}
+
+
+def _checked_cast_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    low, high = arguments["dtype"].bounds
+    value = builder.load(arguments["self"], index)
+    # The check of an index: numbers below zero are places that count from the end.
+    place, _ = builder.dynamic(value, high + 1, wrap=low < 0)
+    found = builder.index(place)
+    if low < 0:
+        is_negative = builder.scalar("lt", value, builder.constant(0, i64))
+        offset = builder.scalar("where", is_negative, builder.constant(low, i64), builder.constant(0, i64))
+        found = builder.scalar("add", found, offset)
+    return builder.cast(found, arguments["dtype"])
+
+
+@prim(
+    Gather(lambda a: TensorType(a["dtype"], a["self"].shape), _checked_cast_element, _aligned),
+    dtypes=(i64,),
+    differentiable=False,
+)
+def checked_cast(self: Tensor, dtype: DType) -> Tensor:
+    """self converted to a narrower integer type; a number that this does not hold is an error."""
+    if dtype not in INTEGER or dtype is i64:
+        raise DTypeError(f"dtype is {dtype}, accepted are u8, i8, i16, i32")
+    return {}  # type: ignore[return-value]
+
+
+def _natural_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    value = builder.load(arguments["self"], index)
+    # A size is at most the largest number: what is checked stays below that.
+    small = builder.scalar("minimum", value, builder.constant(1 << 62, i64))
+    place, _ = builder.dynamic(small, i64.bounds[1], wrap=False)
+    return builder.scalar("maximum", value, builder.index(place))
+
+
+@prim(Gather(lambda a: a["self"].type, _natural_element, _aligned), dtypes=(i64,), differentiable=False)
+def checked_exponent(self: Tensor) -> Tensor:
+    """self, the exponent of an integer: a negative number is an error."""
+
+
+def _divisor_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    value = arguments["self"]
+    found = builder.load(value, index)
+    is_zero = builder.scalar("eq", found, builder.constant(0, value.dtype))
+    # A table of one entry has no place 1.
+    place, _ = builder.dynamic(builder.cast(is_zero, i64), 1, wrap=False)
+    return builder.scalar("add", found, builder.cast(builder.index(place), value.dtype))
+
+
+@prim(Gather(lambda a: a["self"].type, _divisor_element, _aligned), dtypes=INTEGER, differentiable=False)
+def checked_divisor(self: Tensor) -> Tensor:
+    """self, by which PyTorch divides integers: zero is an error."""

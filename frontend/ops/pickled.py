@@ -1,0 +1,44 @@
+"""Pickling of what stands in the place of a function under its name: jitted functions, and ops that users define.
+
+A pickler looks functions up by name, and finds the object that took the function's place. So each such object has a
+copy of its function that says it is found inside: `f.plain`. By name (pickle; modules that others can import) the copy
+leads back to its owner. By value (cloudpickle, as joblib and Dask use it: functions of __main__, notebooks, lambdas) it
+brings the function's code, and the other process makes an owner of its own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from types import FunctionType
+from typing import Any
+
+_owners: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+
+
+def plain_copy(owner: Any, function: Any) -> Any:
+    """What to pickle in place of a function; what is no plain function pickles as it does."""
+    if not isinstance(function, FunctionType):
+        return function
+    copy = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__annotations__ = function.__annotations__
+    copy.__dict__.update(function.__dict__)
+    copy.__doc__, copy.__module__ = function.__doc__, function.__module__
+    copy.__qualname__ = f"{function.__qualname__}.plain"
+    _owners[copy] = weakref.ref(owner)
+    return copy
+
+
+def owner_of(function: Any) -> Any:
+    """The object that a copy was made for; None if the copy came by value."""
+    known = _owners.get(function) if isinstance(function, FunctionType) else None
+    return None if known is None else known()
+
+
+def restored_name(function: Any) -> Any:
+    """A copy that came by value, under its function's own name."""
+    if isinstance(function, FunctionType):
+        function.__qualname__ = function.__qualname__.removesuffix(".plain")
+    return function

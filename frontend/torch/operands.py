@@ -1,0 +1,175 @@
+"""The tensors of a native step: what it reads, what it writes, and what only shows the memory of others.
+
+`Input`, `Output` and `Shown` are known when a graph is compiled, `Read` and `View` are these for calls with some sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._functorch._aot_autograd.descriptors import ParamAOTInput
+from torch.fx import Node
+
+from ..ir.errors import ArgumentError
+from ..ir.graph import Value
+from ..ir.symbolic import Dim, contiguous_strides
+from ..ir.types import TensorType
+from ..ops.view import as_strided, expand, permute
+from ..ops.view import slice as slice_of
+from .memory import Replay, overlaps_itself, reading_of, resolved, view_of
+from .sizes import dim_of
+from .types import DTYPE, TORCH_DTYPE, Layout, layout_of, number_type
+
+if TYPE_CHECKING:
+    from .program import Program
+
+
+class Input:
+    """A tensor that native code reads, as a parameter.
+
+    `is_apart`: no two of its elements are taken to be in one place, whatever was traced.
+    """
+
+    def __init__(self, node: Node, slot: int, program: Program, is_apart: bool):
+        self.node, self.slot = node, slot
+        is_guarded = program.is_guarded
+        self.may_differ = node.op == "placeholder" and not program.is_typed  # in shape or type
+        self.number = number_type(node.meta["val"])  # of sizes, which Python computes for each call
+        if self.number is None:
+            tensor = node.meta["val"]
+        else:
+            tensor = torch.empty((), dtype=TORCH_DTYPE[self.number])
+        layout = layout_of(tensor)
+        if is_apart and (layout.order is None or layout.repeated):
+            layout = Layout(layout.shape, contiguous_strides(layout.shape))
+        self.layout = layout
+        self.dtype, self.torch_dtype = DTYPE[tensor.dtype], tensor.dtype
+        # Memory that is still to be conjugated or negated, which PyTorch may leave to the reader.
+        self.may_be_lazy = not is_guarded or tensor.dtype.is_complex or tensor.is_neg() or node.op == "call_function"
+        if layout.order is None:
+            self.shape: tuple[Dim, ...] = (layout.span,)
+        else:
+            self.shape = tuple(layout.held[dim] for dim in layout.order)
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(self.dtype, self.shape)
+
+    def seen(self, param: Value, size: Any) -> Value:
+        """The tensor as its shape says; `size` puts what is known of symbolic sizes into one."""
+        layout = self.layout
+        shape = tuple(map(size, layout.shape))
+        if layout.order is None:
+            return as_strided(param, shape, tuple(map(size, layout.strides)), 0)
+        back = tuple(layout.order.index(dim) for dim in range(len(shape)))
+        value = param if back == tuple(range(len(shape))) else permute(param, back)
+        return expand(value, shape) if layout.repeated else value
+
+
+class Output:
+    """A tensor that native code writes."""
+
+    def __init__(self, node: Node, slot: int):
+        tensor = node.meta["val"]
+        self.node, self.slot = node, slot
+        self.layout = layout_of(tensor)
+        self.dtype: torch.dtype = tensor.dtype
+        self.is_spread = self.layout.order is None
+        # The slot of an input that this is only copied into, so that it may be computed there.
+        self.over: int | None = None
+        self.is_weight = False  # one of a model's, there
+
+    def write_over(self, node: Node, slot: int) -> None:
+        layout = layout_of(node.meta["val"])
+        if layout.order is not None and not layout.repeated and node.meta["val"].dtype is self.dtype:
+            self.layout, self.is_spread, self.over = layout, False, slot
+            self.is_weight = isinstance(node.meta.get("desc"), ParamAOTInput)
+
+    def written(self, value: Value) -> Value:
+        """The value in the order in which it lies in memory."""
+        layout = self.layout
+        for dim in layout.repeated:
+            value = slice_of(value, dim, 0, 1)
+        if layout.order is None or layout.order == tuple(range(value.ndim)):
+            return value
+        return permute(value, layout.order)
+
+
+class Shown:
+    """A tensor that is a view of another's memory."""
+
+    def __init__(self, node: Node, slot: int, base: Node, base_slot: int):
+        tensor, whole = node.meta["val"], base.meta["val"]
+        self.node, self.slot, self.base = node, slot, base_slot
+        self.layout, self.base_layout = layout_of(tensor), layout_of(whole)
+        self.replay = Replay(base, node)
+        ahead = tensor.storage_offset() * tensor.itemsize - whole.storage_offset() * whole.itemsize
+        self.offset = ahead // tensor.itemsize
+        # How its memory is read, if in another way than the other's.
+        self.reading = reading_of(tensor) if reading_of(tensor) != reading_of(whole) else None
+        self.base_reading = reading_of(whole)
+
+
+class Read:
+    """A tensor that native code reads in calls with some sizes."""
+
+    def __init__(self, item: Input, device: torch.device, number: Callable[[Dim], int]):
+        self.slot, self.may_be_lazy, self.may_differ = item.slot, item.may_be_lazy, item.may_differ
+        self.name, self.dtype = item.node.name, item.torch_dtype
+        self.shape = tuple(map(number, item.layout.shape))
+        self.strides = tuple(map(number, item.layout.strides))
+        self.overlaps = overlaps_itself(self.shape, self.strides)
+        self.bytes = bytes_of(self.shape, self.strides, item.torch_dtype)
+        self.number = None if item.number is None else item.torch_dtype
+        self.device = device
+
+    def check(self, tensor: torch.Tensor) -> None:
+        """Refuse a tensor of another shape or type: native code would read beyond its memory, or take it for other
+        numbers."""
+        if self.number is None and (tensor.shape != self.shape or tensor.dtype is not self.dtype):
+            raise ArgumentError(
+                f"the backward graph was compiled for {self.dtype} of shape {list(self.shape)} as {self.name}, got "
+                f"{tensor.dtype} of shape {list(tensor.shape)}: what saved_tensors_hooks unpack must have the shape "
+                "and the type of what they packed"
+            )
+
+    def resolved(self, item: Any) -> torch.Tensor:
+        """What native code reads, of what may be no plain tensor."""
+        if self.number is not None:
+            return torch.scalar_tensor(item, dtype=self.number, device=self.device)
+        return resolved(item)
+
+
+class View:
+    """How a view is made in calls with some sizes. A base that is no result of the same call is looked at first."""
+
+    def __init__(self, item: Shown, is_own: bool, number: Callable[[Dim], int]):
+        self.slot, self.base, self.is_own = item.slot, item.base, is_own
+        self.shape = tuple(map(number, item.layout.shape))
+        self.strides = tuple(map(number, item.layout.strides))
+        self.base_strides = tuple(map(number, item.base_layout.strides))
+        self.offset = number(dim_of(item.offset))
+        self.reading, self.base_reading = item.reading, item.base_reading
+        self.replay = partial(item.replay, number=lambda size: number(dim_of(size)))
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not self.is_own and not self._is_as_traced(tensor):
+            return self.replay(tensor)
+        return view_of(tensor, self.shape, self.strides, self.offset, self.reading)
+
+    def _is_as_traced(self, tensor: torch.Tensor) -> bool:
+        if tensor.stride() != self.base_strides:
+            return False
+        if self.reading is None:
+            return True
+        begin = tensor.storage_offset() * tensor.itemsize
+        return reading_of(tensor) == self.base_reading and begin % self.reading[0].itemsize == 0
+
+
+def bytes_of(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> int:
+    """From the first element to the end of the last."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+    return 0 if 0 in shape else span * dtype.itemsize

@@ -1,0 +1,128 @@
+"""What a function was compiled to: the shapes that a version takes, and how to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .backend.forks import no_forks
+from .backend.pytree import LEAF, count_leaves, unflatten
+from .ir.symbolic import Dim, Expr, evaluate
+from .layout import Order
+from .random import next_seed
+from .trace import SMALLEST, Traced
+
+if TYPE_CHECKING:
+    from .backend.cpu.entry import Entry
+
+
+class Compiled:
+    """One compiled version: the shapes it takes, and how to run it."""
+
+    def __init__(
+        self,
+        shapes: tuple[tuple[Dim, ...], ...],
+        traced: Traced,
+        orders: list[Order | None],
+        executable: Any,
+        structure: Any,
+        fixed: Any,
+    ):
+        self.shapes = shapes
+        self.traced = traced
+        self.orders = orders  # the dims of each result among those of what is stored
+        self.executable = executable
+        self.structure = structure
+        self.fixed = fixed  # result leaves that are no tensors, by position
+        self.hidden: list[Any] = traced.arrays
+        if executable.target == "cuda":
+            from .backend.cuda.arrays import Constant
+
+            self.hidden = list(map(Constant, self.hidden))
+
+    def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Whether arrays of these shapes fit this version's symbolic shapes."""
+        sizes: dict[str, int] = {}
+        later: list[tuple[Expr, int]] = []
+        for pattern, shape in zip(self.shapes, shapes, strict=True):
+            for dim, size in zip(pattern, shape, strict=True):
+                if isinstance(dim, int):
+                    if dim != size:
+                        return False
+                    continue
+                if (symbol := dim.measured) is not None:
+                    if size < (symbol.lower or SMALLEST) or sizes.setdefault(symbol.name, size) != size:
+                        return False
+                if dim.symbol is None:
+                    later.append((dim, size))
+        return all(evaluate(dim, sizes) == size for dim, size in later) and self.traced.takes(sizes)
+
+    def bind(self, shapes: Sequence[tuple[int, ...]]) -> Bound:
+        """How to run this version on arrays of these shapes."""
+        hidden = [array.shape for array in self.hidden]
+        if self.traced.seeded:
+            hidden.append((2,))
+        launch = self.executable.launcher([*shapes, *hidden])
+        fixed = {
+            at: evaluate(leaf, launch.sizes) if isinstance(leaf, Expr) else leaf for at, leaf in self.fixed.items()
+        }
+        return Bound(self, launch, fixed)
+
+
+class Bound:
+    """A compiled version for one set of shapes: arrays in, the function's result out."""
+
+    def __init__(self, version: Compiled, launch: Any, fixed: dict[int, Any]):
+        self.version = version
+        self.launch = launch
+        self.fixed = fixed
+        self.hidden = version.hidden
+        self.seeded = version.traced.seeded
+        self.turned = [(at, order) for at, order in enumerate(version.orders) if order is not None]
+        self.turn: Callable[[Any, Order], Any] = np.ndarray.transpose
+        if version.executable.target == "cuda":
+            from .backend.cuda.arrays import turned
+
+            self.turn = turned
+        self.structure = version.structure
+        self.single = not fixed and self.structure == LEAF
+        self.positions = range(count_leaves(self.structure))
+        self.entries: dict[tuple[str, ...], Entry] = {}  # by the names of what is given by name
+        self.refused = 0
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
+        if self.hidden:
+            arrays = [*arrays, *self.hidden]
+        if self.seeded:
+            arrays = [*arrays, next_seed()]
+        results = self.launch(arrays)
+        for at, order in self.turned:
+            results[at] = self.turn(results[at], order)
+        if self.single:
+            return results[0]
+        if self.fixed:
+            made = iter(results)
+            results = [self.fixed[at] if at in self.fixed else next(made) for at in self.positions]
+        return unflatten(self.structure, results)
+
+    def make_entry(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        names: Sequence[str],
+        static_numbers: frozenset[int],
+        static_names: frozenset[str],
+        leaves: Sequence[Any],
+        arrays: Sequence[np.ndarray],
+    ) -> Entry | None:
+        """Native code for calls like this one, where it can make them. names: those of kwargs in the leaves' order."""
+        if self.version.executable.target != "cpu":
+            return None
+        with no_forks():
+            from .backend.cpu.entry import Call, make_entry
+
+        call = Call(args, kwargs, names, static_numbers, static_names, leaves, arrays)
+        draw_seed = next_seed if self.seeded else None
+        return make_entry(self.launch, call, self.hidden, draw_seed, self.structure, self.fixed, self.version.orders)

@@ -1,0 +1,155 @@
+"""Kernels that look at every index before they touch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...ir.graph import Location
+from ...ir.proofs import ceil_divide, floor_divide, maximum, non_negative
+from ...ir.symbolic import Dim, Symbol, product
+from ...ir.types import bool_, i64
+from ...kernels.loop_ir import (
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Matrix,
+    Operand,
+    Pack,
+    Register,
+    Site,
+    Statement,
+    Store,
+    Transpose,
+    with_body,
+)
+from ..registry import loop_pass
+
+
+@loop_pass("check_bounds")
+def check_bounds(kernel: Kernel) -> Kernel:
+    """Check the indices of loads and stores, and the ends of matrices, against the extents of their buffers.
+
+        %0 = load %x[%i + 1]      ->      %bound0 = index(%i + 1)
+                                          %bound1, %bound2 = check %bound0 in 0..N site 0
+                                          %0 = load %x[%i + 1] if %bound2
+
+    An index out of range is reported, with the kernel, the buffer and the user's line, and the access does not happen.
+    """
+    return _Checker(kernel).run()
+
+
+class _Checker:
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self.sites = list(kernel.sites)
+        self.count = 0
+        self.lines: list[Statement] = []
+
+    def run(self) -> Kernel:
+        body = tuple(self.statement(item) for item in self.kernel.body)
+        flat = tuple(line for lines in body for line in lines)
+        return replace(self.kernel, body=flat, sites=tuple(self.sites))
+
+    def statement(self, statement: Statement) -> list[Statement]:
+        """What a statement becomes."""
+        if isinstance(statement, Loop):
+            return [with_body(statement, [line for item in statement.body for line in self.statement(item)])]
+        if isinstance(statement, Concurrent):
+            branches = (item for branch in statement.branches for item in self.statement(branch))
+            return [Concurrent(tuple(item for item in branches if isinstance(item, Loop)))]
+        self.lines = []
+        if isinstance(statement, (Load, Store)):
+            guard = self.element(statement)
+            changed = replace(statement, guard=guard)
+            if isinstance(changed, Store) and guard is not None:
+                changed = replace(changed, stream=False)
+            return [*self.lines, changed]
+        if isinstance(statement, Gemm):
+            rows, columns, depth = statement.rows, statement.columns, statement.depth
+            left = (depth, rows) if statement.left.panel else (rows, depth)
+            found = [(statement.left, *left), (statement.right, depth, columns), (statement.output, rows, columns)]
+            return self.matrices(statement, found, statement.origin)
+        if isinstance(statement, Transpose):
+            matrices = (statement.source, statement.target)
+            return self.matrices(statement, [(item, statement.rows, statement.columns) for item in matrices], None)
+        if isinstance(statement, Pack):
+            pack = replace(statement, once=False)
+            found = [(item, pack.rows, pack.columns) for item in (pack.source, pack.output)]
+            return self.matrices(pack, found, pack.origin)
+        return [statement]
+
+    def new(self, dtype: object = i64) -> Register:
+        self.count += 1
+        return Register(f"%bound{self.count - 1}", dtype)  # type: ignore[arg-type]
+
+    def let(self, op: str, dtype: object, *operands: Operand) -> Operand:
+        result = self.new(dtype)
+        self.lines.append(Let(result, op, operands))
+        return result
+
+    def check(self, place: Dim, size: Dim, guard: Operand | None, name: str, origin: Location | None) -> Operand:
+        """A register that says whether an index is in range; reported if it is not where the guard holds."""
+        value: Operand = Literal(place, i64) if isinstance(place, int) else self.new()
+        if isinstance(value, Register):
+            self.lines.append(Index(value, place))
+        least = size
+        if guard is not None:
+            least = maximum(size, 1)  # where the guard is false nothing is asked of a buffer, which may be empty
+            outside = Literal(0, i64) if non_negative(size - 1) else Literal(-1, i64)
+            if outside.value:
+                empty = self.new()
+                self.lines.append(Index(empty, size))
+                none = self.let("eq", bool_, empty, Literal(0, i64))
+                value = self.let("where", i64, none, outside, value)
+            value = self.let("where", i64, guard, value, Literal(0, i64))
+        site = Site(f"@{self.kernel.name}, {name}", origin)
+        if site not in self.sites:
+            self.sites.append(site)
+        position, good = self.new(), self.new(bool_)
+        self.lines.append(Check(position, good, value, least, False, self.sites.index(site)))
+        return good
+
+    def element(self, statement: Load | Store) -> Operand | None:
+        guard = statement.guard
+        verb = "load of" if isinstance(statement, Load) else "store to"
+        for place, size in zip(statement.index, statement.buffer.shape, strict=True):
+            if isinstance(place, int) and isinstance(size, int) and 0 <= place < size:
+                continue
+            good = self.check(place, size, statement.guard, f"{verb} {statement.buffer.name}", statement.origin)
+            guard = good if guard is None else self.let("logical_and", bool_, guard, good)
+        return guard
+
+    def matrices(
+        self, statement: Statement, found: Sequence[tuple[Matrix, Dim, Dim]], origin: Location | None
+    ) -> list[Statement]:
+        """A statement that runs if the first and last places of matrices are in range."""
+        fine: Operand | None = None
+        for matrix, rows, columns in found:
+            for place in _ends(matrix, maximum(rows, 1), maximum(columns, 1)):
+                size = maximum(product(matrix.buffer.shape), 1)
+                good = self.check(place, size, None, f"matrix in {matrix.buffer.name}", origin)
+                fine = good if fine is None else self.let("logical_and", bool_, fine, good)
+        assert fine is not None
+        times = self.let("where", i64, fine, Literal(1, i64), Literal(0, i64))
+        position, good = self.new(), self.new(bool_)
+        self.lines.append(Check(position, good, times, 2, False, 0))
+        variable = Symbol(f"%bound{self.count}.once", 0, 0)
+        return [*self.lines, Loop("serial", variable, 0, Symbol(position.name, 0, 1).expr(), (statement,))]
+
+
+def _ends(matrix: Matrix, rows: Dim, columns: Dim) -> list[Dim]:
+    """Places of a matrix between which all others lie."""
+    if not matrix.panel:
+        down, across = (rows - 1) * matrix.row_stride, (columns - 1) * matrix.column_stride
+        return list(dict.fromkeys(matrix.offset + one + other for one in (0, down) for other in (0, across)))
+    together = 2 if matrix.buffer.dtype.bytes == 2 else 1
+    last = matrix.offset + (ceil_divide(rows, together) * together - together) * matrix.row_stride
+    last = last + floor_divide(columns - 1, matrix.panel) * matrix.column_stride
+    return [matrix.offset, last + together * matrix.panel - 1]

@@ -1,0 +1,1 @@
+"""Random programs drawn from the registry's schemas, checked against PyTorch eager."""

@@ -1,0 +1,1 @@
+"""Proofs about the kernels of many programs: `make proofs`."""
