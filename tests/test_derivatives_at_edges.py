@@ -50,7 +50,6 @@ KNOWN = {
     "trigamma *: * over reverse: DerivativeError: *": REFUSED,
     "special_entr * -*: * over *": POLE,
     "xlogy *: *": POLE,
-    "true_divide * 0.0: forward, *": POLE,
     "binary_cross_entropy * *.0: *": CLAMPED,
     "binary_cross_entropy * 1e-200: *": CLAMPED,
     "binary_cross_entropy_backward 0 *.0: *": CLAMPED,
@@ -207,3 +206,25 @@ def test_logcumsumexp_behind_nothing() -> None:
     share = 1 / (1 + math.e)
     np.testing.assert_allclose(gradients(lambda x: ops.logcumsumexp(x, 0), x)[0], [0, 0, 1 + share, 1 - share])
     assert all(np.isfinite(item).all() for item in second(lambda x: ops.logcumsumexp(x, 0), x))
+
+
+def test_renorm_without_a_bound() -> None:
+    """The derivative of the scale is not multiplied by an infinite bound."""
+    for found in gradients(lambda x: ops.renorm(x, 0.5, -1, math.inf), np.full((1, 5, 1), 3.0)):
+        np.testing.assert_array_equal(found, np.ones((1, 5, 1)))
+
+
+def test_tangents_of_quotients_at_a_pole() -> None:
+    x, y = np.array([-0.3, 2.0]), np.array([0.0, 0.0])
+    slopes = np.array([1.0, -1.0]), np.array([0.5, 0.25])
+    wanted = torch.func.jvp(torch.div, tuple(map(torch.from_numpy, (x, y))), tuple(map(torch.from_numpy, slopes)))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(smelt.jvp(lambda a, b: a / b, (x, y), slopes)[1], wanted[1].numpy())
+
+
+def test_the_buffer_of_log_sigmoid_is_a_constant() -> None:
+    x = np.linspace(-3, 3, 7)
+    for found in gradients(lambda x: ops.log_sigmoid_forward(x)[1], x):
+        np.testing.assert_array_equal(found, np.zeros(7))
+    tangent = smelt.jvp(lambda x: ops.log_sigmoid_forward(x)[1], (x,), (np.ones(7),))[1]
+    np.testing.assert_array_equal(tangent, np.zeros(7))

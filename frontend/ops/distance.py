@@ -12,7 +12,7 @@ from .define import Scalar, Tensor, composite
 from .extremes import clamp_min
 from .indexing import index_add, select_along
 from .shapes import broadcast, dimension, equal
-from .view import cyclic_shift, expand, transpose, unsqueeze
+from .view import alias, cyclic_shift, expand, transpose, unsqueeze
 
 
 def _norm(difference: Tensor, p: float) -> Tensor:
@@ -143,6 +143,8 @@ def renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor:
     others = tuple(position for position in range(self.ndim) if position != axis)
     if not others:
         raise ShapeError(f"self has {self.ndim} dimensions, expected at least 2")
+    if maxnorm == math.inf:  # of which the derivative would be 0 * inf
+        return alias(self)
     value = pointwise.convert(self, self.dtype.compute)
     length = reduce.linalg_vector_norm(value, p, others, True)
     scale = pointwise.where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)

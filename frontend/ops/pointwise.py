@@ -198,6 +198,12 @@ def true_divide_vjp(grad, result, other):
     return scaled, -scaled * conjugate(result)
 
 
+@true_divide.jvp
+def true_divide_jvp(self_tangent, other_tangent, result, other):
+    moved = None if other_tangent is None else -other_tangent * result
+    return added(self_tangent, moved) / other
+
+
 @composite
 def div(self: Tensor | Scalar, other: Tensor | Scalar, *, rounding_mode: str | None = None) -> Tensor:
     """self / other, rounded towards zero (trunc) or down (floor) if rounding_mode says so."""

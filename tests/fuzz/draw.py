@@ -21,7 +21,7 @@ from smelt.ir.types import DTYPES, TensorType
 from smelt.ops.define import REGISTRY, REQUIRED, OpDef, Parameter
 from support import TORCH_DTYPES, flatten, to_torch
 
-from .faults import NAN_SIGN
+from . import faults
 from .program import Program, Ref, Step, Type, call, functions, references, renumber, substitute
 
 SIZES = (0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 33, 64, 65)
@@ -33,6 +33,8 @@ TRIES = 30
 STEPS = 12
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.5, 0.1, 1.5, 2.0, 1e-3, 10, 100.0, True)
 # Python numbers that few types hold: beyond f16, beyond u8, with more digits than f32 has.
+MOST_F64 = 1e150  # the largest f64 element: products of two are in range
+MOST_RELATED = 4  # elements of an operand beside another one, as a multiple of what an input may have
 RARE_NUMBERS = (65536.0, 300, -7, 1 / 3, math.pi, 1e-8, 70000, float("inf"), float("nan"), -0.0)
 
 SORTED = ("sorted_sequence", "boundaries")  # operands that must be in order
@@ -73,7 +75,7 @@ class Drawer:
     def __init__(self, seed: int, ops: Sequence[OpDef] | None = None, smooth: bool = False, numpy: bool = False):
         self.random = random.Random(seed)
         self.ops = ops or drawable()
-        self.numpy = numpy
+        self.smooth, self.numpy = smooth, numpy
         self.program = Program()
         self.values: list[Any] = []
         self.input_numbers: list[int] = []
@@ -152,7 +154,9 @@ class Drawer:
         array = np.asarray(real).astype(element.numpy)
         if self.special and array.size:
             info = ml_dtypes.finfo(element.numpy)
-            rare = [math.nan, math.inf, -math.inf, -0.0, 0.0, float(info.max), float(info.tiny) / 4, -float(info.tiny)]
+            # Nothing wider than f64 says whether a sum of products overflows in one order only.
+            most = float(info.max) if name != "f64" else MOST_F64
+            rare = [math.nan, math.inf, -math.inf, -0.0, 0.0, most, float(info.tiny) / 4, -float(info.tiny)]
             for place in source.integers(0, array.size, 1 + array.size // 8):
                 array.flat[place] = self.random.choice(rare)
         return array
@@ -216,7 +220,9 @@ class Drawer:
         """Not so where floats become integers that do not hold them: every processor has its own answer."""
         operands = [self.values[number] for number in references(tuple(step.arguments.values()))]
         operands = [item for item in operands if isinstance(item, torch.Tensor)]
-        if step.op in NAN_SIGN and any(bool(item.isnan().any()) for item in operands):
+        if self.smooth and step.op in faults.CALLS and faults.CALLS[step.op](operands, step.arguments):
+            return False
+        if step.op in faults.NAN_SIGN and any(bool(item.isnan().any()) for item in operands):
             return False
         if all(item.dtype.is_floating_point or item.dtype is torch.bool for item in results):
             return True
@@ -277,6 +283,8 @@ class Drawer:
             if self.coin(0.4 if parameter.scalars else 0.25 if promotes else 0.0):
                 return self.number_or_input()
             return self.tensor(defn, parameter)
+        if parameter.name == "eps" and self.coin(0.9):  # below 0 it makes NaN of most norms
+            return abs(self.number())
         for name, draw in DRAWS.items():
             if annotation.split(" | ")[0] == name:
                 return draw(self, parameter)
@@ -311,6 +319,8 @@ class Drawer:
             if wanted is not None and self.coin(0.65 if first is None else 0.5):
                 return wanted
         shape = self.shape() if first is None else self.related(tuple(first.shape))
+        if math.prod(shape) > MOST_RELATED * self.most:
+            shape = self.shape()
         if indexes:
             sizes = [size for size in (first.shape if first is not None else self.sizes) if size] or [1]
             below = self.random.choice(sizes) if self.coin(0.7) else min(sizes)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
 # Derivatives of these ops are not compared.
 DERIVATIVES = {
     "soft_margin_loss": "exp overflows in the backward formula: inf / inf",
@@ -16,7 +21,29 @@ DERIVATIVES = {
     "nll_loss_forward": "forward mode forgets the tangent of weight",
     "nll_loss2d_forward": "forward mode forgets the tangent of weight",
     "nll_loss": "forward mode forgets the tangent of weight",
+    "special_entr": "the second derivative is -1 / x below 0 also, where the value is -inf",
+    "logcumsumexp": "forward mode scales by the exponential of the row's maximum, which cancels the smaller terms",
     "hardsigmoid": "the slope in float64 is that of float32, 1 / 6 rounded",
+}
+
+
+def _all_dims(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """dim=() reduces all dimensions, while the derivative counts the elements of none."""
+    return arguments.get("dim") == ()
+
+
+def _broadcast(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """The derivative of the mean counts the elements of the input, before it is broadcast."""
+    return len({item.shape for item in operands}) > 1
+
+
+# Derivatives of these calls are not compared.
+CALLS: dict[str, Callable[[Sequence[torch.Tensor], Mapping[str, Any]], bool]] = {
+    "std": _all_dims,
+    "var": _all_dims,
+    "mse_loss": _broadcast,
+    "smooth_l1_loss": _broadcast,
+    "huber_loss": _broadcast,
 }
 # These ops are not compared.
 VALUES = {

@@ -141,10 +141,11 @@ class SpecialCase(Case):
     what = ""
 
     @property
-    def inputs(self) -> float:
-        """The largest finite number among the inputs."""
+    def terms(self) -> float:
+        """The largest finite term that a sum may have: an input, or a product of two; 10 at most."""
         found = [wide(array) for array in self.call.arrays if is_float(array) and array.size]
-        return max((float(np.abs(item[np.isfinite(item)]).max(initial=0)) for item in found), default=0.0)
+        largest = sorted((float(np.abs(item[np.isfinite(item)]).max(initial=0)) for item in found), reverse=True)
+        return min(max(largest[0], largest[0] * largest[1] if len(largest) > 1 else 0.0), 10.0) if largest else 0.0
 
     def put(self, value: str) -> None:
         self.what = value
@@ -193,7 +194,7 @@ class SpecialCase(Case):
             # As close to the exact result as PyTorch, or by some units: where it is a sum, of what was added up.
             size = np.abs(rounded)
             if not elementwise(self.op, self.call):
-                size = np.maximum(size, 10.0 if self.inputs > 10.0 else self.inputs)
+                size = np.maximum(size, self.terms)
             loose = self.entry.loose * (8 if self.dtype in ("f32", "f64") else 2)
             allowed = np.abs(other - rounded) * 2 + loose * ULPS * spacing(size, self.dtype)
             same = (one == other) | (np.isnan(one) & np.isnan(other))
