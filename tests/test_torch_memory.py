@@ -287,3 +287,38 @@ def test_saved_tensors_of_another_type_or_shape_are_refused(unpack: Callable[[An
         _gradients(function, torch.ones(3), lambda item: item)
         with pytest.raises(smelt.SmeltError, match=r"backward graph was compiled for torch.float32 of shape \[3\]"):
             _gradients(function, torch.ones(3), unpack)
+
+
+@torch.library.custom_op("smelt_tests::misdescribed", mutates_args=())
+def misdescribed(x: torch.Tensor, rows: int) -> torch.Tensor:
+    return x[:rows].double() if rows < 0 else x[:rows].clone()
+
+
+@misdescribed.register_fake
+def _(x: torch.Tensor, rows: int) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("rows", [3, 0, -1])
+def test_an_op_makes_another_shape_than_its_fake_kernel(rows: int, dynamic: bool) -> None:
+    """Native code that is compiled for the promised shape or type does not read what is not there."""
+    torch._dynamo.reset()
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = misdescribed(x * 2, rows)
+        return made * 3 + 1, torch.sin(misdescribed(made.sum(0, keepdim=True), 1))
+
+    x = torch.randn(64, 32)
+    compiled = torch.compile(program, backend="smelt", dynamic=dynamic)
+    for _ in range(3):
+        for found, wanted in zip(compiled(x), program(x), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
+def test_a_shape_that_fake_tensors_have_wrong() -> None:
+    torch._dynamo.reset()
+    for shape in ((2, 4), (300, 400)):
+        x = torch.randn(shape)
+        found = torch.compile(lambda x: torch.nanmean(x, dim=()), backend="smelt")(x)
+        torch.testing.assert_close(found, torch.nanmean(x, dim=()))

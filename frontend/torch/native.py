@@ -298,7 +298,8 @@ class NativeStep:
         for item in self.inputs:
             for dim, size in enumerate(item.layout.shape):
                 if isinstance(size, Expr) and size.symbol is not None:
-                    found[size.symbol.name] = (item.slot, dim)
+                    if not item.is_made or size.symbol.name not in found:
+                        found[size.symbol.name] = (item.slot, dim)
         # A size that only later steps use may not be known yet.
         wanted = self._used_symbols()
         return {name: place for name, place in found.items() if name in wanted}
@@ -426,8 +427,8 @@ class NativeStep:
         addresses: list[int] = []
         for item in call.read:
             tensor = slots[item.slot]
-            if item.may_differ:
-                item.check(tensor)
+            if item.may_differ and not item.fits(tensor):
+                return self._run_by_torch(slots)
             if item.may_be_lazy:
                 tensor = item.resolved(tensor)
             if tensor.stride() != item.strides:

@@ -36,7 +36,9 @@ class Input:
     def __init__(self, node: Node, slot: int, program: Program, is_apart: bool):
         self.node, self.slot = node, slot
         is_guarded = program.is_guarded
-        self.may_differ = node.op == "placeholder" and not program.is_typed  # in shape or type
+        # In shape or type: what PyTorch's ops make may not be what their fake kernels promised.
+        self.is_made = node.op == "call_function"
+        self.may_differ = self.is_made or (node.op == "placeholder" and not program.is_typed)
         self.number = number_type(node.meta["val"])  # of sizes, which Python computes for each call
         if self.number is None:
             tensor = node.meta["val"]
@@ -117,7 +119,8 @@ class Read:
     """A tensor that native code reads in calls with some sizes."""
 
     def __init__(self, item: Input, device: torch.device, number: Callable[[Dim], int]):
-        self.slot, self.may_be_lazy, self.may_differ = item.slot, item.may_be_lazy, item.may_differ
+        self.slot, self.may_be_lazy = item.slot, item.may_be_lazy
+        self.may_differ, self.is_made = item.may_differ, item.is_made
         self.name, self.dtype = item.node.name, item.torch_dtype
         self.shape = tuple(map(number, item.layout.shape))
         self.strides = tuple(map(number, item.layout.strides))
@@ -126,15 +129,18 @@ class Read:
         self.number = None if item.number is None else item.torch_dtype
         self.device = device
 
-    def check(self, tensor: torch.Tensor) -> None:
-        """Refuse a tensor of another shape or type: native code would read beyond its memory, or take it for other
-        numbers."""
-        if self.number is None and (tensor.shape != self.shape or tensor.dtype is not self.dtype):
+    def fits(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor has the shape and type that native code was compiled for: of another one it would
+        read beyond the memory, or take it for other numbers. Raise if a hook of the user's has changed it."""
+        if self.number is not None or (tensor.shape == self.shape and tensor.dtype is self.dtype):
+            return True
+        if not self.is_made:
             raise ArgumentError(
                 f"the backward graph was compiled for {self.dtype} of shape {list(self.shape)} as {self.name}, got "
                 f"{tensor.dtype} of shape {list(tensor.shape)}: what saved_tensors_hooks unpack must have the shape "
                 "and the type of what they packed"
             )
+        return False
 
     def resolved(self, item: Any) -> torch.Tensor:
         """What native code reads, of what may be no plain tensor."""

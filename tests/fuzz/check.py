@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import warnings
@@ -249,8 +250,8 @@ def prepared(program: Program, seed: int, mode: str) -> Derivative:
 def differentiated(compute: Callable[[], Expected]) -> Expected:
     try:
         return replace(compute(), room=DERIVATIVE_ROOM, derivative=True)
-    except (RuntimeError, NotImplementedError, TypeError) as error:
-        raise NothingToCompare from error  # PyTorch has no derivative
+    except (RuntimeError, NotImplementedError, TypeError, IndexError) as error:
+        raise NothingToCompare from error  # PyTorch has no derivative, or does not take the program again
 
 
 def reported(known: Expected, run: Callable[[], list[Any]]) -> tuple[str, float]:
@@ -272,7 +273,7 @@ def by_forward_mode(program: Program, seed: int) -> tuple[str, float]:
         directions = [to_torch(item).to(leaf.dtype) for item, leaf in zip(derivative.directions, chosen)]
         some = derivative.of_chosen(lambda *given: derivative.weighted(function(*given)), tensors)
         results, tangents = torch.func.jvp(some, tuple(chosen), tuple(directions))
-        tangents = [torch.where(result.isnan(), result, tangent) for result, tangent in zip(results, tangents)]
+        tangents = [torch.where(result.isfinite(), tangent, math.nan) for result, tangent in zip(results, tangents)]
         # A tangent is of its result's type, also where PyTorch has promoted it on the way.
         return [tangent.to(result.dtype) for result, tangent in zip(results, tangents)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,15 +22,12 @@ DERIVATIVES = {
     "nll_loss_forward": "forward mode forgets the tangent of weight",
     "nll_loss2d_forward": "forward mode forgets the tangent of weight",
     "nll_loss": "forward mode forgets the tangent of weight",
+    "celu": "1 / alpha is rounded to float32",
+    "gaussian_nll_loss": "forward mode differentiates the bound of var, which reverse mode leaves out",
     "special_entr": "the second derivative is -1 / x below 0 also, where the value is -inf",
     "logcumsumexp": "forward mode scales by the exponential of the row's maximum, which cancels the smaller terms",
     "hardsigmoid": "the slope in float64 is that of float32, 1 / 6 rounded",
 }
-
-
-def _all_dims(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
-    """dim=() reduces all dimensions, while the derivative counts the elements of none."""
-    return arguments.get("dim") == ()
 
 
 def _broadcast(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
@@ -37,10 +35,23 @@ def _broadcast(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -
     return len({item.shape for item in operands}) > 1
 
 
+def _no_freedom(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """dim=() reduces all dimensions, while the derivative counts the elements of none; and the derivative of an
+    infinite variance is 0."""
+    return arguments.get("dim") == () or (arguments.get("correction") or 1) >= 2
+
+
+def _one_element(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """What is left of x / |x| is eps times rounding errors."""
+    return math.prod(arguments["normalized_shape"]) == 1
+
+
 # Derivatives of these calls are not compared.
 CALLS: dict[str, Callable[[Sequence[torch.Tensor], Mapping[str, Any]], bool]] = {
-    "std": _all_dims,
-    "var": _all_dims,
+    "std": _no_freedom,
+    "var": _no_freedom,
+    "rms_norm": _one_element,
+    "scatter_reduce": lambda operands, arguments: arguments["reduce"] == "prod",  # forward mode forgets self
     "mse_loss": _broadcast,
     "smooth_l1_loss": _broadcast,
     "huber_loss": _broadcast,
