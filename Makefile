@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: help demo test check test-long test-open fuzz proofs parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
+.PHONY: help demo test check test-long test-open fuzz proofs replay parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
 
 help:
 	@echo "make demo       train and inspect a small model"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-open  thousands of random programs of open sizes alone"
 	@echo "make fuzz       random programs from the schemas of all ops against PyTorch: make fuzz ARGS=\"--count 20000\""
 	@echo "make proofs     that kernels stay in their memory, write their results and do not race: make proofs ARGS=--long"
+	@echo "make replay     the text of every stage of many programs, against a commit: make replay BASE=<commit>"
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
 	@echo "make parity-cuda  every op and workload in Numba's simulator of CUDA, and as machine code"
 	@echo "make cuda-kernels  all kernels of the benchmarks as machine code of GPUs (no GPU is needed)"
@@ -42,6 +43,10 @@ fuzz: $(VENV)/installed-test
 
 proofs: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python -m proofs $(ARGS)
+
+replay: $(VENV)/installed-test
+	@test -n "$(BASE)" || { echo "make replay BASE=<commit>: which commit?" >&2; exit 2; }
+	$(BIN)/python tools/replay.py $(BASE) $(ARGS)
 
 test-open: $(VENV)/installed-test
 	$(PYTEST) tests/test_open_sizes.py tests/test_torch_open_sizes.py --long $(ARGS)

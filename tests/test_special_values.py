@@ -198,3 +198,17 @@ def test_complex_functions_at_infinity(backend: str, name: str) -> None:
         np.testing.assert_allclose(part, known, rtol=1e-12, atol=0)
         zeros = known == 0
         np.testing.assert_array_equal(np.signbit(part[zeros]), np.signbit(known[zeros]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("length", [7, 32, 65, 1000])
+def test_search_in_rows_that_end_with_nan(length: int, backend: str) -> None:
+    """NumPy sorts NaN last; a NaN that is looked for comes after all, as in PyTorch."""
+    row = np.sort(np.random.default_rng(length).standard_normal(length).astype(np.float32))
+    row[-3:] = np.nan
+    values = np.array([-9.0, 0.0, row[2], row[3], 9.0, np.inf, -np.inf, np.nan], np.float32)
+    for right in (False, True):
+        wanted = np.searchsorted(row, values, "right" if right else "left")
+        wanted[-1] = length
+        (got,) = evaluate(lambda row, values: ops.searchsorted(row, values, right=right), [row, values], backend)  # noqa: B023
+        np.testing.assert_array_equal(got, wanted)

@@ -45,9 +45,9 @@ def main() -> int:
     parser.add_argument("--diffs", type=int, default=3, help="differences to show (3)")
     parser.add_argument("--lines", type=int, default=40, help="lines of each (40)")
     options = parser.parse_args()
-    renamed = [tuple(item.split("=", 1)) for item in options.renamed]
-    if wrong := [item for item in renamed if len(item) != 2]:
-        parser.error(f"--renamed {wrong[0][0]}: expected OLD=NEW")
+    if wrong := [item for item in options.renamed if "=" not in item]:
+        parser.error(f"--renamed {wrong[0]}: expected OLD=NEW")
+    renamed = [(before, after) for before, _, after in (item.partition("=") for item in options.renamed)]
     chosen = (["--only", options.only] if options.only else []) + (
         ["--count", str(options.count)] if options.count is not None else []
     )
@@ -100,7 +100,7 @@ def read(directory: Path) -> Record:
     return found
 
 
-def compare(old: Record, new: Record, renamed: Sequence[tuple[str, ...]], diffs: int, lines: int) -> int:
+def compare(old: Record, new: Record, renamed: Sequence[tuple[str, str]], diffs: int, lines: int) -> int:
     """Print a table of differences by the first stage that differs, with some of them. Return the exit code."""
     first: Counter[str] = Counter()
     shown = 0
@@ -130,9 +130,9 @@ def compare(old: Record, new: Record, renamed: Sequence[tuple[str, ...]], diffs:
     return 1 if first else 0
 
 
-def differing(old: dict[str, str], new: dict[str, str], renamed: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def differing(old: dict[str, str], new: dict[str, str], renamed: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield the stages whose texts differ, in the order of the compiler; stages of one side only last."""
-    names = dict(renamed)
+    names: dict[str, str] = dict(renamed)
     old = {names.get(stage, stage): text for stage, text in old.items()}
     for stage in new:
         if stage in old and plain(old[stage], renamed) != plain(new[stage], renamed):
@@ -141,7 +141,7 @@ def differing(old: dict[str, str], new: dict[str, str], renamed: Sequence[tuple[
         yield "error"
 
 
-def plain(text: str, renamed: Sequence[tuple[str, ...]]) -> str:
+def plain(text: str, renamed: Sequence[tuple[str, str]]) -> str:
     """Return the text without places in users' code, with new names for old ones."""
     text = LOCATION.sub("", text)
     for before, after in renamed:

@@ -120,7 +120,7 @@ def elu(self: Tensor, alpha: Scalar = 1, scale: Scalar = 1, input_scale: Scalar 
     below = expm1(scaled)
     if alpha * scale != 1:
         below = below * (alpha * scale)
-    return where(le(self, 0), below, self if scale == 1 else self * scale)
+    return where(lt(self, 0), below, self if scale == 1 else self * scale)
 
 
 @elu.vjp

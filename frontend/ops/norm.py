@@ -388,6 +388,8 @@ def instance_norm(
 
 def _by_channel(value: Tensor, rank: int) -> Tensor:
     """[C] so that it broadcasts against [batch, C, ...]."""
+    if value.ndim != 1:
+        raise ShapeError(f"weight, bias and running statistics have one dimension, got {list(value.shape)}")
     return reshape(value, (value.shape[0], *(1,) * (rank - 2))) if rank > 2 else value
 
 

@@ -8,7 +8,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import bool_, i32, i64
 from . import extremes, pointwise, reduce
 from .create import full, number_of
-from .define import Scalar, Tensor, composite
+from .define import OpDef, Scalar, Tensor, composite
 from .indexing import gather, index, index_put, select_along
 from .kinds import common_dtype
 from .shapes import equal
@@ -51,7 +51,7 @@ def searchsorted(
     if side == "left" and right:
         raise ArgumentError("side is 'left' but right is True")
     sequence = sorted_sequence if sorter is None else gather(sorted_sequence, -1, sorter)
-    compare = pointwise.gt if right or side == "right" else pointwise.ge
+    compare = pointwise.le if right or side == "right" else pointwise.lt
     value = self if isinstance(self, Tensor) else full((), self, dtype=common_dtype((sequence, self)))
     shared = sequence.ndim == 1
     if not shared and (
@@ -63,8 +63,7 @@ def searchsorted(
         )
     length = sequence.shape[-1]
     if not isinstance(length, int) or length <= COUNTED:
-        # A NaN comes after all: nothing is greater or equal.
-        before = pointwise.logical_not(compare(sequence if shared else unsqueeze(sequence, -2), unsqueeze(value, -1)))
+        before = _is_before(compare, sequence if shared else unsqueeze(sequence, -2), unsqueeze(value, -1))
         return pointwise.convert(reduce.sum(before, -1), i32 if out_int32 else i64)
     found = full(value.shape, 0, dtype=i64)
     step = 1 << (length.bit_length() - 1)
@@ -73,9 +72,15 @@ def searchsorted(
         probe = found + step
         place = extremes.clamp_max(probe, length) - 1
         seen = select_along(sequence, 0, place) if shared else gather(sequence, -1, place)
-        found = pointwise.where(pointwise.logical_not(compare(seen, value)) & (probe <= length), probe, found)
+        found = pointwise.where(_is_before(compare, seen, value) & (probe <= length), probe, found)
         step >>= 1
     return pointwise.convert(found, i32 if out_int32 else i64)
+
+
+def _is_before(compare: OpDef, element: Tensor, value: Tensor) -> Tensor:
+    """Whether an element of a sorted row comes before a value. NaN are sorted last, and a value NaN comes after all."""
+    found = compare(element, value)
+    return pointwise.logical_or(found, pointwise.isnan(value)) if value.dtype.is_float else found
 
 
 @composite(differentiable=False)

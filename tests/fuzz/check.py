@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import warnings
@@ -273,7 +272,6 @@ def by_forward_mode(program: Program, seed: int) -> tuple[str, float]:
         directions = [to_torch(item).to(leaf.dtype) for item, leaf in zip(derivative.directions, chosen)]
         some = derivative.of_chosen(lambda *given: derivative.weighted(function(*given)), tensors)
         results, tangents = torch.func.jvp(some, tuple(chosen), tuple(directions))
-        tangents = [torch.where(result.isfinite(), tangent, math.nan) for result, tangent in zip(results, tangents)]
         # A tangent is of its result's type, also where PyTorch has promoted it on the way.
         return [tangent.to(result.dtype) for result, tangent in zip(results, tangents)]
 

@@ -220,6 +220,8 @@ class Drawer:
         """Not so where floats become integers that do not hold them: every processor has its own answer."""
         operands = [self.values[number] for number in references(tuple(step.arguments.values()))]
         operands = [item for item in operands if isinstance(item, torch.Tensor)]
+        if self.smooth and not all(bool(item.isfinite().all()) for item in results if isinstance(item, torch.Tensor)):
+            return False  # every library has rules of its own beside infinities and NaN
         if self.smooth and step.op in faults.CALLS and faults.CALLS[step.op](operands, step.arguments):
             return False
         if step.op in faults.NAN_SIGN and any(bool(item.isnan().any()) for item in operands):

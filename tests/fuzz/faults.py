@@ -24,7 +24,6 @@ DERIVATIVES = {
     "nll_loss": "forward mode forgets the tangent of weight",
     "celu": "1 / alpha is rounded to float32",
     "gaussian_nll_loss": "forward mode differentiates the bound of var, which reverse mode leaves out",
-    "special_entr": "the second derivative is -1 / x below 0 also, where the value is -inf",
     "logcumsumexp": "forward mode scales by the exponential of the row's maximum, which cancels the smaller terms",
     "hardsigmoid": "the slope in float64 is that of float32, 1 / 6 rounded",
 }
@@ -35,10 +34,9 @@ def _broadcast(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -
     return len({item.shape for item in operands}) > 1
 
 
-def _no_freedom(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
-    """dim=() reduces all dimensions, while the derivative counts the elements of none; and the derivative of an
-    infinite variance is 0."""
-    return arguments.get("dim") == () or (arguments.get("correction") or 1) >= 2
+def _all_dims(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """dim=() reduces all dimensions, while the derivative counts the elements of none."""
+    return arguments.get("dim") == ()
 
 
 def _one_element(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
@@ -48,8 +46,8 @@ def _one_element(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any])
 
 # Derivatives of these calls are not compared.
 CALLS: dict[str, Callable[[Sequence[torch.Tensor], Mapping[str, Any]], bool]] = {
-    "std": _no_freedom,
-    "var": _no_freedom,
+    "std": _all_dims,
+    "var": _all_dims,
     "rms_norm": _one_element,
     "scatter_reduce": lambda operands, arguments: arguments["reduce"] == "prod",  # forward mode forgets self
     "mse_loss": _broadcast,

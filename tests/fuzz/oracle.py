@@ -125,6 +125,7 @@ class Expected:
     """The results of all runs, one list a result: eager's own first, float64's second."""
 
     runs: list[list[np.ndarray | None]]
+    coarsest: float = 0.0  # the largest epsilon of the values that results are made of
     room: float = 1.0  # times the error that a composite may have: a derivative has many steps inside of one
     derivative: bool = False  # whose NaN says nothing: rules multiply what is not used by zero
 
@@ -142,7 +143,9 @@ class Expected:
             if got.dtype != want.dtype or got.shape != want.shape:
                 return f"result {at}: {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}", 0.0
             others = [run[at] for run in disturbed]
-            wrong, unstable = compare(got, want, wide[at], [item for item in others if item is not None], self.room)
+            wrong, unstable = compare(
+                got, want, wide[at], [item for item in others if item is not None], self.room, self.coarsest
+            )
             if self.derivative and want.dtype.kind in "fc":
                 unstable |= np.isnan(want)
                 wrong &= ~unstable
@@ -159,7 +162,12 @@ class Expected:
 
 
 def compare(
-    got: np.ndarray, want: np.ndarray, wide: np.ndarray | None, others: Sequence[np.ndarray], room: float
+    got: np.ndarray,
+    want: np.ndarray,
+    wide: np.ndarray | None,
+    others: Sequence[np.ndarray],
+    room: float,
+    coarsest: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where a result is wrong, and where no answer can be wrong."""
     if got.dtype.kind in "biu":
@@ -187,6 +195,8 @@ def compare(
         allowed = (
             SLACK * spread + EPSILON[name] * (8 * np.maximum(np.abs(known), np.abs(exact)) + room * largest) + tiny
         )
+        if coarsest > EPSILON[name]:  # derivatives of steps in a narrower type, which may run in either
+            allowed += coarsest * 8 * np.maximum(np.abs(known), np.abs(exact))
         near = (np.abs(actual - known) <= allowed) | (np.abs(actual - exact) <= allowed)
         rounded = exact.astype(got.dtype).astype(as_wide)
         right = near | same(actual, known) | same(actual, rounded)
@@ -219,4 +229,8 @@ def expected(program: Program, runner: Runner) -> Expected:
     rounds = [[rounded_elements(left, right) for left, right in zip(*pair)] for pair in zip(native.kept, wide.kept)]
     for seed in range(DISTURBED):
         results.append(runner(program.tensors(), Execution(program, rounds, seed=seed + 1)))
-    return Expected([[None if item is None else from_torch(item) for item in run] for run in results])
+    made = [item for step in native.kept for item in step if inexact(item)]
+    return Expected(
+        [[None if item is None else from_torch(item) for item in run] for run in results],
+        max(map(epsilon, made), default=0.0),
+    )
