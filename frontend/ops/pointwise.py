@@ -574,9 +574,9 @@ def complex_vjp(grad):
 
 @complex.jvp
 def complex_jvp(real, imag, real_tangent, imag_tangent):
-    return complex(
-        real * 0 if real_tangent is None else real_tangent, imag * 0 if imag_tangent is None else imag_tangent
-    )
+    # Not real * 0, which is NaN of an infinity.
+    none = constant(0.0, real.dtype)
+    return complex(none if real_tangent is None else real_tangent, none if imag_tangent is None else imag_tangent)
 
 
 @prim(Elementwise("angle", promote="float", result="real"), dtypes=INEXACT)
