@@ -258,3 +258,20 @@ def test_losses_of_more_classes_than_the_type_of_targets_has(name: str, element:
         )
         for got, known in zip(found, wanted, strict=True):
             np.testing.assert_allclose(got, known, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "acosh", "asinh", "atan", "atanh", "log", "log1p", "sqrt", "rsqrt"])
+def test_derivatives_along_branch_cuts(name: str) -> None:
+    """On the side that the sign of the zero part says: differences of the function along the cut."""
+    function, step = getattr(ops, name), 1e-6
+    places = [(part, zero) for part in (-3.0, -2.0, -0.3, 0.3, 2.0, 3.0) for zero in (0.0, -0.0)]
+    is_upright = name in ("asinh", "atan")
+    z, before, after = (
+        np.array([complex(*((zero, part + d) if is_upright else (part + d, zero))) for part, zero in places])
+        for d in (0, -step, step)
+    )
+    value = smelt.jit(function)
+    wanted = (value(after) - value(before)) / (2 * step) / (1j if is_upright else 1)
+    np.testing.assert_allclose(changes(function, z), wanted, rtol=1e-6, atol=1e-8)
+    (by_real,) = gradients(lambda z: ops.real(function(z)), z)
+    np.testing.assert_allclose(by_real, wanted.conj(), rtol=1e-6, atol=1e-8)
