@@ -275,3 +275,11 @@ def test_derivatives_along_branch_cuts(name: str) -> None:
     np.testing.assert_allclose(changes(function, z), wanted, rtol=1e-6, atol=1e-8)
     (by_real,) = gradients(lambda z: ops.real(function(z)), z)
     np.testing.assert_allclose(by_real, wanted.conj(), rtol=1e-6, atol=1e-8)
+
+
+def test_the_buffer_of_log_sigmoid_is_a_constant() -> None:
+    """In both modes, as in PyTorch."""
+    x = np.array([-1.0, 0.5])
+    assert (gradients(lambda x: ops.log_sigmoid_forward(x)[1], x)[0] == 0).all()
+    assert (changes(lambda x: ops.log_sigmoid_forward(x)[1], x) == 0).all()
+    np.testing.assert_allclose(changes(lambda x: ops.log_sigmoid_forward(x)[0], x), changes(ops.log_sigmoid, x))

@@ -313,6 +313,11 @@ def log_sigmoid_forward_vjp(grads, self):
     return grads[0] * sigmoid(-self)
 
 
+@log_sigmoid_forward.jvp
+def log_sigmoid_forward_jvp(self, self_tangent):
+    return self_tangent * sigmoid(-self), None
+
+
 @composite
 @rounded_once
 def log_sigmoid_backward(grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor:
