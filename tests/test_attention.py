@@ -83,6 +83,19 @@ def test_attention(sizes: tuple[int, ...], mask: str) -> None:
                 np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
+def test_matrices_without_heads() -> None:
+    arrays = [floats(*shape, seed=seed).astype(np.float64) for seed, shape in enumerate(((5, 8), (7, 8), (7, 3)))]
+
+    def program(*items: Any) -> Any:
+        return ops.scaled_dot_product_attention(*items).sum()
+
+    found = smelt.value_and_grad(program, (0, 1, 2))(*arrays)
+    wanted = smelt.value_and_grad(program, (0, 1, 2))(*(item[None, None] for item in arrays))
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-13)
+    for got, known in zip(found[1], wanted[1], strict=True):
+        np.testing.assert_allclose(got, known[0, 0], rtol=1e-12, atol=1e-15)
+
+
 def test_scores_are_not_in_memory() -> None:
     arrays = [floats(2, 4, 200, 24, seed=seed) for seed in range(3)]
     stages: dict[str, Any] = {}

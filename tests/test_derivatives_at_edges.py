@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import smelt
@@ -222,9 +223,76 @@ def test_tangents_of_quotients_at_a_pole() -> None:
         np.testing.assert_array_equal(smelt.jvp(lambda a, b: a / b, (x, y), slopes)[1], wanted[1].numpy())
 
 
+@pytest.mark.parametrize("element", [np.float16, ml_dtypes.bfloat16], ids=["f16", "bf16"])
+def test_counts_beyond_narrow_types(element: Any) -> None:
+    """f16 counts to 2048 and bf16 to 256, one at a time; the largest f16 is 65504."""
+    count = 70001
+    x, none = np.ones(count, element), np.zeros(count, np.int64)
+    share = np.full(count, 1 / count).astype(element)
+
+    def scattered(x: Any) -> Any:
+        return ops.scatter_reduce(ops.zeros((1,), dtype=x.dtype), 0, none, x, "amax")
+
+    for function in (ops.amax, lambda x: ops.linalg_vector_norm(x, INFINITE), ops.mean, scattered):
+        np.testing.assert_array_equal(gradients(function, x)[0], share)
+        # A scatter adds up in its own type, as in PyTorch.
+        assert function is scattered or changes(function, x) == 1
+    first = np.eye(count, 1).astype(element)
+    by_weight = smelt.jit(lambda x: ops.embedding_dense_backward(x, none, 2, -1, True))(first)
+    np.testing.assert_array_equal(by_weight[:, 0], [share[0], 0])
+
+
+def test_forward_mode_of_complex_beside_infinity() -> None:
+    infinite = np.full(3, INFINITE)
+    np.testing.assert_array_equal(changes(lambda y: ops.complex(infinite, y), np.ones(3)), np.full(3, 1j))
+    np.testing.assert_array_equal(changes(lambda x: ops.complex(x, infinite), np.ones(3)), np.full(3, 1 + 0j))
+
+
+def test_gradients_that_are_nan_stay_nan() -> None:
+    """Not zero, which the logarithms of their positive and negative parts would make of them."""
+    x, seed = np.arange(4.0), np.array([1.0, np.nan, 1.0, 1.0])
+    (got,) = gradients(lambda x: ops.logcumsumexp(x, 0) * seed, x)
+    assert np.isnan(got).tolist() == [True, True, False, False]
+    _, change = smelt.jvp(lambda x: ops.logcumsumexp(x, 0), (x,), (seed,))
+    assert np.isnan(change).tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize("name", ["nll_loss", "cross_entropy"])
+@pytest.mark.parametrize("element", ["uint8", "int8", "int16"])
+def test_losses_of_more_classes_than_the_type_of_targets_has(name: str, element: str) -> None:
+    loss = getattr(ops, name)
+    x = np.random.default_rng(0).standard_normal((4, 600))
+    target = np.array([44, 100, 12, 7], element)
+    for settings in ({}, {"ignore_index": 100}, {"ignore_index": 1000}, {"reduction": "sum"}):
+        wanted, found = (
+            [np.asarray(smelt.jit(lambda x, t: loss(x, t, **settings))(x, item))]  # noqa: B023
+            + gradients(lambda x: loss(x, item, **settings), x)  # noqa: B023
+            for item in (target.astype(np.int64), target)
+        )
+        for got, known in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(got, known, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "acosh", "asinh", "atan", "atanh", "log", "log1p", "sqrt", "rsqrt"])
+def test_derivatives_along_branch_cuts(name: str) -> None:
+    """On the side that the sign of the zero part says: differences of the function along the cut."""
+    function, step = getattr(ops, name), 1e-6
+    places = [(part, zero) for part in (-3.0, -2.0, -0.3, 0.3, 2.0, 3.0) for zero in (0.0, -0.0)]
+    is_upright = name in ("asinh", "atan")
+    z, before, after = (
+        np.array([complex(*((zero, part + d) if is_upright else (part + d, zero))) for part, zero in places])
+        for d in (0, -step, step)
+    )
+    value = smelt.jit(function)
+    wanted = (value(after) - value(before)) / (2 * step) / (1j if is_upright else 1)
+    np.testing.assert_allclose(changes(function, z), wanted, rtol=1e-6, atol=1e-8)
+    (by_real,) = gradients(lambda z: ops.real(function(z)), z)
+    np.testing.assert_allclose(by_real, wanted.conj(), rtol=1e-6, atol=1e-8)
+
+
 def test_the_buffer_of_log_sigmoid_is_a_constant() -> None:
-    x = np.linspace(-3, 3, 7)
-    for found in gradients(lambda x: ops.log_sigmoid_forward(x)[1], x):
-        np.testing.assert_array_equal(found, np.zeros(7))
-    tangent = smelt.jvp(lambda x: ops.log_sigmoid_forward(x)[1], (x,), (np.ones(7),))[1]
-    np.testing.assert_array_equal(tangent, np.zeros(7))
+    """In both modes, as in PyTorch."""
+    x = np.array([-1.0, 0.5])
+    assert (gradients(lambda x: ops.log_sigmoid_forward(x)[1], x)[0] == 0).all()
+    assert (changes(lambda x: ops.log_sigmoid_forward(x)[1], x) == 0).all()
+    np.testing.assert_allclose(changes(lambda x: ops.log_sigmoid_forward(x)[0], x), changes(ops.log_sigmoid, x))

@@ -78,7 +78,9 @@ def scaled_dot_product_attention(
 
 
 def _shared_heads(query: Tensor, tensor: Tensor) -> Tensor:
-    """The heads of a key or value repeated to as many as the query has."""
+    """The heads of a key or value repeated to as many as the query has. Matrices alone have none."""
+    if query.ndim < 3 or tensor.ndim < 3:
+        return tensor
     wanted, heads = query.shape[-3], tensor.shape[-3]
     if wanted == heads:
         return tensor
@@ -154,6 +156,8 @@ def _operand_gradients(grad_out, query, key, value, weights, slope, scale):
 
 def _summed_heads(gradient: Tensor, operand: Tensor) -> Tensor:
     """The sum over the heads that shared one of a key or value."""
+    if gradient.ndim < 3 or operand.ndim < 3:
+        return gradient
     heads, wanted = operand.shape[-3], gradient.shape[-3]
     if wanted == heads:
         return gradient

@@ -12,6 +12,7 @@ from ..ir.types import DType, TensorType, bool_, f32, f64, i64, scalar_dtype
 from . import define
 from .define import ArrayConstant, Scalar, Size, Tensor, composite, prim, scalar_value
 from .kinds import Arguments, Captured, ElementBuilder, Generate, Index
+from .registry import as_held
 from .shapes import at_least
 
 
@@ -197,6 +198,8 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
     wanted = dtype or f32
     if wanted.is_complex:
         raise DTypeError("a complex range is not supported")
+    # Evenly spaced integers lie between integers, as in PyTorch.
+    start, end = as_held(start, wanted), as_held(end, wanted)
     place = iota((steps,), dim=0, dtype=f64)
     if steps < 2:
         return (place + start).to(wanted)
@@ -209,7 +212,10 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
 @composite(differentiable=False)
 def logspace(start: Scalar, end: Scalar, steps: int, base: float = 10.0, *, dtype: DType | None = None) -> Tensor:
     """base to the powers of steps numbers evenly from start to end."""
-    return (base ** linspace(start, end, steps, dtype=f64)).to(dtype or f32)
+    wanted = dtype or f32
+    if steps > 1:
+        start, end = as_held(start, wanted), as_held(end, wanted)
+    return (base ** linspace(start, end, steps, dtype=f64)).to(wanted)
 
 
 @composite(differentiable=False)

@@ -385,6 +385,8 @@ class OpDef:
             else:
                 if not self._is_declared:
                     update = self.function(**arguments)
+                    if isinstance(update, Value):
+                        return update
                     if update:
                         arguments.update(update)
                 inferred = kind.infer_alike(self, arguments)

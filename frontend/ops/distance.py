@@ -25,7 +25,7 @@ def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
     """The derivative of the norm by each element of the difference; zero where there is none."""
     sign, size, length = pointwise.sign(difference), pointwise.abs(difference), unsqueeze(distance, -1)
     if p == 0:
-        return difference * 0
+        return full(difference.shape, 0, dtype=difference.dtype)
     if p == 1:
         return pointwise.where(pointwise.isnan(difference), difference, sign)
     if math.isinf(p):

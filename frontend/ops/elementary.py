@@ -25,9 +25,11 @@ from .pointwise import (
     eq,
     ge,
     gt,
+    imag,
     le,
     lt,
     mul,
+    real,
     reciprocal,
     rounded_once,
     times,
@@ -275,6 +277,16 @@ def tan_vjp(grad, result):
     return grad * (slope * slope + 1)
 
 
+def _unit_slope(self: Tensor) -> Tensor:
+    """1 / sqrt(1 - self * self).
+
+    Of a complex operand two roots, whose branch cuts are those of asin and acos. Differences keep the sign of a zero
+    imaginary part, which says on which side of a cut it is: 1 - self and self + 1 would lose it."""
+    if not self.dtype.is_complex:
+        return rsqrt(1 - self * self)
+    return rsqrt(-(self - 1)) * rsqrt(self - -1)
+
+
 @prim(Elementwise("asin", promote="float"), dtypes=INEXACT)
 def asin(self: Tensor) -> Tensor:
     """The angle from -pi/2 to pi/2 whose sine is self."""
@@ -282,7 +294,7 @@ def asin(self: Tensor) -> Tensor:
 
 @asin.vjp
 def asin_vjp(grad, self):
-    return grad * conjugate(rsqrt(1 - self * self))
+    return grad * conjugate(_unit_slope(self))
 
 
 @prim(Elementwise("acos", promote="float"), dtypes=INEXACT)
@@ -292,7 +304,7 @@ def acos(self: Tensor) -> Tensor:
 
 @acos.vjp
 def acos_vjp(grad, self):
-    return -grad * conjugate(rsqrt(1 - self * self))
+    return -grad * conjugate(_unit_slope(self))
 
 
 @prim(Elementwise("atan", promote="float"), dtypes=INEXACT)
@@ -392,7 +404,9 @@ def asinh(self: Tensor) -> Tensor:
 
 @asinh.vjp
 def asinh_vjp(grad, self):
-    return grad * conjugate(rsqrt(self * self + 1))
+    if not self.dtype.is_complex:
+        return grad * rsqrt(self * self + 1)
+    return grad * conjugate(_unit_slope(complex(-imag(self), real(self))))
 
 
 @prim(Elementwise("acosh", promote="float"), dtypes=INEXACT)
@@ -405,7 +419,7 @@ def acosh_vjp(grad, self):
     # As in PyTorch the slope of a real operand is even: below -1 it has a slope, but no value.
     value = self if self.dtype.is_complex else abs(self)
     # Two roots: the product of the operands would choose the wrong branch for complex ones.
-    return grad * conjugate(rsqrt(value - 1) * rsqrt(value + 1))
+    return grad * conjugate(rsqrt(value - 1) * rsqrt(value - -1))
 
 
 @prim(Elementwise("atanh", promote="float"), dtypes=INEXACT)

@@ -434,8 +434,9 @@ def _slopes(result: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, 
             pointwise.where(zeros - zeros_here == 0, total / left, 0),
             pointwise.where(seen_zeros - zeros_there == 0, seen_total / right, 0),
         )
-    chosen_self = pointwise.cast(self == result, self.dtype)
-    chosen_source = pointwise.cast(source == gather_along(result, dim, index), self.dtype)
+    # f16 and bf16 do not hold large counts.
+    chosen_self = pointwise.cast(self == result, self.dtype.compute)
+    chosen_source = pointwise.cast(source == gather_along(result, dim, index), self.dtype.compute)
     count = scatter_combine(chosen_self, dim, index, chosen_source, combine="add")
     return chosen_self / count, chosen_source / gather_along(count, dim, index)
 
@@ -578,8 +579,9 @@ def embedding_dense_backward(
     if padding_idx >= 0:
         rows = pointwise.where(unsqueeze(flat == padding_idx, 1), 0, rows)
     if scale_grad_by_freq:
-        counts = index_add(full((num_weights,), 0, dtype=rows.dtype), 0, flat, full(flat.shape, 1, dtype=rows.dtype))
-        rows = rows / unsqueeze(index_select(counts, 0, flat), 1)
+        wide = rows.dtype.compute  # f16 and bf16 do not hold large counts
+        counts = index_add(full((num_weights,), 0, dtype=wide), 0, flat, full(flat.shape, 1, dtype=wide))
+        rows = pointwise.convert(rows / unsqueeze(index_select(counts, 0, flat), 1), rows.dtype)
     return index_add(full((num_weights, width), 0, dtype=rows.dtype), 0, flat, rows)
 
 

@@ -10,7 +10,7 @@ import math
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, product
-from ..ir.types import DType, float_of, promote, promote_pair
+from ..ir.types import DType, float_of, i64, promote, promote_pair
 from .activation import log_sigmoid
 from .create import iota, number_of
 from .define import Tensor, composite, constant
@@ -325,12 +325,22 @@ def _class_dim(self: Tensor) -> int:
     return 0 if self.ndim == 1 else 1
 
 
-def _class_index(self: Tensor, target: Tensor, ignore_index: Dim) -> tuple[Tensor, Tensor]:
-    """The target as an index that is safe for rows to be ignored, and which rows count."""
+def _classes_of(target: Tensor) -> Tensor:
+    """The target in a type that holds all classes, and the number of those to be ignored."""
     if not target.dtype.is_integer:
         raise ArgumentError(f"target is {target.type}, expected class indices of an integer type")
-    counts = ne(target, ignore_index)
-    return where(counts, target, constant(0, target.dtype)), counts
+    return convert(target, i64) if target.dtype.bits < 32 else target
+
+
+def _counts(target: Tensor, ignore_index: Dim) -> Tensor:
+    """Which rows are not to be ignored."""
+    return ne(_classes_of(target), ignore_index)
+
+
+def _class_index(target: Tensor, ignore_index: Dim) -> tuple[Tensor, Tensor]:
+    """The target as an index that is safe for rows to be ignored, and which rows count."""
+    counts, classes = _counts(target, ignore_index), _classes_of(target)
+    return where(counts, classes, constant(0, classes.dtype)), counts
 
 
 def _by_class(weight: Tensor, self: Tensor) -> Tensor:
@@ -342,14 +352,14 @@ def _is_target(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
     """Where an element of self is that of its row's class, rows to be ignored having none."""
     dim = _class_dim(self)
     sizes = tuple(size if position == dim else 1 for position, size in enumerate(self.shape))
-    classes = iota(sizes, dim=dim, dtype=target.dtype)
-    wanted = unsqueeze(target, dim)
+    wanted = unsqueeze(_classes_of(target), dim)
+    classes = iota(sizes, dim=dim, dtype=wanted.dtype)
     return logical_and(classes.eq(wanted), ne(wanted, ignore_index))
 
 
 def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_index: Dim) -> Tensor:
     """The weight of each row's class, 0 for rows to be ignored."""
-    index, counts = _class_index(self, target, ignore_index)
+    index, counts = _class_index(target, ignore_index)
     if weight is None:
         return convert(counts, float_of(self.dtype).compute)
     picked = select_along(widen(weight), 0, index)
@@ -359,7 +369,7 @@ def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_ind
 def _picked(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
     """The element of each row's class."""
     dim = _class_dim(self)
-    index, _counts = _class_index(self, target, ignore_index)
+    index, _ = _class_index(target, ignore_index)
     return squeeze(gather(widen(self), dim, unsqueeze(index, dim)), dim)
 
 
@@ -370,7 +380,7 @@ def nll_loss_forward(
     """-weight * self at each row's class (dimension 1), and the sum of the weights."""
     weights = _row_weights(self, target, weight, ignore_index)
     # Ignored rows are left out rather than multiplied by 0: they may hold infinities.
-    loss = where(ne(target, ignore_index), -_picked(self, target, ignore_index) * weights, 0.0)
+    loss = where(_counts(target, ignore_index), -_picked(self, target, ignore_index) * weights, 0.0)
     how = _reduction(reduction)
     if how == "none" and self.ndim > 1:
         return convert(loss, self.dtype), constant(0.0, self.dtype)
@@ -479,7 +489,7 @@ def cross_entropy(
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     if label_smoothing == 0.0:
         weights = _row_weights(input, target, weight, ignore_index)
-        rows = where(ne(target, ignore_index), _class_losses(input, target, ignore_index) * weights, 0.0)
+        rows = where(_counts(target, ignore_index), _class_losses(input, target, ignore_index) * weights, 0.0)
         if _reduction(reduction) != "mean":
             return _reduce(rows, reduction, input.dtype)
         return convert(total(rows) / total(weights), input.dtype)
@@ -487,7 +497,7 @@ def cross_entropy(
     dim = _class_dim(input)
     logarithms = widen(_log_softmax(input, dim, False))
     uniform = logarithms if weight is None else logarithms * _by_class(weight, input)
-    spread = where(ne(target, ignore_index), -total(uniform, dim), 0.0)
+    spread = where(_counts(target, ignore_index), -total(uniform, dim), 0.0)
     how = _reduction(reduction)
     if how == "mean":
         spread = total(spread) / total(_row_weights(input, target, weight, ignore_index))

@@ -32,7 +32,7 @@ from ..ir.types import (
     float_of,
     promote,
 )
-from .define import Scalar, Tensor, composite, constant, prim, zero_derivative
+from .define import OpDef, Scalar, Tensor, composite, constant, prim, zero_derivative
 from .kinds import Elementwise, common_dtype
 from .registry import as_held, rounded
 
@@ -126,19 +126,26 @@ def widen(value: Tensor) -> Tensor:
 # Arithmetic
 
 
-def _scaled(self: Tensor | Scalar, other: Tensor | Scalar, alpha: Scalar) -> Tensor | Scalar:
-    """alpha * other in the type in which self and other meet, to which alpha is rounded."""
+def _with_scaled(op: OpDef, self: Tensor | Scalar, other: Tensor | Scalar, alpha: Scalar) -> dict[str, Any] | Tensor:
+    """The arguments of op on self and alpha * other, which meet in one type, to which alpha is rounded. Of f16 and bf16
+    the result: the product is not rounded."""
+    if alpha == 1:
+        return {}
     wanted = common_dtype((self, other))
-    scaled = promoted(self, other)[1]
-    if wanted.compute is not wanted and not isinstance(scaled, Value):
-        scaled = constant(rounded(scaled, wanted), wanted)  # whose product with alpha is not rounded
-    return scaled * rounded(alpha, wanted)
+    factor = rounded(alpha, wanted)
+    if wanted.compute is wanted:
+        return {"other": promoted(self, other)[1] * factor, "alpha": 1}
+    left, right = (
+        cast(convert(item, wanted), wanted.compute) if isinstance(item, Value) else rounded(item, wanted)
+        for item in (self, other)
+    )
+    return cast(op(left, right * factor), wanted)
 
 
 @prim(Elementwise("add"))
 def add(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self + alpha * other."""
-    return None if alpha == 1 else {"other": _scaled(self, other, alpha), "alpha": 1}
+    return _with_scaled(add, self, other, alpha)
 
 
 @add.vjp
@@ -149,7 +156,7 @@ def add_vjp(grad):
 @prim(Elementwise("sub"), dtypes=NUMBER)
 def sub(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self - alpha * other."""
-    return None if alpha == 1 else {"other": _scaled(self, other, alpha), "alpha": 1}
+    return _with_scaled(sub, self, other, alpha)
 
 
 @sub.vjp
@@ -580,9 +587,9 @@ def complex_vjp(grad):
 
 @complex.jvp
 def complex_jvp(real, imag, real_tangent, imag_tangent):
-    return complex(
-        real * 0 if real_tangent is None else real_tangent, imag * 0 if imag_tangent is None else imag_tangent
-    )
+    # Not real * 0, which is NaN of an infinity.
+    none = constant(0.0, real.dtype)
+    return complex(none if real_tangent is None else real_tangent, none if imag_tangent is None else imag_tangent)
 
 
 @prim(Elementwise("angle", promote="float", result="real"), dtypes=INEXACT)

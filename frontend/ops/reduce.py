@@ -95,7 +95,12 @@ def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 def _shares(result: Tensor, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """1 / how many elements are the extreme one, at each of those; 0 elsewhere."""
-    mask = pointwise.cast(self == restored(result, self.shape, dim, keepdim), self.dtype)
+    return _share(self == restored(result, self.shape, dim, keepdim), self.dtype, dim)
+
+
+def _share(hit: Tensor, dtype: DType, dim: Sequence[int]) -> Tensor:
+    """1 / how many elements over dim are hit, at each of those; 0 elsewhere. f16 and bf16 do not hold large counts."""
+    mask = pointwise.cast(hit, dtype.compute)
     return mask / sum(mask, dim, True)
 
 
@@ -464,8 +469,7 @@ def _norm_slope(result: Tensor, self: Tensor, ord: float, dim: Dims, keepdim: bo
     if ord == 2:
         return pointwise.where(zero, 0, self / safe)
     if math.isinf(ord):
-        mask = pointwise.cast(pointwise.abs(self) == length, length.dtype)
-        return pointwise.sgn(self) * (mask / sum(mask, dims, True))
+        return pointwise.sgn(self) * _share(pointwise.abs(self) == length, length.dtype, dims)
     # What is not used must have a derivative, too.
     none = zero | (self == 0)
     ratio = pointwise.abs(pointwise.where(none, 1, self)) / safe

@@ -54,9 +54,9 @@ def running_logsumexp(self: Tensor, dim: int) -> Tensor:
 
 
 def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
-    """The logarithms of the positive part of value and of its negative part."""
+    """The logarithms of the positive part of value, which NaN belongs to, and of its negative part."""
     return (
-        pointwise.where(value > 0, elementary.log(pointwise.where(value > 0, value, 1)), -math.inf),
+        pointwise.where(value <= 0, -math.inf, elementary.log(pointwise.where(value <= 0, 1, value))),
         pointwise.where(value < 0, elementary.log(pointwise.where(value < 0, -value, 1)), -math.inf),
     )
 

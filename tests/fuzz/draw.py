@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -34,7 +34,6 @@ STEPS = 12
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.5, 0.1, 1.5, 2.0, 1e-3, 10, 100.0, True)
 # Python numbers that few types hold: beyond f16, beyond u8, with more digits than f32 has.
 MOST_F64 = 1e150  # the largest f64 element: products of two are in range
-MOST_RELATED = 4  # elements of an operand beside another one, as a multiple of what an input may have
 RARE_NUMBERS = (65536.0, 300, -7, 1 / 3, math.pi, 1e-8, 70000, float("inf"), float("nan"), -0.0)
 
 SORTED = ("sorted_sequence", "boundaries")  # operands that must be in order
@@ -123,10 +122,16 @@ class Drawer:
     # Values
 
     def shape(self, dims: int | None = None) -> tuple[int, ...]:
+        count = self.random.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)) if dims is None else dims
+        return self.limited(
+            self.random.choice(self.sizes) if self.coin(0.8) else self.random.choice(SIZES) for _ in range(count)
+        )
+
+    def limited(self, shape: Iterable[int]) -> tuple[int, ...]:
+        """A shape with 1 in place of sizes that make too many elements."""
         found: list[int] = []
-        for _ in range(self.random.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)) if dims is None else dims):
-            size = self.random.choice(self.sizes) if self.coin(0.8) else self.random.choice(SIZES)
-            found.append(size if math.prod(found) * max(size, 1) <= self.most else 1)
+        for size in shape:
+            found.append(size if math.prod(max(other, 1) for other in (*found, size)) <= self.most else 1)
         return tuple(found)
 
     def input(self, shape: Sequence[int], name: str, below: int | None = None) -> Ref:
@@ -320,9 +325,7 @@ class Drawer:
             wanted = self.existing(lambda item: self.alike(item, first))
             if wanted is not None and self.coin(0.65 if first is None else 0.5):
                 return wanted
-        shape = self.shape() if first is None else self.related(tuple(first.shape))
-        if math.prod(shape) > MOST_RELATED * self.most:
-            shape = self.shape()
+        shape = self.shape() if first is None else self.limited(self.related(tuple(first.shape)))
         if indexes:
             sizes = [size for size in (first.shape if first is not None else self.sizes) if size] or [1]
             below = self.random.choice(sizes) if self.coin(0.7) else min(sizes)

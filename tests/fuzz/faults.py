@@ -44,6 +44,16 @@ def _one_element(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any])
     return math.prod(arguments["normalized_shape"]) == 1
 
 
+def _backwards(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """The gradient is zero where start is negative."""
+    return type(arguments["start"]) is not int or arguments["start"] < 0
+
+
+def _empty(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """Gradients behind a matrix without elements are those of other places."""
+    return any(item.numel() == 0 for item in operands)
+
+
 # Derivatives of these calls are not compared.
 CALLS: dict[str, Callable[[Sequence[torch.Tensor], Mapping[str, Any]], bool]] = {
     "std": _all_dims,
@@ -53,6 +63,8 @@ CALLS: dict[str, Callable[[Sequence[torch.Tensor], Mapping[str, Any]], bool]] = 
     "mse_loss": _broadcast,
     "smooth_l1_loss": _broadcast,
     "huber_loss": _broadcast,
+    "narrow_copy": _backwards,
+    "block_diag": _empty,
 }
 # These ops are not compared.
 VALUES = {
