@@ -254,6 +254,25 @@ def test_order_of_computed_tensors() -> None:
                     run(x)
 
 
+def test_strides_that_export_takes_for_fixed() -> None:
+    """Of an example with gaps, though the sizes are open: for larger sizes they put several elements in one place."""
+
+    def function(x):
+        x[1:].mul_(2)
+        y = x.clone()
+        y[0] = 1
+        return x * 1, y, y.t(), y[:, 1]
+
+    sizes = {0: torch.export.Dim("rows", min=2, max=64), 1: torch.export.Dim("columns", min=2, max=64)}
+    example = (torch.randn(8, 18)[::2, ::3],)
+    run = smelt.from_exported(torch.export.export(Module(function), example, dynamic_shapes=((sizes,),)))
+    for rows, columns in ((4, 6), (17, 33), (40, 3), (3, 40)):
+        for x in (torch.randn(rows, columns), torch.randn(2 * rows, 18)[::2, ::3], torch.randn(columns, rows).t()):
+            same = x.clone()
+            check_equal(run(x), function(same))
+            check_equal([x], [same])
+
+
 def test_one_tensor_for_two_arguments() -> None:
     """torch.export makes one input of them."""
     x, y = torch.randn(4), torch.randn(4)
