@@ -5,6 +5,8 @@ Python's own equality does not do: True == 1 == 1.0, 0.0 == -0.0, and a named tu
 
 from __future__ import annotations
 
+from contextlib import suppress
+from copy import copy
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
@@ -36,8 +38,28 @@ def static_key(value: Any) -> Any:
         parts = frozenset(map(static_key, value))
     elif is_dataclass(kind):
         parts = tuple([static_key(getattr(value, name)) for name in _compared(kind)])
+    elif kind in (list, dict, set, np.ndarray):  # a part of a dataclass that has a hash of its own
+        return kind, _contents(value)
     # What says itself when it is equal is asked, too; it may hash what its parts do not.
-    return kind, value, parts if _is_hashable(parts) else ()
+    return kind, _snapshot(value), parts if _is_hashable(parts) else ()
+
+
+def _contents(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, repr(value.tolist()) if value.dtype.hasobject else value.tobytes()
+    if isinstance(value, dict):
+        return tuple((static_key(name), static_key(item)) for name, item in value.items())
+    return frozenset(map(static_key, value)) if isinstance(value, set) else tuple(map(static_key, value))
+
+
+def _snapshot(value: Any) -> Any:
+    """A copy that says that it is equal, which stays so where the value changes in place; else the value itself."""
+    if type(value).__eq__ is not object.__eq__:
+        with suppress(Exception):
+            found = copy(value)
+            if found == value and hash(found) == hash(value):
+                return found
+    return value
 
 
 @lru_cache

@@ -35,7 +35,7 @@ from .ir.types import DType, TensorType, dtype, f64, number_dtype
 from .layout import Order, in_memory, inverse, store_in_order
 from .opened import opened
 from .ops.define import OpDef, as_array, as_arrays, captured
-from .ops.pickled import owner_of, plain_copy, restored_name
+from .ops.pickled import is_named, owner_of, plain_copy, restored_name
 from .ops.view import permute
 from .questions import asked_by
 from .recompiles import Reasons, reason_for
@@ -146,7 +146,7 @@ class Jitted:
     def __reduce__(self) -> Any:
         """As functions are pickled, by name or by value; what was compiled stays behind."""
         chosen = tuple(sorted(self.static_argnums)), tuple(sorted(self.static_argnames)), self.dynamic, self.options
-        return _unpickled, (self.plain, *chosen)
+        return _unpickled, (self.function if is_named(self.function) else self.plain, *chosen)
 
     @functools.cached_property
     def plain(self) -> Any:

@@ -207,6 +207,25 @@ class Asked:
         return hash(self.scale)
 
 
+class OneHash(Asked):
+    """Of which a dict can find one that has changed since."""
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@dataclass
+class Holder:
+    parts: list[int]
+    scale = property(lambda self: self.parts[0], lambda self, value: self.parts.__setitem__(0, value))
+
+    def __init__(self, scale: int):
+        self.parts = [scale]
+
+    def __hash__(self) -> int:
+        return 1
+
+
 class Known:
     """Equal to itself alone."""
 
@@ -214,7 +233,7 @@ class Known:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("kind", [Hashed, ByIdentity, Asked])
+@pytest.mark.parametrize("kind", [Hashed, ByIdentity, Asked, OneHash, Holder])
 def test_static_arguments_that_change_in_place_are_compared_by_value(kind: Any, nested: bool) -> None:
     watched = Watched(lambda x, k: x * (k[0] if nested else k).scale, static_argnames="k")
     static = kind(2)

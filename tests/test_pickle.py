@@ -41,6 +41,16 @@ def test_by_name() -> None:
     assert copy.deepcopy(scaled) is scaled and copy.copy(ops.gelu) is copy.deepcopy(ops.gelu) is ops.gelu
 
 
+def shifted(x: Any, by: int) -> Any:
+    return x + by
+
+
+def test_under_another_name_than_the_function() -> None:
+    found = pickle.loads(pickle.dumps(smelt.jit(shifted, static_argnames="by")))
+    np.testing.assert_array_equal(found(X, by=3), X + 3)
+    assert found.static_argnames == {"by"} and found.function is shifted
+
+
 def test_what_has_no_name_says_so() -> None:
     with pytest.raises((pickle.PicklingError, AttributeError), match="lambda|local"):
         pickle.dumps(smelt.jit(lambda x: x + 1))

@@ -141,6 +141,19 @@ def test_constants_follow_their_parameters(made: list[freeze.Frozen]):
         assert made[0].folds == 5
 
 
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+def test_constants_follow_fused_optimizers(kind: Any, made: list[freeze.Frozen]):
+    """Whose kernels change parameters, but not their versions."""
+    model, x = nn.Linear(8, 5), torch.randn(3, 8)
+    function, optimizer = frozen(model), kind(model.parameters(), lr=0.5, fused=True)
+    for _ in range(3):
+        with torch.no_grad():
+            torch.testing.assert_close(function(x), model(x))
+        model(x).sum().backward()
+        optimizer.step()
+    assert made[0].folds == 3
+
+
 @pytest.mark.parametrize(
     ("model", "shape"),
     (

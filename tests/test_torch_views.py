@@ -10,6 +10,7 @@ import pytest
 import smelt
 import smelt.torch
 import torch
+from smelt.torch.types import layout_of
 from torch_compiled import assert_native, compiled
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_torch")]
@@ -234,6 +235,53 @@ def test_memory_that_begins_elsewhere() -> None:
     run = compiled(scattered)
     for x in (memory[:6].view(2, 3), memory[4:10].view(2, 3), memory[:6].view(3, 2).t()):
         check_equal(run(x, memory[-2:]), scattered(x, memory[-2:]))
+
+
+def test_order_of_computed_tensors() -> None:
+    """as_strided and resize_ read in the order of memory, which is that of the arguments."""
+
+    def function(x):
+        return (x * 2).as_strided((5,), (1,)), (x + 1).resize_(3, 2)
+
+    for example in (torch.randn(4, 4), torch.randn(4, 4).t(), torch.randn(8, 8)[::2, ::2], torch.randn(3, 1, 2)):
+        run = exported(function, example)
+        others = (torch.randn(4, 4), torch.randn(4, 4).t(), torch.randn(8, 8)[::2, ::2], torch.randn(3, 2)[:, None])
+        for x in (x for x in others if x.shape == example.shape):
+            if layout_of(x).order == layout_of(example).order:
+                check_equal(run(x), function(x))
+            else:
+                with pytest.raises(smelt.SmeltError, match="other strides than when it was exported"):
+                    run(x)
+
+
+def test_strides_that_export_takes_for_fixed() -> None:
+    """Of an example with gaps, though the sizes are open: for larger sizes they put several elements in one place."""
+
+    def function(x):
+        x[1:].mul_(2)
+        y = x.clone()
+        y[0] = 1
+        return x * 1, y, y.t(), y[:, 1]
+
+    sizes = {0: torch.export.Dim("rows", min=2, max=64), 1: torch.export.Dim("columns", min=2, max=64)}
+    example = (torch.randn(8, 18)[::2, ::3],)
+    run = smelt.from_exported(torch.export.export(Module(function), example, dynamic_shapes=((sizes,),)))
+    for rows, columns in ((4, 6), (17, 33), (40, 3), (3, 40)):
+        for x in (torch.randn(rows, columns), torch.randn(2 * rows, 18)[::2, ::3], torch.randn(columns, rows).t()):
+            same = x.clone()
+            check_equal(run(x), function(same))
+            check_equal([x], [same])
+
+
+def test_one_tensor_for_two_arguments() -> None:
+    """torch.export makes one input of them."""
+    x, y = torch.randn(4), torch.randn(4)
+    run = exported(lambda x, y: x + 2 * y, x, x)
+    check_equal([run(x, x), run(y, y), run(y, y[:])], [3 * x, 3 * y, 3 * y])
+    with pytest.raises(smelt.SmeltError, match=r"one tensor for \[0\]\[0\] and \[0\]\[1\]"):
+        run(x, y)
+    run = exported(lambda x, y: x + 2 * y, x, y)
+    check_equal([run(x, x), run(y, x)], [3 * x, y + 2 * x])
 
 
 def test_constants_that_the_caller_changes() -> None:

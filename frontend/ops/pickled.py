@@ -8,6 +8,7 @@ brings the function's code, and the other process makes an owner of its own.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from types import FunctionType
 from typing import Any
@@ -29,6 +30,14 @@ def plain_copy(owner: Any, function: Any) -> Any:
     copy.__qualname__ = f"{function.__qualname__}.plain"
     _owners[copy] = weakref.ref(owner)
     return copy
+
+
+def is_named(function: Any) -> bool:
+    """Whether a pickler finds a function itself under its name, nothing in its place."""
+    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in getattr(function, "__qualname__", "<none>").split("."):
+        found = getattr(found, part, None)
+    return found is function
 
 
 def owner_of(function: Any) -> Any:

@@ -21,7 +21,7 @@ from ..ir.errors import ArgumentError
 from ..ir.graph import Graph, current_location
 from .backend import Options, compile_frozen, compile_program, read_options
 from .freeze import Frozen
-from .memory import root_of
+from .memory import depends_on_order, lie_alike, root_of
 from .program import Program
 
 WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
@@ -59,6 +59,8 @@ class Exported:
         nodes = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
         traced = [(node.meta.get("val"), item) for node, item in zip(nodes, self.signature.input_specs)]
         self.examples = [value for value, item in traced if item.kind is InputKind.USER_INPUT]
+        examples = self.exported.example_inputs
+        self.repeated = [] if examples is None else _repeated([item for _, item in self._place(examples)])
         self.own = {
             str(item.target): (tuple(value.shape), value.dtype, value.device)
             for value, item in traced
@@ -66,6 +68,7 @@ class Exported:
         }
         graph_module = self.exported.graph_module
         self.snapshots = self._overwritten(graph_module)
+        self.is_ordered = depends_on_order(graph_module.graph)
         self.program: Program | Frozen
         if options.freeze:
             own = {
@@ -137,6 +140,19 @@ class Exported:
                     found = getattr(item, name, type(item).__name__)
                     where = pytree.keystr(path)
                     raise ArgumentError(f"the program was exported for {getattr(wanted, name)} at {where}, got {found}")
+            if self.is_ordered and not lie_alike(item, wanted):
+                raise ArgumentError(
+                    f"as_strided or resize_ in the program depends on how {pytree.keystr(path)} lies in memory, which "
+                    f"has other strides than when it was exported: {item.stride()}, then {tuple(wanted.stride())}"
+                )
+
+        for first, again in self.repeated:
+            if not _is_same(placed[first][1], placed[again][1]):
+                paths = [pytree.keystr(placed[at][0]) for at in (first, again)]
+                raise ArgumentError(
+                    f"the program was exported with one tensor for {' and '.join(paths)}, and torch.export made one "
+                    "input of them: export it with a tensor for each to call it so"
+                )
 
     def _place(self, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> list[tuple[Any, Any]]:
         """All that is in the arguments, with its path, in the order of the program."""
@@ -188,6 +204,18 @@ class Exported:
 
 def _tensor_text(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> str:
     return f"{dtype} of shape {list(shape)} on {device}"
+
+
+def _repeated(examples: Sequence[Any]) -> list[tuple[int, int]]:
+    """The places of arguments that were one tensor when a program was exported."""
+    first: dict[int, int] = {}
+    tensors = [(at, item) for at, item in enumerate(examples) if isinstance(item, torch.Tensor)]
+    numbered = [(first.setdefault(id(item), at), at) for at, item in tensors]
+    return [(one, at) for one, at in numbered if one != at]
+
+
+def _is_same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return tensor is other or (tensor.data_ptr() == other.data_ptr() and tensor.stride() == other.stride())
 
 
 def _unpickled(content: bytes, options: Options) -> Exported:

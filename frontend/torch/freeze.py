@@ -12,13 +12,14 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ..backend.cpu.target import host
 from ..kernels.gemm import RegisterTile
@@ -142,10 +143,25 @@ class Prologue:
         return sum(node.op == "call_function" for node in self.compute.graph.nodes)
 
 
+@cache
+def _fused_steps() -> list[int]:
+    """The number of steps of optimizers with fused=True from now on: PyTorch's fused kernels change parameters, but not
+    their `_version`."""
+    count = [0]
+
+    @torch.compiler.disable
+    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        count[0] += any(group.get("fused") for group in optimizer.param_groups)
+
+    register_optimizer_step_post_hook(note)
+    return count
+
+
 class Folded:
     """The constants that were computed of some tensors, for as long as these are as they were."""
 
     def __init__(self, held: Sequence[torch.Tensor], is_guarded: bool):
+        self.fused_steps = _fused_steps()[0]
         self.tensors = [weakref.ref(tensor) for tensor in held]
         self.state = [(_version(tensor), tensor.data_ptr()) for tensor in held]
         # While a storage lives, no other memory is at its address: `p.data = other` frees it, with the same `_version`.
@@ -160,7 +176,8 @@ class Folded:
 
     def serves(self, held: Sequence[torch.Tensor]) -> bool:
         return (
-            all(
+            self.fused_steps == _fused_steps()[0]
+            and all(
                 known() is tensor and _version(tensor) == version and tensor.data_ptr() == address
                 for tensor, known, (version, address) in zip(held, self.tensors, self.state)
             )

@@ -15,7 +15,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from .types import storage_of
+from .types import layout_of, storage_of
 
 aten = torch.ops.aten
 Reading = tuple[torch.dtype, bool, bool]  # of memory: the element type, and whether to conjugate and to negate
@@ -79,6 +79,22 @@ def placed_absolutely(graph: Graph) -> set[Node]:
         if node.target in STRIDED and isinstance(node.args[0], Node)
         for item in lineage(node.args[0])
     }
+
+
+def depends_on_order(graph: Graph) -> bool:
+    """Whether results depend on the order in which eager lays out a computed tensor, as it does its operands."""
+    return any(
+        node.target in (*STRIDED, aten.resize.default)
+        and isinstance(node.args[0], Node)
+        and root_of(node.args[0]).op == "call_function"
+        for node in graph.nodes
+    )
+
+
+def lie_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the elements of two tensors are in one order in memory, both without gaps or with the same strides."""
+    found, wanted = layout_of(tensor), layout_of(other)
+    return found.order == wanted.order and (found.order is not None or found.strides == wanted.strides)
 
 
 def reading_of(tensor: torch.Tensor) -> Reading:

@@ -39,6 +39,7 @@ from .memory import (
     lies_as,
     lineage,
     moved,
+    overlaps_itself,
     placed_absolutely,
     root_of,
     row_major,
@@ -121,22 +122,25 @@ class Call:
         self.stored = [owners[number] for number in range(len(version.executable.artifact.stored))]
         self.streamed = {self.stored[number] for number in streamed}
         self.made: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = []
-        for item in step.outputs:
-            shape = tuple(map(number, item.layout.held))
-            strides = tuple(map(number, item.layout.strides))
-            self.made.append((shape, row_major(shape) if item.is_spread else strides, item.dtype))
-        self._check_sizes(step, version, known)
         # What is more than memory that was just written: repeated dims, and gaps between elements.
-        self.spread = [
-            (at, tuple(map(number, item.layout.shape)), tuple(map(number, item.layout.strides)), item.is_spread)
-            for at, item in enumerate(step.outputs)
-            if item.is_spread or item.layout.repeated
-        ]
+        self.spread: list[tuple[int, tuple[int, ...], tuple[int, ...], bool]] = []
+        own = {item.slot for item in step.outputs}
+        for at, item in enumerate(step.outputs):
+            held, shape = (tuple(map(number, dims)) for dims in (item.layout.held, item.layout.shape))
+            strides, is_spread = tuple(map(number, item.layout.strides)), item.is_spread
+            if is_spread and overlaps_itself(held, strides):
+                # Strides that torch.export took for fixed, though the sizes are open: there are none to follow.
+                strides, is_spread = row_major(held), False
+                own.discard(item.slot)
+            self.made.append((held, row_major(held) if is_spread else strides, item.dtype))
+            if item.is_spread or item.layout.repeated:
+                shown = tuple(0 if dim in item.layout.repeated else step for dim, step in enumerate(strides))
+                self.spread.append((at, shape, shown, is_spread))
+        self._check_sizes(step, version, known)
         self.over = self._over(step, version)
         sizes_in_place = {slot: bytes_of(*self.made[at]) for at, slot in self.over.items()}
         # What a call touches while it writes into arguments.
         self.pieces = {item.slot: item.bytes for item in self.read} | sizes_in_place if self.over else {}
-        own = {item.slot for item in step.outputs}
         self.shown = [View(item, item.base in own, number) for item in step.shown]
 
     def misalignment(self, at: int) -> int:
