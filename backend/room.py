@@ -7,6 +7,7 @@ to half as long again if its caller happens to be so deep, as one that PyTorch c
 
 from __future__ import annotations
 
+import gc
 import mmap
 from collections.abc import Callable
 from typing import TypeVar
@@ -21,12 +22,18 @@ LEAST = 4 << 20
 
 
 def with_room(function: Callable[[], T]) -> T:
-    """What a function returns, which is called where a new chunk begins that it will not come to the end of."""
+    """Call a function at the beginning of a new chunk that it does not come to the end of, without collections."""
     try:
         mmap.mmap(-1, LEAST).close()
     except OSError:
         raise MemoryError(f"compiling takes {LEAST >> 20} MB at least, which the system does not give") from None
-    return _on_new_chunk(function)
+    if not gc.isenabled():  # the caller wants none, or another thread compiles and lets them go on
+        return _on_new_chunk(function)
+    try:
+        gc.disable()
+        return _on_new_chunk(function)
+    finally:
+        gc.enable()  # the first call here, so that no handler of a signal raises before it
 
 
 def _on_new_chunk(function: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,19 @@ def test_calls_ask_for_no_memory_however_deep_they_are():
 
     with_room(calls)
     assert max(deeper(depth, faults) for depth in range(DEPTHS)) < CALLS / 4
+
+
+def test_no_garbage_is_collected_meanwhile() -> None:
+    assert not with_room(gc.isenabled) and gc.isenabled()
+    assert not with_room(lambda: with_room(gc.isenabled) or gc.isenabled()) and gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        with_room(lambda: 1 // 0)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert not with_room(gc.isenabled) and not gc.isenabled(), "the caller wants none"
+    finally:
+        gc.enable()
 
 
 LITTLE = """
