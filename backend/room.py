@@ -17,8 +17,9 @@ T = TypeVar("T")
 # Words of a frame. A chunk is as long as the next power of two, so about as many are left for the frames inside.
 ROOM = 1 << 15
 # Bytes of memory without which nothing is compiled: where there is none for a chunk, CPython's stack is broken, and
-# LLVM ends the process.
-LEAST = 4 << 20
+# LLVM and the C library end the process, the latter where a thread that has begun (8 MB of stack) finds none for its
+# own data. With 5 and 6 MB a program of 150 kernels was ended so, with 8 MB and more it never was.
+LEAST = 32 << 20
 
 
 def with_room(function: Callable[[], T]) -> T:

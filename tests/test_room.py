@@ -73,7 +73,7 @@ hard = resource.getrlimit(resource.RLIMIT_AS)[1]
 def check(k):
     assert (smelt.jit(lambda x: (x * k).sum(0) + x)(x) == (x * k).sum(0) + x).all()
 
-for left in (0, 100, 200, 400, 700, 1000, 3000):
+for left in (0, 100, 200, 400, 700, 1000, 3000, 5000, 6000):
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (left << 10), hard))
