@@ -99,7 +99,7 @@ KERNELS = {
 def test_graphs_that_are_none(text: str) -> None:
     with pytest.raises(SmeltError) as caught:
         parse_graph(text)
-    assert GRAPHS[text] in str(caught.value)
+    assert GRAPHS[text] in str(caught.value) and str(caught.value).startswith("<text>:1")
 
 
 @pytest.mark.parametrize("text", KERNELS, ids=range(len(KERNELS)))
