@@ -28,7 +28,7 @@ def as_plain(array: np.ndarray) -> np.ndarray:
 
 
 def bind_sizes(graph: Graph, arrays: Sequence[np.ndarray]) -> dict[str, int]:
-    """The value of each size symbol; the arrays must fit the parameters."""
+    """The value of each size symbol; the arrays must fit the parameters, and the symbols' ranges."""
     if len(arrays) != len(graph.params):
         raise ShapeError(f"{graph.name}: {len(arrays)} inputs for {len(graph.params)} parameters")
     sizes: dict[str, int] = {}
@@ -39,6 +39,16 @@ def bind_sizes(graph: Graph, arrays: Sequence[np.ndarray]) -> dict[str, int]:
         for dim, size in zip(param.shape, array.shape, strict=True):
             if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
                 sizes.setdefault(symbol.name, size)
+    for symbol in graph.sizes:
+        if symbol.name not in sizes:
+            raise ShapeError(f"{graph.name}: no parameter has a size that tells {symbol}")
+    for symbol in graph.sizes:
+        # The code was made for these numbers: of others it would read what is not there.
+        size, low, high = sizes[symbol.name], symbol.lower, symbol.upper
+        if low is not None and size < low:
+            raise ShapeError(f"{graph.name}: {symbol} is {size}, the program is for {symbol} >= {low}")
+        if high is not None and size > evaluate(high, sizes):
+            raise ShapeError(f"{graph.name}: {symbol} is {size}, the program is for {symbol} <= {high}")
     for param, array in zip(graph.params, arrays, strict=True):
         for dim, size in zip(param.shape, array.shape, strict=True):
             if evaluate(dim, sizes) != size:

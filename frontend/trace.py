@@ -68,13 +68,18 @@ def spec(text: str) -> ArraySpec:
     sizes: list[Dim] = []
     for part in match.group(2).split(",") if match.group(2).strip() else []:
         word = part.strip()
-        if word.isdigit():
+        if word.isascii() and word.isdigit() and len(word) < 20:
             sizes.append(int(word))
         elif word.isidentifier():
             sizes.append(Symbol(word, SMALLEST).expr())
         else:
             raise ArgumentError(f"{word!r} is no size: expected a number or a name, in {text!r}")
-    return ArraySpec(dtype(match.group(1)), tuple(sizes))
+    from .ir.verify import type_problem
+
+    made = ArraySpec(dtype(match.group(1)), tuple(sizes))
+    if problem := type_problem(TensorType(made.dtype, made.shape)):
+        raise ArgumentError(problem, current_location())
+    return made
 
 
 class Traced:

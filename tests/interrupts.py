@@ -5,6 +5,7 @@ hung, a result was wrong or memory was lost."""
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import random
 import signal
@@ -120,6 +121,8 @@ class Campaign:
         if self.grown > LEAK:
             self.wrong.append(f"{self.grown >> 10} KB were lost")
         self.look_at_locks()
+        if not gc.isenabled():
+            self.wrong.append("no garbage is collected any more")
         print(*(f"{count} {kind}s" for kind, count in self.caught.items()), f"{self.others} programs beside", end=", ")
         print(f"{self.grown >> 10} KB, {len(os.listdir('/proc/self/task'))} threads")
 

@@ -54,6 +54,11 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "broken.py").write_text("import smelt\nvalue = 1 / 0\n")
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3) / 8)
     np.save(tmp_path / "wide.npy", np.zeros((2, 5), np.float32))
+    (tmp_path / "ten.ir").write_text(
+        "graph @ten(%x: f32[N, 3]) where N >= 10 { %0 = slice(%x) {start = 6, end = 10} return %0 }"
+    )
+    (tmp_path / "empty.npy").write_bytes(b"")
+    (tmp_path / "torn.npy").write_bytes(b"PK\3\4 and no more")
     return tmp_path
 
 
@@ -200,6 +205,11 @@ MISTAKES = {
     "too-few-inputs": (["run", "twice.ir"], 1, "%x: f32[N, 3]"),
     "wrong-input": (["run", "twice.ir", "--inputs", "wide.npy"], 1, "expected f32[N, 3]"),
     "not-an-array": (["run", "twice.ir", "--inputs", "model.py"], 1, "not a .npy file"),
+    "an-empty-file": (["run", "twice.ir", "--inputs", "empty.npy"], 1, "not a .npy file"),
+    "a-torn-archive": (["run", "twice.ir", "--inputs", "torn.npy"], 1, "not a .npy file"),
+    "sizes-out-of-range": (["run", "ten.ir", "--inputs", "x.npy"], 1, "N is 2, the program is for N >= 10"),
+    "sizes-out-of-range-interpreted": (["run", "ten.ir", "--inputs", "x.npy", "--interpret"], 1, "N >= 10"),
+    "broken-package": (["dump", "broken:layer"], 1, "could not be loaded"),
     "no-cache-there": (["cache", "verify", "--dir", "missing"], 1, "no directory missing"),
     "no-cache-to-list": (["cache", "--dir", "missing"], 1, "no directory missing"),
     "steps-below-zero": (["demo", "--steps", "-1"], 2, "expected a number above 0, got '-1'"),
@@ -301,6 +311,7 @@ def scores(x):
 def weights(x):
     return scipy.special.softmax(x)
 named = smelt.jit(lambda x, kind: x)
+largest = max
 """
 
 
@@ -311,6 +322,10 @@ def test_errors_name_the_users_file_not_a_librarys_or_smelts(folder: Path) -> No
         assert said.startswith(f"error: library.py:{line}: ")
     said = smelt(folder, "dump", "library.py:named", "--args", "f32[3, 4]", "'text'", code=1).stderr
     assert said.startswith("error: lambda: got the string")
+    command = Path(sys.executable).with_name("smelt")
+    words = ["dump", "library.py:largest", "--args", "f32[3, 4]"]
+    done = subprocess.run([command, *words], cwd=folder, capture_output=True, text=True)
+    assert done.stderr.startswith("error: a Python branch on a traced tensor"), done.stderr
 
 
 OPTIMISED = """

@@ -351,6 +351,8 @@ def test_results_that_are_no_tensors() -> None:
         ("f32[2*N]", "'2\\*N' is no size"),
         ("f33[2]", "unknown dtype 'f33'"),
         ("f32[-1]", "'-1' is no size"),
+        ("f32[\u00b2]", "is no size"),
+        ("f32[1000000000000000000, 1000]", "too large"),
     ],
 )
 def test_specs(text: str, message: str) -> None:

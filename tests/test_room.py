@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,19 @@ def test_calls_ask_for_no_memory_however_deep_they_are():
     assert max(deeper(depth, faults) for depth in range(DEPTHS)) < CALLS / 4
 
 
+def test_no_garbage_is_collected_meanwhile() -> None:
+    assert not with_room(gc.isenabled) and gc.isenabled()
+    assert not with_room(lambda: with_room(gc.isenabled) or gc.isenabled()) and gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        with_room(lambda: 1 // 0)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert not with_room(gc.isenabled) and not gc.isenabled(), "the caller wants none"
+    finally:
+        gc.enable()
+
+
 LITTLE = """
 import resource
 import numpy as np
@@ -59,7 +73,7 @@ hard = resource.getrlimit(resource.RLIMIT_AS)[1]
 def check(k):
     assert (smelt.jit(lambda x: (x * k).sum(0) + x)(x) == (x * k).sum(0) + x).all()
 
-for left in (0, 100, 200, 400, 700, 1000, 3000):
+for left in (0, 100, 200, 400, 700, 1000, 3000, 5000, 6000):
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (left << 10), hard))

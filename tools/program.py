@@ -77,6 +77,8 @@ def _load_module(place: str) -> ModuleType:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
             raise UserError(f"{error}: expected a file such as model.py, or a module that can be imported") from None
+        except Exception as error:
+            raise UserError(f"{place} could not be loaded\n{_user_traceback(error, '')}") from None
     path = os.path.abspath(place)
     # A module finds its neighbours as it would if Python ran it.
     sys.path.insert(0, os.path.dirname(path))

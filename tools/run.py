@@ -52,7 +52,7 @@ def _read_array(path: str) -> np.ndarray:
         array = np.load(path, allow_pickle=False)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
+    except Exception as error:  # what NumPy runs into depends on where the file goes wrong
         raise UserError(f"{path}: not a .npy file ({error})") from None
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path}: has several arrays, expected a .npy file with one")

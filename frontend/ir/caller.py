@@ -41,6 +41,8 @@ def is_skipped(file: str, names: Mapping[str, Any]) -> bool:
 
 
 def _is_command(file: str) -> bool:
+    if os.path.basename(file) == _NAME:
+        return True  # the script that installing makes of the command
     return any(file.startswith(place) and not file[len(place) :].startswith(_PROGRAMS) for place in _COMMAND)
 
 

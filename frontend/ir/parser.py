@@ -253,17 +253,20 @@ class Reader:
         line_start = self.source.rfind("\n", 0, start) + 1
         line_end = self.source.find("\n", start)
         shown = self.source[line_start : line_end if line_end >= 0 else len(self.source)]
-        column = start - line_start
-        caret = "".join("\t" if character == "\t" else " " for character in shown[:column]) + "^"
-        place = TextLocation(self.file, self.source.count("\n", 0, start) + 1, column + 1)
-        raise ParseError(message, place, f"{shown}\n{caret}")
+        caret = "".join("\t" if character == "\t" else " " for character in shown[: start - line_start]) + "^"
+        raise ParseError(message, self.text_location(start), f"{shown}\n{caret}")
+
+    def text_location(self, start: int) -> TextLocation:
+        column = start - self.source.rfind("\n", 0, start)
+        return TextLocation(self.file, self.source.count("\n", 0, start) + 1, column)
 
     @contextmanager
     def own_errors(self) -> Iterator[None]:
         """What Python has to say about a text is an error of the text, at the token that was reached."""
         try:
             yield
-        except SmeltError:
+        except SmeltError as error:
+            error.location = error.location or self.text_location(self.tokens[max(self.position - 1, 0)].start)
             raise
         except RecursionError:
             self.fail_at(self.token.start, "this is nested too deeply")

@@ -6,7 +6,8 @@ import math
 
 from ..ir.errors import ArgumentError
 from ..ir.graph import Value
-from ..ir.types import FLOAT, float_of
+from ..ir.types import FLOAT, float_of, i64
+from .create import iota
 from .define import OpDef, Scalar, Tensor, composite, constant, prim
 from .elementary import cos, exp, log, log1p, sin
 from .kinds import Elementwise, common_dtype
@@ -27,6 +28,8 @@ from .pointwise import (
     true_divide,
     where,
 )
+from .reduce import sum
+from .view import unsqueeze
 
 
 def _in_one_type(self: Tensor | Scalar, other: Tensor | Scalar) -> list[Tensor]:
@@ -251,7 +254,5 @@ def mvlgamma(self: Tensor, p: int) -> Tensor:
     """The logarithm of the gamma function of p dimensions: lgamma(self - j/2) over j < p, and p(p-1)/4 log(pi)."""
     if p < 1:
         raise ArgumentError(f"p is {p}, expected at least 1")
-    result = lgamma(self)
-    for step in range(1, p):
-        result = result + lgamma(self - step / 2)
-    return result + p * (p - 1) / 4 * math.log(math.pi)
+    steps = iota((p,), dim=0, dtype=i64) / 2
+    return sum(lgamma(unsqueeze(self, -1) - steps), -1) + p * (p - 1) / 4 * math.log(math.pi)
