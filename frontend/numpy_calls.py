@@ -16,8 +16,9 @@ from .ir.errors import ArgumentError, DTypeError, ShapeError, SmeltError, TraceE
 from .ir.graph import Array, Value, current_location
 from .ir.symbolic import Expr
 from .ir.types import bool_, f64, user_dtype
+from .ops import shapes
 from .ops.define import REGISTRY
-from .ops.shapes import dimension, divides, equal
+from .ops.shapes import divides, equal
 from .promotion import UFUNCS, apply_ufunc, in_dtype, meet
 
 # What methods of ufuncs are as ops.
@@ -76,6 +77,11 @@ def _axes(axis: Any, rank: int) -> tuple[int, ...]:
     if len(set(places)) < len(places):
         raise ArgumentError(f"axis {axis} names a dim twice", current_location())
     return places
+
+
+def dimension(axis: Any, rank: int) -> int:
+    """A dim counted from the front; integers of NumPy name dims, too."""
+    return shapes.dimension(int(axis) if isinstance(axis, np.integer) else axis, rank)
 
 
 # Reductions
@@ -191,16 +197,31 @@ def dot(a: Any, b: Any, out: None = None) -> Any:
         return apply_ufunc(np.multiply, _tensor(a), _tensor(b))
     if ranks[1] <= 2:
         return apply_ufunc(np.matmul, a, b)
-    return _op("tensordot", *_together(a, b), (ranks[0] - 1,), (ranks[1] - 2,))
+    return _contracted(*_together(a, b), (ranks[0] - 1, ranks[1] - 2), "dot")
 
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    left, right = _arrays_together(a, b)
-    if _is_int(axes) and not 0 <= axes <= min(left.ndim, right.ndim):
+    return _contracted(*_arrays_together(a, b), axes, "tensordot")
+
+
+def _contracted(left: Any, right: Any, axes: Any, function: str) -> Any:
+    """The sum of products over pairs of dims of equal sizes: NumPy broadcasts none of them, PyTorch does."""
+    ranks = left.ndim, right.ndim
+    if _is_int(axes):
+        if not 0 <= axes <= min(ranks):
+            raise ShapeError(
+                f"numpy.{function} over {axes} dims of tensors of {ranks[0]} and {ranks[1]}", current_location()
+            )
+        axes = tuple(range(ranks[0] - axes, ranks[0])), tuple(range(axes))
+    if not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        raise ArgumentError(f"numpy.{function}: axes is {axes!r}, expected an int or two lists", current_location())
+    first, second = (_axes(tuple(item) if isinstance(item, list) else item, rank) for item, rank in zip(axes, ranks))
+    if len(first) != len(second) or not all(equal(left.shape[i], right.shape[j]) for i, j in zip(first, second)):
         raise ShapeError(
-            f"numpy.tensordot over {axes} dims of tensors of {left.ndim} and {right.ndim}", current_location()
+            f"numpy.{function}: dims {first} of {left.type} and {second} of {right.type} differ in size",
+            current_location(),
         )
-    return _op("tensordot", left, right, axes)
+    return _op("tensordot", left, right, first, second)
 
 
 def _outer(a: Any, b: Any, out: None = None) -> Any:

@@ -246,6 +246,15 @@ def _power(base: Any, exponent: Any) -> Any:
     return power.apply({"self": base, "exponent": exponent})
 
 
+def _remainder(left: Any, right: Any) -> Any:
+    """A remainder of zero has the divisor's sign in NumPy, in PyTorch the dividend's."""
+    result = REGISTRY["remainder"](left, right)
+    if not result.dtype.is_float:
+        return result
+    sign = REGISTRY["copysign"](REGISTRY["ones_like"](result), right)
+    return (result * sign + 0.0) * sign
+
+
 def _sign(value: Value) -> Any:
     if value.dtype.is_complex:
         return REGISTRY["sgn"](value)
@@ -325,5 +334,5 @@ _SPECIAL: dict[str, Any] = {
     "abs": _of_bools_too("abs"), "ceil": _of_bools_too("ceil"), "floor": _of_bools_too("floor"),
     "trunc": _of_bools_too("trunc"), "lt": _ordered("lt"), "le": _ordered("le"), "gt": _ordered("gt"),
     "ge": _ordered("ge"), "maximum": _extreme("maximum", "ge"), "minimum": _extreme("minimum", "le"),
-    "fmax": _extreme("fmax", "ge"), "fmin": _extreme("fmin", "le"),
+    "fmax": _extreme("fmax", "ge"), "fmin": _extreme("fmin", "le"), "remainder": _remainder,
 }  # fmt: skip

@@ -32,7 +32,8 @@ VALUES: dict[str, np.ndarray] = {
     "n": np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, 2.0]]),
     "e": np.zeros((0, 3), np.float32),
 }
-AXES = ("None", "0", "-1", "1", "()", "(0,)", "(0, 1)", "(-1, 0)", "[0]", "5", "-5", "(0, 0)", "(0, -2)", "1.0", "'a'")
+AXES = ("None", "0", "-1", "1", "()", "(0,)", "(0, 1)", "(-1, 0)", "[0]", "5", "-5", "(0, 0)", "(0, -2)", "1.0", "'a'",
+        "np.int64(1)", "(np.int8(0), -1)")  # fmt: skip
 # NumPy itself trips over the type of its own result (a Python int does not go into a u8).
 ONLY_SMELTS = {"np.select([b, i > 0], [u, 1])", "np.select([b, i > 0], [1, u])"}
 # NumPy adds up u8 as u64, which smelt does not have: i64 holds the same numbers.
@@ -224,6 +225,9 @@ def others() -> Iterator[str]:
         "ixmc", "imx", ("0", "1", "2", "([0], [0])", "([1], [0])", "((0, 1), (0, 1))", "9")
     ):
         yield f"np.tensordot({one}, {other}, {axes})"
+    for axes in ("([1], [0])", "([0], [1])", "([0, 0], [1, 1])", "(-1, 1)", "(0,)", "((), ())", "([0], [1], [2])"):
+        yield f"np.tensordot(o[0], x, {axes})"
+    yield from ("np.dot(o[0], x)", "np.dot(x, o)", "np.dot(o.T, o)")
     yield from ("np.einsum('ij,jk->ik', i, m)", "np.einsum('ij,ij->', i, i)", "np.einsum('ij->ji', b)",
                 "np.einsum('ij,kj', i, x[0])",
                 "np.einsum(i, [0, 1])", "np.einsum('i,i', v, h)")  # fmt: skip

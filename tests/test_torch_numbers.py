@@ -37,6 +37,47 @@ def test_numbers_of_sizes(function: Callable[..., Any]) -> None:
     assert smelt.torch.stats()["graphs"] == 1
 
 
+SIZES_BESIDE_INTEGERS: dict[str, Callable[[torch.Tensor, Any], torch.Tensor]] = {
+    "add": lambda x, n: x + 20 * n,
+    "add scaled": lambda x, n: torch.add(x, 20 * n, alpha=2),
+    "sub": lambda x, n: 20 * n - x,
+    "mul": lambda x, n: x * -n,
+    "div": lambda x, n: x / (20 * n),
+    "floor_divide": lambda x, n: x // (-7 * n),
+    "trunc": lambda x, n: torch.div(x, 20 * n, rounding_mode="trunc"),
+    "bitwise": lambda x, n: (x & (20 * n)) | (30 * n),
+    "lt": lambda x, n: x < 20 * n,
+    "eq": lambda x, n: x == 20 * n,
+    "power of": lambda x, n: n ** (x % 4),
+    "exponent": lambda x, n: (x % 4) ** n,
+    "isin": lambda x, n: torch.isin(x, 20 * n),
+    "clamp": lambda x, n: x.clamp(max=20 * n),
+    "masked_fill": lambda x, n: x.masked_fill(x > 1, 20 * n - 150),
+    "where": lambda x, n: torch.where(x > 1, x, 20 * n),
+    "full": lambda x, n: torch.full((3,), 20 * n - 150, dtype=x.dtype),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16], ids=str)
+@pytest.mark.parametrize("name", SIZES_BESIDE_INTEGERS)
+def test_sizes_beside_narrow_integers(name: str, dtype: torch.dtype) -> None:
+    """Binary ops wrap a size to the tensor's type, comparisons too; others raise where the type does not hold it."""
+
+    def function(x):
+        return SIZES_BESIDE_INTEGERS[name](x, x.shape[0])
+
+    run = compiled(function, dynamic=True)
+    for rows in (5, 6, 9, 13, 2000):
+        x = (torch.arange(rows) * 7).to(dtype)
+        try:
+            expected = function(x)
+        except RuntimeError:
+            with pytest.raises((RuntimeError, smelt.SmeltError)):
+                run(x)
+            continue
+        same(run(x), expected)
+
+
 def test_assertions_of_sizes() -> None:
     def function(x, number):
         count = number.item()

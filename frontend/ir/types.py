@@ -1,4 +1,4 @@
-"""Element types, tensor types, and PyTorch's promotion rules. (NumPy's, for its own functions: frontend/nep50.py.)"""
+"""Element types, tensor types, and PyTorch's promotion rules. (NumPy's: frontend/promotion.py.)"""
 
 from __future__ import annotations
 

@@ -303,6 +303,10 @@ class OpDef:
             return as_array(array, self.name)
         return array.astype(dtype_beside(dtype(array.dtype), self._strong(arguments), default_float).numpy)
 
+    def dtype_of_number(self, number: DType, arguments: dict[str, Any]) -> DType:
+        """The type that a Python number, which `number` holds in full, has beside the tensors of a call."""
+        return dtype_beside(number, self._strong(arguments), f32)
+
     def _strong(self, arguments: dict[str, Any]) -> list[TensorType]:
         """The types of the tensors that numbers meet."""
         types: list[TensorType] = []
@@ -471,7 +475,7 @@ class OpDef:
         if isinstance(value, (bool, int, float, complex)):
             if parameter.scalars or (self.kind is not None and self.kind.promotes):
                 return value
-            return constant(value, dtype_beside(number_dtype(value), self._strong(arguments), f32))
+            return constant(value, self.dtype_of_number(number_dtype(value), arguments))
         if isinstance(value, Expr):
             return self._extent(value, arguments)
         if isinstance(value, (list, tuple)):
@@ -481,7 +485,7 @@ class OpDef:
     def _extent(self, size: Expr, arguments: dict[str, Any]) -> Value:
         """An open size: a Python int, which has the type of what it meets, if that holds it."""
         value: Value = REGISTRY["extent"].apply({"value": size, "dtype": i64})
-        wanted = dtype_beside(i64, self._strong(arguments), f32)
+        wanted = self.dtype_of_number(i64, arguments)
         is_compared = getattr(self.kind, "result", None) == "bool"  # then it need not be in range
         return as_dtype(value, wanted) if wanted.is_integer and not is_compared else value
 

@@ -14,7 +14,7 @@ from ..ir.graph import Value
 from ..ir.symbolic import Expr
 from ..ir.types import DTYPES, INTEGER
 from ..ops import bits, checks, create, extremes, indexing, join, pointwise, reduce, scan
-from ..ops.define import REGISTRY
+from ..ops.define import REGISTRY, OpDef, as_dtype
 from ..ops.view import as_strided, expand, permute, split_with_sizes, unsqueeze
 from ..ops.view import reshape as reshape_to
 from ..ops.view import slice as slice_of
@@ -46,7 +46,31 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 def apply(name: str, *args: Any, **kwargs: Any) -> Any:
     """Call the op of a name; integers become PyTorch's default type, f32 unless the user has set another."""
     defn = REGISTRY[name]
-    return defn.apply_in(DTYPE[torch.get_default_dtype()], defn.bind(args, kwargs))
+    arguments = defn.bind(args, kwargs)
+    for parameter in defn.tensors:
+        if isinstance(arguments[parameter.name], Expr):
+            arguments[parameter.name] = _wrapped(defn, parameter.name, arguments)
+    return defn.apply_in(DTYPE[torch.get_default_dtype()], arguments)
+
+
+def _wrapped(defn: OpDef, name: str, arguments: dict[str, Any]) -> Any:
+    """An open size beside a narrower integer type: binary ops of PyTorch's wrap it, others raise where it is too large,
+    and of u8 wrap what is below zero."""
+    wanted = defn.dtype_of_number(DTYPES["i64"], arguments)
+    if not wanted.is_integer or wanted.bits == 64:
+        return arguments[name]
+    size = create.extent(value=arguments[name], dtype=DTYPES["i64"])
+    if defn.name in ("div", "true_divide"):  # in floats
+        return size
+    is_binary = defn.name == "rsub" or getattr(defn.kind, "promote", "") == "same"
+    if not is_binary or (defn.name, name) == ("pow", "exponent"):
+        if wanted is DTYPES["u8"]:
+            raise CompileError(_TOO_NARROW)
+        return arguments[name]
+    return pointwise.cast(size, wanted)
+
+
+_TOO_NARROW = "whether u8 holds a number is decided at the call"
 
 
 @rule("_to_copy")
@@ -131,7 +155,9 @@ def filled(node: Node, a: dict[str, Any]) -> Any:
     if isinstance(value, Expr):
         value = create.extent(value=value, dtype=DTYPES["i64"])
     if isinstance(value, Value):  # of a size, or a number that comes with each call
-        return expand(pointwise.convert(value, dtype), shape)
+        if dtype is DTYPES["u8"] and value.dtype is DTYPES["i64"]:
+            raise CompileError(_TOO_NARROW)
+        return expand(as_dtype(value, dtype) if dtype.is_integer else pointwise.convert(value, dtype), shape)
     return create.full(shape, value, dtype=dtype)
 
 
