@@ -95,7 +95,7 @@ def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 def _shares(result: Tensor, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
     """1 / how many elements are the extreme one, at each of those; 0 elsewhere."""
-    return _share(self == restored(result, self.shape, dim, keepdim), self.dtype, dim)
+    return _share(pointwise.eq(self, restored(result, self.shape, dim, keepdim)), self.dtype, dim)
 
 
 def _share(hit: Tensor, dtype: DType, dim: Sequence[int]) -> Tensor:
