@@ -10,7 +10,7 @@ import smelt
 from loop_programs import PROGRAMS, SYMBOLIC, assert_meaning, assert_round_trip, lowered, numbers, stage_results, trace
 from random_programs import Seeded, build, disagreement
 from smelt import ops
-from smelt.backend.interp.loops import interpret_kernels
+from smelt.backend.interp.loops import interpret_kernel, interpret_kernels
 from smelt.ir.errors import IndexRangeError
 from smelt.ir.parser import parse_graph
 from smelt.kernels.loop_ir import Load
@@ -69,6 +69,26 @@ def test_places_of_loops_with_other_ranges(outer: int) -> None:
     x = np.random.default_rng(outer).integers(-3, 4, (64, 1000)).astype(np.float32)
     y = np.random.default_rng(1).integers(-3, 4, (outer, 64, 1000)).astype(np.float32)
     np.testing.assert_array_equal(smelt.jit(lambda x, y: (x * y).sum(-1))(x, y), (x * y).sum(-1))
+
+
+TRIANGLE = """kernel @k(%x: f32[8, 9000], %y: out f32[8, 9000]) {
+  serial %i in 0..8 {
+    serial %j in 0..(1000 * %i + 10) {
+      %0 = load %x[%i, %j]
+      %1 = exp(%0) : f32
+      store %y[%i, %j], %1
+    }
+  }
+}"""
+
+
+def test_short_loops_whose_lengths_differ_stay_two() -> None:
+    (kernel,) = parse_kernels(TRIANGLE)
+    x = numbers(8, 9000)
+    wanted, found = np.zeros_like(x), np.zeros_like(x)
+    interpret_kernel(kernel, {"%x": x, "%y": wanted}, {})
+    interpret_kernel(Pipeline(["parallelize"]).run(kernel, verify_each=False), {"%x": x, "%y": found}, {})
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_a_wrong_index_is_reported() -> None:

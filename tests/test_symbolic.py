@@ -525,6 +525,12 @@ def test_proofs_of_quotients() -> None:
     assert not non_negative(2 * half - n)
     assert not non_negative(n - ceil_divide(n, 2) - 2)
     assert non_negative(Symbol("L", 7).expr() - 2 * ceil_divide(Symbol("L", 7).expr(), 3) - 1)
+    quarter, twelfth = floor_divide(n, 4), floor_divide(n, 12)
+    assert non_negative(quarter - 3 * twelfth)
+    assert non_negative(4 * quarter - 3 * minimum(2, quarter + twelfth))
+    assert not non_negative(quarter - 3 * twelfth - 1)
+    assert not non_negative(quarter - 4 * twelfth)
+    assert not non_negative(quarter - 3 * floor_divide(n, 10))
 
 
 def test_what_a_size_tells() -> None:

@@ -135,24 +135,31 @@ def _by_cases(value: Dim, left: list[int]) -> bool:
             return True
         rest = value - atom.expr() * coefficient
         return upwards and any(_by_cases(rest + side * coefficient, left) for side in sides)
-    below = _without_quotients(value)
-    if below is not None and _by_cases(below, left):
+    if any(_by_cases(below, left) for below in _without_quotients(value)):
         return True
     return all(
         coefficient > 0 and all(_is_not_below(atom, left) for atom in atoms) for atoms, coefficient in value.terms
     )
 
 
-def _without_quotients(value: Expr) -> Dim | None:
-    """At most k times an expression that subtracts e // k, without quotients by k: those are at most e / k and at
-    least (e - k + 1) / k. None if it subtracts none."""
-    for atoms, coefficient in value.terms:
-        atom = atoms[0] if len(atoms) == 1 and coefficient < 0 else None
-        if isinstance(atom, Compound) and atom.operator == "//" and isinstance(atom.right, int) and atom.right > 0:
-            break
-    else:
-        return None
-    divisor: int = atom.right
+def _without_quotients(value: Expr) -> Iterator[Dim]:
+    """Lower bounds of a multiple of an expression that subtracts e // k, without that quotient: by e // d where that
+    is in the expression and d divides k, as e // k is (e // d) // (k // d), which is at most (e // d) / (k // d); and
+    without all quotients by k, which are at most e / k and at least (e - k + 1) / k."""
+    quotients = [
+        (atoms[0], coefficient)
+        for atoms, coefficient in value.terms
+        if len(atoms) == 1 and isinstance(atoms[0], Compound) and atoms[0].operator == "//"
+    ]
+    found = ((atom, atom.right) for atom, factor in quotients if factor < 0 and isinstance(atom.right, int))
+    atom, divisor = next(((atom, right) for atom, right in found if right > 0), (None, 0))
+    if atom is None:
+        return
+    for other, _ in quotients:
+        finer = other.right
+        if other.left == atom.left and isinstance(finer, int) and 0 < finer < divisor and divisor % finer == 0:
+            factor = next(factor for item, factor in quotients if item == atom)
+            yield (value - atom.expr() * factor) * (divisor // finer) + other.expr() * factor
     total: Dim = 0
     for atoms, coefficient in value.terms:
         atom = atoms[0] if len(atoms) == 1 else None
@@ -160,7 +167,7 @@ def _without_quotients(value: Expr) -> Dim | None:
             total = total + (atom.left if coefficient < 0 else atom.left - divisor + 1) * coefficient
         else:
             total = total + product(item.expr() for item in atoms) * (coefficient * divisor)
-    return total
+    yield total
 
 
 def _with(value: Dim, atom: Compound, side: Dim) -> Dim:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count as counter
 
 from ...ir.proofs import ceil_divide, minimum
-from ...ir.symbolic import Dim, Symbol
+from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop_ir import Concurrent, Kernel, Loop, Statement, walk
 from ..registry import loop_pass
 from .analysis import cost, count, independent
@@ -71,6 +71,7 @@ def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
         and loop.body[0].kind == "serial"
         and loop.start == 0
         and loop.body[0].start == 0
+        and loop.variable not in symbols_of(loop.body[0].stop)
         and not loop.body[0].accumulators
         and independent(loop.body[0])
     ):
