@@ -197,11 +197,13 @@ def dot(a: Any, b: Any, out: None = None) -> Any:
         return apply_ufunc(np.multiply, _tensor(a), _tensor(b))
     if ranks[1] <= 2:
         return apply_ufunc(np.matmul, a, b)
-    return _contracted(*_together(a, b), (ranks[0] - 1, ranks[1] - 2), "dot")
+    left, right = _together(a, b)
+    return _contracted(left, right, (ranks[0] - 1, ranks[1] - 2), "dot")
 
 
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    return _contracted(*_arrays_together(a, b), axes, "tensordot")
+    left, right = _arrays_together(a, b)
+    return _contracted(left, right, axes, "tensordot")
 
 
 def _contracted(left: Any, right: Any, axes: Any, function: str) -> Any:
