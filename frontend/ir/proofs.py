@@ -162,9 +162,9 @@ def _without_quotients(value: Expr) -> Iterator[Dim]:
             yield (value - atom.expr() * factor) * (divisor // finer) + other.expr() * factor
     total: Dim = 0
     for atoms, coefficient in value.terms:
-        atom = atoms[0] if len(atoms) == 1 else None
-        if isinstance(atom, Compound) and atom.operator == "//" and atom.right == divisor:
-            total = total + (atom.left if coefficient < 0 else atom.left - divisor + 1) * coefficient
+        only = atoms[0] if len(atoms) == 1 else None
+        if isinstance(only, Compound) and only.operator == "//" and only.right == divisor:
+            total = total + (only.left if coefficient < 0 else only.left - divisor + 1) * coefficient
         else:
             total = total + product(item.expr() for item in atoms) * (coefficient * divisor)
     yield total
