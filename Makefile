@@ -35,7 +35,7 @@ test: $(VENV)/installed-test
 
 test-long: $(VENV)/installed-test
 	$(PYTEST) tests/test_random_programs.py tests/test_open_sizes.py tests/test_torch_open_sizes.py tests/test_torch_models.py \
-		tests/test_interrupts.py \
+		tests/test_interrupts.py tests/test_mutations.py tests/test_fuzz.py \
 		--long $(ARGS)
 
 fuzz: $(VENV)/installed-test

@@ -110,12 +110,14 @@ def _step(reader: Reader) -> Step:
     if not reader.accept("{"):
         return Step(target)
     options: dict[str, Any] = {}
-    for name, value in reader.separated("}", lambda: _option(reader, target)):
+    for name, value, start in reader.separated("}", lambda: _option(reader, target)):
+        if name in options:
+            reader.fail_at(start, f"{target.name}: {name} is given twice")
         options[name] = value
     return Step(target, options)
 
 
-def _option(reader: Reader, target: Pass) -> tuple[str, Any]:
+def _option(reader: Reader, target: Pass) -> tuple[str, Any, int]:
     token = reader.expect_kind("name", "the name of an option")
     if token.text not in target.options:
         known = f"it has {', '.join(target.options)}" if target.options else "it has none"
@@ -130,7 +132,7 @@ def _option(reader: Reader, target: Pass) -> tuple[str, Any]:
     if wanted in (bool, int, float, str) and not isinstance(value, wanted):
         if not (wanted is float and isinstance(value, int)):
             reader.fail_at(start, f"{target.name}: {token.text} takes a {wanted.__name__}, found {value!r}")
-    return token.text, value
+    return token.text, value, token.start
 
 
 # Whoever only rewrites or differentiates graphs does not import this module, and so loads none of them.

@@ -189,6 +189,7 @@ MISTAKES = {
     "misspelt-command": (["dmup"], 2, "did you mean 'dump'"),
     "misspelt-option": (["ops", "--jsno"], 2, "did you mean '--json'"),
     "misspelt-stage": (["dump", "model.py:layer", "--stage", "lops"], 2, "did you mean 'loops'"),
+    "option-twice": (["opt", "twice.ir", "-p", "fuse{max_cost=1, max_cost=2}"], 1, "max_cost is given twice"),
     "missing-argument": (["dump"], 2, "function"),
     "not-a-function-name": (["dump", "model.py"], 2, "module.py:function"),
     "no-types": (["dump", "model.py:wrong"], 2, "--args"),

@@ -22,6 +22,7 @@ DERIVATIVES = {
     "nll_loss_forward": "forward mode forgets the tangent of weight",
     "nll_loss2d_forward": "forward mode forgets the tangent of weight",
     "nll_loss": "forward mode forgets the tangent of weight",
+    "ldexp": "the derivative is 0",
     "celu": "1 / alpha is rounded to float32",
     "gaussian_nll_loss": "forward mode differentiates the bound of var, which reverse mode leaves out",
     "logcumsumexp": "forward mode scales by the exponential of the row's maximum, which cancels the smaller terms",
