@@ -229,7 +229,7 @@ class Drawer:
             return False  # every library has rules of its own beside infinities and NaN
         if self.smooth and step.op in faults.CALLS and faults.CALLS[step.op](operands, step.arguments):
             return False
-        if step.op in faults.NAN_SIGN and any(bool(item.isnan().any()) for item in operands):
+        if step.op in faults.UNDEFINED and faults.UNDEFINED[step.op](operands, step.arguments):
             return False
         if all(item.dtype.is_floating_point or item.dtype is torch.bool for item in results):
             return True
