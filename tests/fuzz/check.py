@@ -338,8 +338,10 @@ def resized_array(array: Any, old: int, new: int) -> Any:
     if not isinstance(array, np.ndarray):
         return array
     found = np.resize(array, tuple(new if size == old else size for size in array.shape))
-    if array.ndim and array.shape[-1] > 1 and (array == np.sort(array, axis=-1)).all():
-        found.sort(axis=-1)
+    if array.ndim and array.shape[-1] > 1 and array.dtype.kind != "c":
+        wide = array.astype(np.float64) if array.dtype.kind not in "biu" else array
+        if np.array_equal(wide, np.sort(wide, axis=-1), equal_nan=wide.dtype.kind == "f"):
+            found = np.sort(found.astype(wide.dtype), axis=-1).astype(array.dtype)
     return found
 
 

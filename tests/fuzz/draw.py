@@ -318,7 +318,10 @@ class Drawer:
         if parameter.name in SORTED:
             ref = self.input(self.shape(1) if first is None or self.coin(0.7) else first.shape, self.element)
             array = self.program.inputs[-1]
-            array.sort(axis=-1)
+            if array.dtype.kind not in "biu":  # NaN last, for bf16 too
+                array[...] = np.sort(array.astype(np.float64), axis=-1).astype(array.dtype)
+            else:
+                array.sort(axis=-1)
             self.values[ref.number] = to_torch(array)
             return ref
         if not indexes:

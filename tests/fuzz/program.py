@@ -172,6 +172,9 @@ def function_at(path: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
+MOMENTS = ("var", "std", "var_mean", "std_mean")  # aten's first overload takes the number of a dim for `unbiased`
+
+
 def call(step: Step, values: Sequence[Any], element: Callable[[str], Any] = TORCH_DTYPES.get) -> list[Any]:
     """The results of a step in PyTorch."""
     function = function_at(step.path)
@@ -192,7 +195,8 @@ def arranged(step: Step) -> tuple[list[Any], dict[str, Any]]:
     for position, parameter in enumerate(defn.parameters):
         if parameter.name in step.arguments:
             item = step.arguments[parameter.name]
-            if parameter.positional and len(args) == position:
+            is_ambiguous = step.op in MOMENTS and position > 0
+            if parameter.positional and len(args) == position and not is_ambiguous:
                 args.append(item)
             else:
                 kwargs[parameter.name] = item
