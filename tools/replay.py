@@ -87,9 +87,9 @@ def record(tree: Path, directory: Path, chosen: Sequence[str]) -> None:
         for item in [*(tree / "frontend").iterdir(), *(tree / name for name in FOLDERS)]:
             (package / item.name).symlink_to(item)
         path = os.pathsep.join([packages, str(tree / "tests")])
-        environment = os.environ | {"PYTHONPATH": path, "SMELT_CACHE_DIR": "off", "PYTHONHASHSEED": "0"}
-        command = [sys.executable, "-m", "replayed", str(directory), *chosen]
-        if subprocess.run(command, cwd=tree, env=environment).returncode != 0:
+        settings = [f"PYTHONPATH={path}", "SMELT_CACHE_DIR=off", "PYTHONHASHSEED=0"]
+        command = ["env", *settings, sys.executable, "-m", "replayed", str(directory), *chosen]
+        if subprocess.run(command, cwd=tree).returncode != 0:
             raise SystemExit(f"replay: {tree}: programs could not be recorded")
 
 
