@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import smelt
@@ -385,6 +386,22 @@ def test_integers_in_ops() -> None:
         assert [item.dtype for item in same] == [np.dtype(kind)] * 3
     graph = str(smelt.jit(lambda x: ops.exp(x)).trace(n))
     assert "cast(%x) {dtype = f64}" in graph and "exp(%0) : f64[2]" in graph
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_numbers_that_become_doubles_keep_their_digits(kind: Any) -> None:
+    """float_power computes in f64 whatever it is given: also an argument that is a Python number."""
+    x = np.array([4, 0, -2], kind)
+    t = torch.from_numpy(x.astype(np.float64))
+    for number in (0.001, 1 / 3, 5):
+        for function, wanted in (
+            (lambda n, x: ops.float_power(n, x), torch.float_power(number, t)),
+            (lambda n, x: ops.float_power(x, n), torch.float_power(t, number)),
+        ):
+            got = smelt.jit(function)(number, x)
+            np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-14)
+    narrow = smelt.jit(lambda n, x: (ops.add(x, n), ops.pow(x, n), ops.mul(x, n)))(0.001, np.abs(x))
+    assert [item.dtype for item in narrow] == [np.dtype(kind)] * 3
 
 
 def test_numbers_beside_doubles_keep_their_digits() -> None:

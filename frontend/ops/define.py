@@ -46,6 +46,7 @@ from ..ir.types import (
     DType,
     TensorType,
     c64,
+    c128,
     dtype,
     dtype_beside,
     f32,
@@ -249,6 +250,9 @@ class OpDef:
         with a cast, as the op itself makes f32 of them."""
         made = self._beside_numbers(default_float, arguments)
         result = self.apply(made)
+        if full := self._narrowed(arguments, made, result):
+            made |= full
+            result = self.apply(made)
         if default_float is f32 or made.get("dtype") is not None or _precise(result):
             return result
         if any(value.dtype.is_inexact for value in operands_of(self, made)):
@@ -287,6 +291,20 @@ class OpDef:
             value = as_dtype(number.value, dtype_beside(number.dtype, self._strong(made), default_float))
             made[name] = value if at is None else (*made[name][:at], value, *made[name][at + 1 :])
         return made
+
+    def _narrowed(self, arguments: dict[str, Any], made: dict[str, Any], result: Any) -> dict[str, Value]:
+        """Python numbers in full, if they were rounded to the type of what they meet by an op that computes in f64."""
+        if not any(value.dtype is f64 or value.dtype is c128 for value in results_of(result)):
+            return {}
+        return {
+            name: given.value
+            for name in self.tensor_names
+            if (given := arguments[name]).__class__ is Array
+            and given.weak
+            and given.dtype in (f64, c128)
+            and isinstance(made[name], Value)
+            and made[name].dtype.compute in (f32, c64)
+        }
 
     def _beside(self, parameter: Parameter, value: Any, default_float: DType, arguments: dict[str, Any]) -> Any:
         if value.__class__ is Array:

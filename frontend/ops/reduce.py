@@ -201,12 +201,13 @@ def mean_vjp(grad, self, dim, keepdim):
 
 
 def _degrees(value: Tensor, dims: Sequence[int], correction: Scalar | None) -> int | float | Tensor:
-    """What a variance divides by."""
+    """What a variance divides by: 0 where there are no elements, whatever the correction."""
     lost = 1 if correction is None else correction
     count = _count(value, dims)
     if isinstance(count, Tensor):
-        return extremes.maximum(count - lost, 0)
-    return builtins.max(count - lost, 0)  # type: ignore[operator, type-var]
+        found = extremes.maximum(count - lost, 0)
+        return found if lost >= 0 else pointwise.where(pointwise.eq(count, 0), 0, found)  # type: ignore[operator]
+    return builtins.max(count - lost, 0) if count else 0  # type: ignore[operator, type-var]
 
 
 def _deviation(value: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:

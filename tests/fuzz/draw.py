@@ -227,6 +227,8 @@ class Drawer:
         operands = [item for item in operands if isinstance(item, torch.Tensor)]
         if self.smooth and not all(bool(item.isfinite().all()) for item in results if isinstance(item, torch.Tensor)):
             return False  # every library has rules of its own beside infinities and NaN
+        if self.smooth and not self.has_finite_slopes(step):
+            return False
         if self.smooth and step.op in faults.CALLS and faults.CALLS[step.op](operands, step.arguments):
             return False
         if step.op in faults.UNDEFINED and faults.UNDEFINED[step.op](operands, step.arguments):
@@ -236,6 +238,24 @@ class Drawer:
         if not any(isinstance(item, Type) for item in step.arguments.values()) and "type" not in step.op:
             return True
         return all(bool((item.abs() < 100).all()) for item in operands if item.is_floating_point())
+
+    def has_finite_slopes(self, step: Step) -> bool:
+        """Whether the derivatives of a step's results by its operands are finite, as far as PyTorch has them."""
+        values = [
+            item.detach().clone().requires_grad_()
+            if isinstance(item, torch.Tensor) and item.is_floating_point()
+            else item
+            for item in self.values
+        ]
+        leaves = [values[number] for number in references(tuple(step.arguments.values()))]
+        leaves = [item for item in leaves if isinstance(item, torch.Tensor) and item.requires_grad]
+        try:
+            results = [item for item in call(step, values) if isinstance(item, torch.Tensor) and item.requires_grad]
+            found = torch.autograd.grad([item.sum() for item in results], leaves, allow_unused=True) if results else ()
+            finite = [item is None or bool(item.to_dense().isfinite().all()) for item in found]
+        except (RuntimeError, NotImplementedError):
+            return True
+        return all(finite)
 
     def accepted(self, step: Step, results: list[Any]) -> bool:
         """Whether smelt takes the call, too, and infers the same types."""

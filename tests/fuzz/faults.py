@@ -22,6 +22,7 @@ DERIVATIVES = {
     "nll_loss_forward": "forward mode forgets the tangent of weight",
     "nll_loss2d_forward": "forward mode forgets the tangent of weight",
     "nll_loss": "forward mode forgets the tangent of weight",
+    "zero": "forward mode zeroes the tangent of the operand",
     "ldexp": "the derivative is 0",
     "celu": "1 / alpha is rounded to float32",
     "gaussian_nll_loss": "forward mode differentiates the bound of var, which reverse mode leaves out",
@@ -68,6 +69,9 @@ CALLS: dict[str, Call] = {
     "smooth_l1_loss": _broadcast,
     "huber_loss": _broadcast,
     "narrow_copy": _backwards,
+    "prelu": lambda operands, arguments: any(
+        bool((item == 0).any()) for item in operands
+    ),  # has another side in each order
     "block_diag": _empty,
 }
 # These ops are not compared.
@@ -85,10 +89,27 @@ def _nan(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool
     return any(bool(item.isnan().any()) for item in operands)
 
 
+def _zeros(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """The sign of a zero that is a sum of one -0.0 differs."""
+    return all(bool((item == 0).any()) for item in operands)
+
+
+def _huge(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """Vector code makes NaN of quotients that overflow."""
+    return any(bool((item.abs() > 1e30).any()) for item in operands if item.is_floating_point())
+
+
 def _infinite(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
     """Vector code makes NaN of infinity on some processors."""
     return any(bool(item.isinf().any()) for item in operands)
 
 
 # These calls are not compared.
-UNDEFINED: dict[str, Call] = {"signbit": _nan, "copysign": _nan, "gelu": _infinite}
+UNDEFINED: dict[str, Call] = {
+    "signbit": _nan,
+    "copysign": _nan,
+    "gelu": _infinite,
+    "cdist": _infinite,  # by a product of matrices, where there are many rows
+    "remainder": _huge,
+    "atan2": _zeros,
+}

@@ -196,7 +196,7 @@ def compare(
             SLACK * spread + EPSILON[name] * (8 * np.maximum(np.abs(known), np.abs(exact)) + room * largest) + tiny
         )
         if coarsest > EPSILON[name]:  # derivatives of steps in a narrower type, which may run in either
-            allowed += coarsest * 8 * np.maximum(np.abs(known), np.abs(exact))
+            allowed += coarsest * (8 * np.maximum(np.abs(known), np.abs(exact)) + COMPOSITE * largest)
         near = (np.abs(actual - known) <= allowed) | (np.abs(actual - exact) <= allowed)
         rounded = exact.astype(got.dtype).astype(as_wide)
         right = near | same(actual, known) | same(actual, rounded)

@@ -110,6 +110,7 @@ ENTRIES = {
         S(t(2, 3, 4), (0, 2), correction=0, keepdim=True),
         S(t(4, 5), (1,), correction=2),
         S(t(1), correction=1).forward_only(),
+        S(t(3, 0), (1,), correction=-0.5).forward_only(),
         S(t(2, 9), correction=0),
         dtypes=FLOAT,
     ),
