@@ -59,6 +59,14 @@ def _empty(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bo
     return any(item.numel() == 0 for item in operands)
 
 
+def _at_threshold(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """The kink is on another side in each order."""
+    beta, threshold = arguments.get("beta", 1), arguments.get("threshold", 20)
+    if not isinstance(beta, (int, float)) or not isinstance(threshold, (int, float)):
+        return True
+    return bool((operands[0] * beta == threshold).any())
+
+
 # Derivatives of these calls are not compared.
 CALLS: dict[str, Call] = {
     "std": _all_dims,
@@ -69,6 +77,7 @@ CALLS: dict[str, Call] = {
     "smooth_l1_loss": _broadcast,
     "huber_loss": _broadcast,
     "narrow_copy": _backwards,
+    "softplus": _at_threshold,
     "prelu": lambda operands, arguments: any(
         bool((item == 0).any()) for item in operands
     ),  # has another side in each order
