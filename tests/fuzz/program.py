@@ -172,6 +172,7 @@ def function_at(path: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
+REDUCTIONS = ("none", "mean", "sum")  # as torch.nn.functional spells aten's numbers
 MOMENTS = ("var", "std", "var_mean", "std_mean")  # aten's first overload takes the number of a dim for `unbiased`
 
 
@@ -195,6 +196,8 @@ def arranged(step: Step) -> tuple[list[Any], dict[str, Any]]:
     for position, parameter in enumerate(defn.parameters):
         if parameter.name in step.arguments:
             item = step.arguments[parameter.name]
+            if parameter.name == "reduction" and type(item) is int and step.path.startswith("nn.functional"):
+                item = REDUCTIONS[item]
             is_ambiguous = step.op in MOMENTS and position > 0
             if parameter.positional and len(args) == position and not is_ambiguous:
                 args.append(item)
