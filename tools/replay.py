@@ -123,6 +123,9 @@ def compare(old: Record, new: Record, renamed: Sequence[tuple[str, str]], diffs:
             print("\n".join(diff[:lines]))
             if len(diff) > lines:
                 print(f"({len(diff) - lines} more lines)")
+    errors = Counter(item["error"] for item in new.values() if "error" in item)
+    for error, count in errors.most_common():
+        print(f"{count} programs have no code: {error.splitlines()[0]}")
     texts = sum(map(len, new.values()))
     print(f"{len(new)} programs, {texts} texts: {first.total()} differences")
     for stage, count in first.most_common():

@@ -59,6 +59,11 @@ def _empty(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bo
     return any(item.numel() == 0 for item in operands)
 
 
+def _tie(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """Forward mode gives a tie to the other operand than reverse mode."""
+    return len(operands) < 2 or bool((operands[0] == operands[1]).any())
+
+
 def _at_threshold(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
     """The kink is on another side in each order."""
     beta, threshold = arguments.get("beta", 1), arguments.get("threshold", 20)
@@ -77,6 +82,7 @@ CALLS: dict[str, Call] = {
     "smooth_l1_loss": _broadcast,
     "huber_loss": _broadcast,
     "narrow_copy": _backwards,
+    "fmax": _tie,
     "softplus": _at_threshold,
     "prelu": lambda operands, arguments: any(
         bool((item == 0).any()) for item in operands
@@ -120,5 +126,6 @@ UNDEFINED: dict[str, Call] = {
     "gelu": _infinite,
     "cdist": _infinite,  # by a product of matrices, where there are many rows
     "remainder": _huge,
+    "cumprod": _huge,  # a running product that leaves the range of f32 and comes back: PyTorch's is f64
     "atan2": _zeros,
 }
