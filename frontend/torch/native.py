@@ -302,7 +302,7 @@ class NativeStep:
         for item in self.inputs:
             for dim, size in enumerate(item.layout.shape):
                 if isinstance(size, Expr) and size.symbol is not None:
-                    if not item.is_made or size.symbol.name not in found:
+                    if not item.may_differ or size.symbol.name not in found:
                         found[size.symbol.name] = (item.slot, dim)
         # A size that only later steps use may not be known yet.
         wanted = self._used_symbols()
@@ -423,7 +423,10 @@ class NativeStep:
     def __call__(self, slots: Slots) -> None:
         if torch.get_num_threads() != _threads:
             follow_threads()
-        key = self.sizes(slots) if self.symbols else ()
+        try:
+            key = self.sizes(slots) if self.symbols else ()
+        except IndexError:  # a tensor of fewer dims than its fake kernel promised
+            return self._run_by_torch(slots)
         call = self.calls.get(key) or self._call(key)
         if call is None:
             return self._run_by_torch(slots)
@@ -495,7 +498,10 @@ class NativeStep:
         return tensor
 
     def _run_by_torch(self, slots: Slots) -> None:
-        sizes = dict(zip(self.symbols, self.sizes(slots)))
+        sizes: dict[str, int] = {}
+        for name, (slot, dim) in self.symbols.items():
+            if dim is None or dim < slots[slot].ndim:
+                sizes[name] = int(slots[slot]) if dim is None else slots[slot].shape[dim]
         made: dict[Node, Any] = {}
         needed = {*self.nodes, *(node for item in self.shown for node in item.replay.nodes)}
 

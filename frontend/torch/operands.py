@@ -13,7 +13,6 @@ import torch
 from torch._functorch._aot_autograd.descriptors import ParamAOTInput
 from torch.fx import Node
 
-from ..ir.errors import ArgumentError
 from ..ir.graph import Value
 from ..ir.symbolic import Dim, contiguous_strides
 from ..ir.types import TensorType
@@ -36,7 +35,8 @@ class Input:
     def __init__(self, node: Node, slot: int, program: Program, is_apart: bool):
         self.node, self.slot = node, slot
         is_guarded = program.is_guarded
-        # In shape or type: what PyTorch's ops make may not be what their fake kernels promised.
+        # In shape or type: what PyTorch's ops make may not be what their fake kernels promised, and the user's hooks
+        # may unpack other tensors than they packed.
         self.is_made = node.op == "call_function"
         self.may_differ = self.is_made or (node.op == "placeholder" and not program.is_typed)
         self.number = number_type(node.meta["val"])  # of sizes, which Python computes for each call
@@ -120,8 +120,7 @@ class Read:
 
     def __init__(self, item: Input, device: torch.device, number: Callable[[Dim], int]):
         self.slot, self.may_be_lazy = item.slot, item.may_be_lazy
-        self.may_differ, self.is_made = item.may_differ, item.is_made
-        self.name, self.dtype = item.node.name, item.torch_dtype
+        self.may_differ, self.dtype = item.may_differ, item.torch_dtype
         self.shape = tuple(map(number, item.layout.shape))
         self.strides = tuple(map(number, item.layout.strides))
         self.overlaps = overlaps_itself(self.shape, self.strides)
@@ -131,16 +130,8 @@ class Read:
 
     def fits(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor has the shape and type that native code was compiled for: of another one it would
-        read beyond the memory, or take it for other numbers. Raise if a hook of the user's has changed it."""
-        if self.number is not None or (tensor.shape == self.shape and tensor.dtype is self.dtype):
-            return True
-        if not self.is_made:
-            raise ArgumentError(
-                f"the backward graph was compiled for {self.dtype} of shape {list(self.shape)} as {self.name}, got "
-                f"{tensor.dtype} of shape {list(tensor.shape)}: what saved_tensors_hooks unpack must have the shape "
-                "and the type of what they packed"
-            )
-        return False
+        read beyond the memory, or take it for other numbers."""
+        return self.number is not None or (tensor.shape == self.shape and tensor.dtype is self.dtype)
 
     def resolved(self, item: Any) -> torch.Tensor:
         """What native code reads, of what may be no plain tensor."""

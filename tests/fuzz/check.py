@@ -350,7 +350,7 @@ def resized_array(array: Any, old: int, new: int) -> Any:
         wide = array.astype(np.float64) if array.dtype.kind not in "biu" else array
         if np.array_equal(wide, np.sort(wide, axis=-1), equal_nan=wide.dtype.kind == "f"):
             found = np.sort(found.astype(wide.dtype), axis=-1).astype(array.dtype)
-    return found
+    return np.asarray(found)
 
 
 def by_torch(program: Program, seed: int) -> tuple[str, float]:

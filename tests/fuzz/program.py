@@ -198,7 +198,9 @@ def arranged(step: Step) -> tuple[list[Any], dict[str, Any]]:
             item = step.arguments[parameter.name]
             if parameter.name == "reduction" and type(item) is int and step.path.startswith("nn.functional"):
                 item = REDUCTIONS[item]
-            is_ambiguous = step.op in MOMENTS and position > 0
+            is_ambiguous = (
+                step.op in MOMENTS if not step.path.startswith("nn.functional") else not parameter.is_tensor
+            ) and position > 0  # torch.nn.functional has deprecated arguments between those of aten
             if parameter.positional and len(args) == position and not is_ambiguous:
                 args.append(item)
             else:
