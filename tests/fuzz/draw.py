@@ -145,7 +145,7 @@ class Drawer:
         element = DTYPES[name]
         source = np.random.default_rng(self.random.getrandbits(32))
         if element.kind == "b":
-            return source.random(shape) < 0.5
+            return np.asarray(source.random(shape) < 0.5)
         if element.kind in "iu":
             low, high = element.bounds
             if below is not None:

@@ -59,6 +59,17 @@ def _empty(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bo
     return any(item.numel() == 0 for item in operands)
 
 
+def _large_order(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """The second derivative is a difference of powers that leave the range."""
+    order = arguments.get("p", arguments.get("ord"))
+    return isinstance(order, (int, float)) and math.isfinite(order) and order > 10
+
+
+def _unsigned(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """The derivative negates the operand in its own type."""
+    return any(item.dtype is torch.uint8 for item in operands)
+
+
 def _tie(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
     """Forward mode gives a tie to the other operand than reverse mode."""
     return len(operands) < 2 or bool((operands[0] == operands[1]).any())
@@ -83,6 +94,10 @@ CALLS: dict[str, Call] = {
     "huber_loss": _broadcast,
     "narrow_copy": _backwards,
     "fmax": _tie,
+    "atan2": _unsigned,
+    "renorm": _large_order,
+    "norm": _large_order,
+    "linalg_vector_norm": _large_order,
     "softplus": _at_threshold,
     "prelu": lambda operands, arguments: any(
         bool((item == 0).any()) for item in operands
