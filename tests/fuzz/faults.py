@@ -59,10 +59,10 @@ def _empty(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bo
     return any(item.numel() == 0 for item in operands)
 
 
-def _large_order(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
-    """The second derivative is a difference of powers that leave the range."""
+def _extreme_order(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """Powers leave the range, in the derivatives at least."""
     order = arguments.get("p", arguments.get("ord"))
-    return isinstance(order, (int, float)) and math.isfinite(order) and order > 10
+    return isinstance(order, (int, float)) and math.isfinite(order) and not 0.1 <= order <= 10
 
 
 def _unsigned(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
@@ -95,9 +95,9 @@ CALLS: dict[str, Call] = {
     "narrow_copy": _backwards,
     "fmax": _tie,
     "atan2": _unsigned,
-    "renorm": _large_order,
-    "norm": _large_order,
-    "linalg_vector_norm": _large_order,
+    "renorm": _extreme_order,
+    "norm": _extreme_order,
+    "linalg_vector_norm": _extreme_order,
     "softplus": _at_threshold,
     "prelu": lambda operands, arguments: any(
         bool((item == 0).any()) for item in operands
