@@ -34,7 +34,7 @@ def printed_ops(graph: Graph) -> list[Op]:
 
 
 class Overwrites:
-    """Which stored arrays may lie in the memory of which parameters (passes/overwrite.py finds out)."""
+    """Which stored arrays may lie in the memory of which parameters (passes/memory/in_place.py finds out)."""
 
     def __init__(self, reads: Sequence[int], writes: Sequence[int], same_place: Sequence[Sequence[int]]):
         self.reads = reads  # the last kernel that reads each parameter

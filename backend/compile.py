@@ -11,15 +11,15 @@ from ..ir.errors import CompileError
 from ..ir.graph import Graph
 from ..ir.printer import Printer
 from .artifact import Artifact
-from .cache import Key, Lookup, current
-from .files import Lock
-from .forks import no_forks
 from .options import CompileOptions
-from .room import with_room
-from .stages import Stages
+from .process.forks import no_forks
+from .process.stack_chunk import with_room
+from .report.timings import Stages
+from .store.cache import Key, Lookup, current
+from .store.files import Lock
 
 if TYPE_CHECKING:
-    from .cpu.engine import Started
+    from .cpu.llvm.engine import Started
     from .plan import StageHook
 
 TARGETS = ("cpu", "cuda")
@@ -53,7 +53,7 @@ def start_graph(
 
 
 def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Callable[[], Any]:
-    from .cpu.executable import Executable
+    from .cpu.call.executable import Executable
 
     stages = Stages()
     key: Key | None = None
@@ -117,7 +117,7 @@ def with_own_ops(graph: Graph) -> Graph:
     if all(op.defn.is_own for op in graph.ops):
         return graph
     with no_forks():
-        from ..passes.decompose import expand_foreign
+        from ..passes.graph.decompose import expand_foreign
 
         return expand_foreign(graph)
 
@@ -149,13 +149,13 @@ def check_target(options: CompileOptions) -> None:
 def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
     """What a graph's code is kept under, or why it is not."""
     if options.target == "cuda":
-        from .cuda.cached import cuda_key
         from .cuda.compile import check_installed, wanted_architecture
+        from .cuda.toolchain.cached import cuda_key
 
         check_installed()
         return cuda_key(graph, options, wanted_architecture(options))
-    from .cpu.cached import native_key
-    from .cpu.runtime import DATA_OFFSET
+    from .cpu.image.cached import native_key
+    from .cpu.runtime.runtime import DATA_OFFSET
     from .cpu.target import host
 
     printer = Printer(graph)

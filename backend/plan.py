@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.graph import Graph, Location, Value
-from ..kernels.loop_ir import Kernel, Site
-from ..passes.fuse import Fused
+from ..kernels.loop.ir import Kernel, Site
+from ..passes.fusion.fuse import Fused
 from .artifact import Place, printed_ops
 
 StageHook = Callable[[str, Any], None]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from .statics import static_key
+from .static_args import static_key
 
 # A node's type, all else that tells it from others, its children. Structures are hashable, and equal only if a program
 # cannot tell the nodes apart.

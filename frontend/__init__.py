@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import ops
-from .backend import sources as _sources  # noqa: F401  (notes when smelt was loaded)
+from .backend.store import sources as _sources  # noqa: F401  (notes when smelt was loaded)
 from .ir.errors import SmeltError, suggest
 from .ir.types import (
     DType,
@@ -74,15 +74,15 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     # The run time needs LLVM, which is loaded when first used.
     if name in ("set_num_threads", "get_num_threads", "threads"):
-        from .backend.cpu import threads as module
+        from .backend.cpu.runtime import threads as module
 
         return getattr(module, name)
     if name in ("set_cache_dir", "get_cache_dir"):
-        from .backend import cache
+        from .backend.store import cache
 
         return getattr(cache, name)
     if name == "empty_cache":
-        from .backend.cpu.allocator import empty_cache
+        from .backend.cpu.runtime.allocator import empty_cache
 
         return empty_cache
     if name == "from_exported":

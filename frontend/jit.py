@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .backend.arrays import is_plain
-from .backend.forks import no_forks
 from .backend.options import CompileOptions
+from .backend.process.forks import no_forks
 from .backend.pytree import flatten, paths, unflatten
-from .backend.statics import static_key
+from .backend.static_args import static_key
 from .ir import asked
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Array, Graph, Value, current_location
@@ -43,7 +43,7 @@ from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
 from .versions import Bound, Compiled
 
 if TYPE_CHECKING:
-    from .backend.report import Report
+    from .backend.report.report import Report
 
 _REMEMBERED = 8  # shapes that decide which dimensions vary
 _BOUND = 1024  # shapes that are called without further thought
@@ -282,7 +282,7 @@ class Jitted:
             arrays.append(array)
             orders.append(NUMBER if is_number(leaf) else order)
         if self.options.target == "cuda":
-            from .backend.cuda.arrays import check_places
+            from .backend.cuda.run.arrays import check_places
 
             check_places(arrays, self.name)
         return arrays, orders
@@ -290,7 +290,7 @@ class Jitted:
     def _on_gpu(self, leaf: Any) -> tuple[Any, Order | None] | None:
         if self.options.target != "cuda":
             return None
-        from .backend.cuda.arrays import argument_of
+        from .backend.cuda.run.arrays import argument_of
 
         argument = argument_of(leaf, self.name)
         return None if argument is None else (argument, argument.order)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backend.forks import no_forks
+from .backend.process.forks import no_forks
 from .backend.pytree import LEAF, count_leaves, unflatten
 from .ir.symbolic import Dim, Expr, evaluate
 from .layout import Order
@@ -15,7 +15,7 @@ from .random import next_seed
 from .trace import SMALLEST, Traced
 
 if TYPE_CHECKING:
-    from .backend.cpu.entry import Entry
+    from .backend.cpu.call.entry import Entry
 
 
 class Compiled:
@@ -38,7 +38,7 @@ class Compiled:
         self.fixed = fixed  # result leaves that are no tensors, by position
         self.hidden: list[Any] = traced.arrays
         if executable.target == "cuda":
-            from .backend.cuda.arrays import Constant
+            from .backend.cuda.run.arrays import Constant
 
             self.hidden = list(map(Constant, self.hidden))
 
@@ -83,7 +83,7 @@ class Bound:
         self.turned = [(at, order) for at, order in enumerate(version.orders) if order is not None]
         self.turn: Callable[[Any, Order], Any] = np.ndarray.transpose
         if version.executable.target == "cuda":
-            from .backend.cuda.arrays import turned
+            from .backend.cuda.run.arrays import turned
 
             self.turn = turned
         self.structure = version.structure
@@ -121,7 +121,7 @@ class Bound:
         if self.version.executable.target != "cpu":
             return None
         with no_forks():
-            from .backend.cpu.entry import Call, make_entry
+            from .backend.cpu.call.entry import Call, make_entry
 
         call = Call(args, kwargs, names, static_numbers, static_names, leaves, arrays)
         draw_seed = next_seed if self.seeded else None

@@ -1,7 +1,7 @@
 """How matrix products are cut up: the register tile of a machine, the blocks that caches hold, the tiles for threads.
 
-backend/cpu/gemm.py and dots.py have the code. All of this depends on sizes and on the width of vectors alone, never on
-the number of threads, so neither does any result.
+backend/cpu/microkernels/ has the code. All of this depends on sizes and on the width of vectors alone, never on the
+number of threads, so neither does any result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..ir.proofs import ceil_divide, limit
 from ..ir.symbolic import Dim, Expr
 
 if TYPE_CHECKING:
-    from .loop_ir import Gemm, Matrix
+    from .loop.ir import Gemm, Matrix
 
 BYTES = {"f32": 4, "f64": 8}  # of the element types that have a product of their own
 NARROW_BYTES = {"bf16": 2}  # of those that some machines multiply, too, and add up in f32
@@ -171,8 +171,8 @@ def by_dots(left: Matrix, right: Matrix, rows: Dim, columns: Dim, depth: Dim) ->
 
 
 def is_dots(statement: Gemm) -> bool:
-    """Whether a tile is made of dot products. A product that packs nothing for them (passes/product.py) has only such
-    tiles: they are no higher than it."""
+    """Whether a tile is made of dot products. A product that packs nothing for them (passes/lower/gemm.py) has
+    only such tiles: they are no higher than it."""
     return by_dots(statement.left, statement.right, statement.rows, statement.columns, statement.depth)
 
 

@@ -1,5 +1,5 @@
-"""What a block of a GPU has room for, and how matrix products are cut up for blocks. backend/cuda/product.py has the
-code of the latter."""
+"""What a block of a GPU has room for, and how matrix products are cut up for blocks. backend/cuda/codegen/product.py
+has the code of the latter."""
 
 from __future__ import annotations
 

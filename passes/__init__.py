@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 MODULES = (
-    "cleanup",
-    "round_results",
-    "decompose",
-    "simplify",
-    "slices",
-    "split",
-    "joins",
-    "fuse",
+    "graph.cleanup",
+    "graph.round_results",
+    "graph.decompose",
+    "graph.simplify",
+    "graph.sink_slices",
+    "graph.split_reductions",
+    "graph.joins",
+    "fusion.fuse",
     "loop.part",
     "loop.transpose",
     "loop.vectorize",

@@ -12,7 +12,7 @@ from ..ir.errors import ArgumentError, VerifyError, suggest
 from ..ir.graph import Graph
 from ..ir.parser import Reader
 from ..ir.verify import verify_graph
-from ..kernels.loop_verify import verify_kernel
+from ..kernels.loop.verify import verify_kernel
 from . import MODULES
 from .registry import PASSES, Pass
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import smelt
 from smelt import ops
-from smelt.backend import cache
+from smelt.backend.store import cache
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -59,9 +59,10 @@ def layer(x, y):
 
 x = np.random.default_rng(0).standard_normal((64, 32)).astype("float32")
 result = layer(x, x)
-heavy = [name for name in ("smelt.passes.fuse", "smelt.kernels.loop_ir", "smelt.kernels.scalar", "sympy", "scipy",
-                           "smelt.backend.cpu.engine", "smelt.backend.cpu.link", "llvmlite.binding",
-                           "smelt.backend.cpu.gemm", "smelt.backend.cpu.writer", "smelt.backend.cpu.entry_text")
+heavy = [name for name in ("smelt.passes.fusion.fuse", "smelt.kernels.loop.ir", "smelt.kernels.scalar.table", "sympy",
+                           "scipy", "smelt.backend.cpu.llvm.engine", "smelt.backend.cpu.image.link", "llvmlite.binding",
+                           "smelt.backend.cpu.microkernels.gemm", "smelt.backend.cpu.llvm.writer",
+                           "smelt.backend.cpu.runtime.entry_text")
          if name in sys.modules]
 print(json.dumps({"heavy": heavy, "bits": result.tobytes().hex(),
                   "state": layer.report().cache.state, "stages": list(layer.report().milliseconds)}))

@@ -21,7 +21,7 @@ from cuda_simulated import ALL
 from cuda_stand_in import Gpu
 from loop_programs import assert_close, numbers
 from smelt import ops
-from smelt.backend.cuda.arrays import dense_strides
+from smelt.backend.cuda.run.arrays import dense_strides
 from smelt.ir.errors import ArgumentError, DTypeError, IndexRangeError
 from support import flatten, interpret, trace
 
@@ -100,7 +100,7 @@ def test_open_sizes(gpu: Gpu) -> None:
 
 def test_sizes_beyond_32_bits(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Indices of open sizes have 32 bits where that is enough; another program is compiled where it is not."""
-    from smelt.backend.cuda import launch
+    from smelt.backend.cuda.codegen import launch
 
     function = smelt.jit(lambda x: x * 2 + 1, target="cuda")
     for size, limit in ((5, 1 << 31), (9, 1 << 31), (300, 200)):
@@ -251,7 +251,7 @@ def test_a_graph_is_made_of_calls_that_come_again(gpu: Gpu) -> None:
 
 
 def test_graphs_are_few(gpu: Gpu) -> None:
-    from smelt.backend.cuda.device import GRAPHS
+    from smelt.backend.cuda.run.device import GRAPHS
 
     function = smelt.jit(many, target="cuda")
     held = [function(Array(gpu, numbers(6, 40))) for _ in range(GRAPHS + 5)]  # always other addresses

@@ -25,13 +25,13 @@ from parity.special import unexplained
 from random_programs import Seeded, build, disagreement
 from smelt import ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cuda.library import names
-from smelt.backend.cuda.module import emit_module
-from smelt.backend.cuda.simulate import Simulated
-from smelt.backend.cuda.turns import Memory, Race, taking_turns
+from smelt.backend.cuda.codegen.library import names
+from smelt.backend.cuda.codegen.module import emit_module
+from smelt.backend.cuda.simulator.simulate import Simulated
+from smelt.backend.cuda.simulator.turn_taking import Memory, Race, taking_turns
 from smelt.backend.options import CompileOptions
 from smelt.ir.errors import ArgumentError, IndexRangeError
-from smelt.kernels.loop_parser import parse_kernels
+from smelt.kernels.loop.parser import parse_kernels
 from smelt.ops.define import REGISTRY
 from smelt.tools import demo
 from support import evaluate, flatten, interpret

@@ -15,9 +15,9 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from smelt.backend import cache
-from smelt.backend.cuda.code import Compiled, Resources
-from smelt.backend.cuda.launch import Launch
+from smelt.backend.cuda.codegen.launch import Launch
+from smelt.backend.cuda.toolchain.code import Compiled, Resources
+from smelt.backend.store import cache
 from smelt.ir.symbolic import evaluate, product
 from smelt.ir.types import DType, bf16, bool_
 
@@ -126,7 +126,7 @@ class Gpu:
 
     def compile(self, source: str, launches: Sequence[Launch], architecture: str) -> list[Compiled]:
         """In place of NVIDIA's compilers: names of functions as machine code."""
-        from smelt.backend.cuda.simulate import Simulated
+        from smelt.backend.cuda.simulator.simulate import Simulated
 
         program: Any = SimpleNamespace(source=source.replace(", alignment=16", ""), launches=launches)
         kernels = Simulated(program).kernels
@@ -139,8 +139,8 @@ class Gpu:
         return made
 
     def run(self, name: str, grid: int, values: Sequence[int]) -> None:
-        from smelt.backend.cuda.simulate import BLOCKS
-        from smelt.backend.cuda.turns import Memory, Notes, taking_turns
+        from smelt.backend.cuda.simulator.simulate import BLOCKS
+        from smelt.backend.cuda.simulator.turn_taking import Memory, Notes, taking_turns
 
         kernel, launch = self.launches[name]
         count = len(launch.buffers)
@@ -345,7 +345,10 @@ def gpu() -> Iterator[Gpu]:
     from cuda import core
     from cuda.bindings import driver
     from cuda.core import utils
-    from smelt.backend.cuda import arrays, compile, compiler, library
+    from smelt.backend.cuda import compile
+    from smelt.backend.cuda.codegen import library
+    from smelt.backend.cuda.run import arrays
+    from smelt.backend.cuda.toolchain import compiler
 
     GPU.__init__()  # type: ignore[misc]
     library.names()  # those of the simulator

@@ -18,7 +18,7 @@ import numpy as np
 import smelt
 from llvmlite.binding import ffi
 from smelt import ops
-from smelt.backend.forks import no_forks
+from smelt.backend.process.forks import no_forks
 
 X = np.linspace(0.1, 1.0, 24 * 24).reshape(24, 24)
 PROGRAMS = [

@@ -16,12 +16,12 @@ from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.graph import Graph, Value
 from smelt.ir.symbolic import Compound, Expr, Symbol
 from smelt.ir.types import TensorType, bool_, dtype, f16, f32, f64, i32, u8
-from smelt.kernels.loop_ir import Kernel
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.kernels.loop_text import kernel_hash, print_kernel
-from smelt.kernels.loop_verify import verify_kernel
-from smelt.passes.fuse import Fused, fuse
-from smelt.passes.lower import lower
+from smelt.kernels.loop.ir import Kernel
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.text import kernel_hash, print_kernel
+from smelt.kernels.loop.verify import verify_kernel
+from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH, LOOPS
 from support import interpret

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import smelt
-from smelt.backend.cpu import allocator as module
-from smelt.backend.cpu.allocator import LARGE, Allocator, allocator, empty_arrays
+from smelt.backend.cpu.runtime import allocator as module
+from smelt.backend.cpu.runtime.allocator import LARGE, Allocator, allocator, empty_arrays
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the allocator needs Linux")
 
@@ -232,7 +232,7 @@ def test_forks_while_others_allocate() -> None:
     code = """
 import os, threading
 import numpy as np
-from smelt.backend.cpu.allocator import empty_arrays
+from smelt.backend.cpu.runtime.allocator import empty_arrays
 
 f32 = np.dtype(np.float32)
 done = threading.Event()
@@ -304,8 +304,8 @@ real = os.sysconf
 os.sysconf = lambda name: 1 << 16 if name == "SC_PAGE_SIZE" else real(name)
 import numpy as np
 import smelt
-from smelt.backend.cpu.allocator import allocator
-from smelt.backend.cpu.runtime import PAGE
+from smelt.backend.cpu.runtime.allocator import allocator
+from smelt.backend.cpu.runtime.runtime import PAGE
 function = smelt.jit(lambda x: x + 1)
 for count in (1000, 100_000, 600_000, 3_000_000) * 3:
     assert function(np.zeros(count, np.float32)).sum() == count

@@ -12,12 +12,13 @@ import pytest
 import smelt
 from cached_programs import PROGRAM, X, call, entry_of, files, fresh, missed, run, state_of, wave
 from smelt import ops
-from smelt.backend import cache, sources
 from smelt.backend.artifact import decode, encode
 from smelt.backend.compile import compile_graph, graph_key, start_graph
-from smelt.backend.cpu import cached, target
+from smelt.backend.cpu import target
+from smelt.backend.cpu.image import cached
 from smelt.backend.cpu.target import Target, host
 from smelt.backend.options import CompileOptions
+from smelt.backend.store import cache, sources
 from smelt.ir.errors import IndexRangeError
 from smelt.ir.proofs import ceil_divide, maximum, minimum
 from smelt.ir.symbolic import Dim, Symbol, evaluate
@@ -44,7 +45,7 @@ def test_a_new_process_compiles_nothing_and_loads_little(tmp_path: Path) -> None
     first, second = (json.loads(run(PROGRAM, environment=environment).stdout) for _ in range(2))
     assert first["state"] == "missed" and "llvm" in first["stages"]
     assert second["state"] == "hit" and second["stages"] == ["key", "look up", "link", "matrix products"]
-    assert "smelt.backend.cpu.engine" in first["heavy"]
+    assert "smelt.backend.cpu.llvm.engine" in first["heavy"]
     assert second["heavy"] == [], "the run time, too, comes from the cache"
     assert second["bits"] == first["bits"]
 

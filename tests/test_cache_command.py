@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cached_programs import entry_of, flip, run
-from smelt.backend import cache
+from smelt.backend.store import cache
 
 MODULE = """
 import os

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import smelt
 from cached_programs import PROGRAM, call, entry_of, files, flip, fresh, run, state_of
-from smelt.backend import cache
+from smelt.backend.store import cache
 
 # ----- files that are not what they should be
 

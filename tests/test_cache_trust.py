@@ -24,8 +24,8 @@ import numpy as np
 import pytest
 import smelt
 from cached_programs import call, entry_of, fresh, state_of
-from smelt.backend import cache, files, sources
 from smelt.backend.cpu.target import host
+from smelt.backend.store import cache, files, sources
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX's")
 STRANGER = 54321  # a user
@@ -407,9 +407,8 @@ def test_another_process_that_compiles_is_waited_for_but_not_for_ever(
 def test_the_lock_of_a_killed_process_is_free(folder: Path) -> None:
     call()
     path = entry_of(folder, "wave")
-    code = (
-        "import sys, os; from smelt.backend.files import Lock; lock = Lock.take(sys.argv[1]); os.kill(os.getpid(), 9)"
-    )
+    take = "from smelt.backend.store.files import Lock; lock = Lock.take(sys.argv[1])"
+    code = f"import sys, os; {take}; os.kill(os.getpid(), 9)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     subprocess.run([sys.executable, "-c", code, f"{path}.lock"], env=environment)
     assert Path(f"{path}.lock").exists()

@@ -12,8 +12,8 @@ from smelt.backend.compile import compile_graph, graph_key
 from smelt.backend.cpu import build
 from smelt.backend.interp.loops import interpret_kernel
 from smelt.ir.errors import ArgumentError, IndexRangeError
-from smelt.kernels.loop_ir import Gemm, Kernel, Load, Loop, Statement, Store, Transpose
-from smelt.kernels.loop_parser import parse_kernel
+from smelt.kernels.loop.ir import Gemm, Kernel, Load, Loop, Statement, Store, Transpose
+from smelt.kernels.loop.parser import parse_kernel
 from support import floats, interpret, trace
 
 CHECKED = CompileOptions(check_bounds=True)

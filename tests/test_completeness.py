@@ -9,7 +9,7 @@ from parity.gaps import INTERNAL, KNOWN_GAPS
 from parity.runner import MODES, entry_of, tables
 from smelt.ir.graph import Value
 from smelt.ir.types import ANY, DType, TensorType, bool_
-from smelt.kernels.scalar import BASE, COMBINERS, SCALARS, expansion, spelling
+from smelt.kernels.scalar.table import BASE, COMBINERS, SCALARS, expansion, spelling
 from smelt.ops.define import REGISTRY, OpDef
 from smelt.ops.kinds import Element, Elementwise, Generate, Kind, Reduce, Scan
 from support import ALL_BACKENDS
@@ -65,7 +65,7 @@ def reaching(op: OpDef) -> list[DType]:
 def test_elementwise_primitive_has_a_scalar_op(name: str) -> None:
     op = REGISTRY[name]
     scalar = op.kind.scalar  # type: ignore[union-attr]
-    assert scalar in SCALARS, f"{name}: kernels/scalar.py has no row {scalar!r}"
+    assert scalar in SCALARS, f"{name}: kernels/scalar/table.py has no row {scalar!r}"
     row = SCALARS[scalar]
     assert row.arity == len(op.tensors), f"{name}: {scalar} takes {row.arity} operands, {name} has {len(op.tensors)}"
     assert callable(row.numpy)
@@ -80,7 +80,7 @@ def test_elementwise_primitive_has_a_scalar_op(name: str) -> None:
 def test_combiner_exists(name: str) -> None:
     kind = REGISTRY[name].kind
     if isinstance(kind, (Reduce, Scan)):
-        assert kind.combiner in COMBINERS, f"{name}: kernels/scalar.py has no combiner {kind.combiner!r}"
+        assert kind.combiner in COMBINERS, f"{name}: kernels/scalar/table.py has no combiner {kind.combiner!r}"
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)

@@ -20,13 +20,13 @@ from smelt.ir.errors import CompileError
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes with the extra [cuda]")
 
 from smelt.backend.cuda.build import Program, build  # noqa: E402
-from smelt.backend.cuda.compiler import architectures, compile_launches  # noqa: E402
-from smelt.backend.cuda.indices import reaches  # noqa: E402
-from smelt.backend.cuda.launch import fits  # noqa: E402
-from smelt.backend.cuda.module import emit_module  # noqa: E402
+from smelt.backend.cuda.codegen.indices import reaches  # noqa: E402
+from smelt.backend.cuda.codegen.launch import fits  # noqa: E402
+from smelt.backend.cuda.codegen.module import emit_module  # noqa: E402
+from smelt.backend.cuda.toolchain.compiler import architectures, compile_launches  # noqa: E402
 from smelt.backend.options import CompileOptions  # noqa: E402
-from smelt.backend.stages import Stages  # noqa: E402
-from smelt.kernels.loop_parser import parse_kernels  # noqa: E402
+from smelt.backend.report.timings import Stages  # noqa: E402
+from smelt.kernels.loop.parser import parse_kernels  # noqa: E402
 from smelt.passes.pipelines import GRAPH  # noqa: E402
 
 SIMULATED = Path(__file__).parent / "cuda_simulated.py"
@@ -268,9 +268,9 @@ def test_explained_times() -> None:
 def test_explained_resources() -> None:
     """What decides how many threads of a multiprocessor are at work, by NVIDIA's rules: blocks of 128 threads with 80
     registers take 10240 of 65536, so there are 6."""
-    from smelt.backend.cuda.code import Resources
     from smelt.backend.cuda.compile import explain_for_cuda
-    from smelt.backend.cuda.gpus import ARCHITECTURES, occupancy
+    from smelt.backend.cuda.toolchain.code import Resources
+    from smelt.backend.cuda.toolchain.gpus import ARCHITECTURES, occupancy
 
     assert occupancy(Resources(80, 0, 0, 0), 128, "sm_89") == 6 * 128 / 1536
     assert occupancy(Resources(32, 40 << 10, 0, 0), 256, "sm_80") == 4 * 256 / 2048  # shared memory for four

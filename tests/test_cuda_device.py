@@ -21,7 +21,7 @@ from smelt.ir.errors import CompileError
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes with the extra [cuda]")
 
 import cuda_stand_in as stand_in  # noqa: E402
-from smelt.backend.cuda.code import Code  # noqa: E402
+from smelt.backend.cuda.toolchain.code import Code  # noqa: E402
 from test_cuda import PROGRAMS  # noqa: E402
 
 LAUNCHED = [str(Path(__file__).parent / name) for name in ("cuda_launched.py", "cuda_torch_launched.py")]
@@ -125,7 +125,7 @@ def test_kernels_that_differ_only_in_names_are_compiled_once() -> None:
 
 
 def test_constants_tell_kernels_apart() -> None:
-    from smelt.backend.cuda.compiler import meaning
+    from smelt.backend.cuda.toolchain.compiler import meaning
 
     launch = compile_softmax().artifact.launches[0]
     space: dict[str, Any] = {}
@@ -139,7 +139,8 @@ def test_constants_tell_kernels_apart() -> None:
 
 
 def test_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from smelt.backend.cuda import build, cached, compiler
+    from smelt.backend.cuda import build
+    from smelt.backend.cuda.toolchain import cached, compiler
 
     smelt.set_cache_dir(tmp_path)
     first = compile_softmax()

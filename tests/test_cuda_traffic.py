@@ -10,7 +10,7 @@ from smelt import ops
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes with the extra [cuda]")
 
-from smelt.backend.cuda.compiler import architectures  # noqa: E402
+from smelt.backend.cuda.toolchain.compiler import architectures  # noqa: E402
 from smelt.tools.cuda import compare  # noqa: E402
 from smelt.tools.cuda.traffic import Traffic, parse, traffic  # noqa: E402
 

@@ -11,7 +11,7 @@ import pytest
 import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph, graph_key
-from smelt.backend.cpu import cached
+from smelt.backend.cpu.image import cached
 from smelt.backend.cpu.target import Target, host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.backend.options import CompileOptions
@@ -32,10 +32,10 @@ from smelt.kernels.gemm import (
     is_dots,
     tile_shape,
 )
-from smelt.kernels.loop_ir import Gemm, Loop, Pack, walk
-from smelt.kernels.loop_verify import verify_kernel
-from smelt.passes.fuse import fuse
-from smelt.passes.lower import lower
+from smelt.kernels.loop.ir import Gemm, Loop, Pack, walk
+from smelt.kernels.loop.verify import verify_kernel
+from smelt.passes.fusion.fuse import fuse
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from support import interpret, trace

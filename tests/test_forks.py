@@ -126,13 +126,13 @@ class Finder:
 sys.meta_path.insert(0, Finder)
 """,
     "compiles": """
-from smelt.backend.cpu.engine import Compiler
+from smelt.backend.cpu.llvm.engine import Compiler
 
 usual = Compiler.take
 Compiler.take = lambda *arguments: (pause(), usual(*arguments))[1]
 """,
     "links routines of products": """
-from smelt.backend.cpu import products
+from smelt.backend.cpu.microkernels import products
 
 usual = products.Image
 products.Image = lambda code: (pause(), usual(code))[1]
@@ -147,7 +147,7 @@ os.waitpid(child, 0)
 
 class Finder:
     def find_spec(name, *rest):
-        if name == "smelt.backend.cpu.products":
+        if name == "smelt.backend.cpu.microkernels.products":
             pause()
 
 sys.meta_path.insert(0, Finder)

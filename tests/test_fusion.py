@@ -12,10 +12,10 @@ from smelt import ops
 from smelt.backend.cpu.build import name_values, schedule
 from smelt.ir.proofs import floor_divide
 from smelt.ir.symbolic import Symbol, symbols_of
-from smelt.kernels.loop_ir import Kernel, Load, Loop, walk
-from smelt.passes.fuse import Fused, fuse
-from smelt.passes.loop.analysis import stride
-from smelt.passes.lower import lower
+from smelt.kernels.loop.analysis import stride
+from smelt.kernels.loop.ir import Kernel, Load, Loop, walk
+from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from support import evaluate, flatten, trace
@@ -109,8 +109,8 @@ def test_fused_programs_compute_what_they_say(
 ) -> None:
     """Also with reductions split, and threads woken, for the least amount of work."""
     if split:
-        monkeypatch.setattr("smelt.passes.fuse.FULL_REDUCTION_SPLIT", 8)
-        monkeypatch.setattr("smelt.passes.tree.CHUNK_ELEMENTS", 4)
+        monkeypatch.setattr("smelt.passes.fusion.fuse.FULL_REDUCTION_SPLIT", 8)
+        monkeypatch.setattr("smelt.passes.lower.loop_tree.CHUNK_ELEMENTS", 4)
         monkeypatch.setattr("smelt.passes.loop.parallelize.WORTH", 16)
         monkeypatch.setattr("smelt.passes.loop.parallelize.TILES", (32, 32))
     assert_agrees(program, floats(30, 40))

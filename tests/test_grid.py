@@ -14,11 +14,11 @@ from smelt.backend.interp.loops import interpret_kernels
 from smelt.backend.plan import name_values
 from smelt.ir.graph import Graph
 from smelt.ir.parser import parse_graph
-from smelt.kernels.loop_ir import Kernel, Loop, walk
-from smelt.kernels.loop_parser import parse_kernels
-from smelt.kernels.loop_text import print_kernel
-from smelt.passes.fuse import Fused, fuse
-from smelt.passes.lower import lower
+from smelt.kernels.loop.ir import Kernel, Loop, walk
+from smelt.kernels.loop.parser import parse_kernels
+from smelt.kernels.loop.text import print_kernel
+from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import CUDA_LOOPS, GRAPH
 from support import interpret

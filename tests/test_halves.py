@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.cpu import halves
-from smelt.backend.cpu.engine import engine
-from smelt.backend.cpu.image import Image
-from smelt.backend.cpu.parts import Part
-from smelt.backend.cpu.scalars import ScalarEmitter
+from smelt.backend.cpu.codegen import halves
+from smelt.backend.cpu.codegen.scalars import ScalarEmitter
+from smelt.backend.cpu.image.image import Image
+from smelt.backend.cpu.llvm.engine import engine
+from smelt.backend.cpu.llvm.parts import Part
+from smelt.backend.cpu.llvm.types import vector
 from smelt.backend.cpu.target import host
-from smelt.backend.cpu.types import vector
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 WAYS = [("bits", 128), *([("f16c", 256)] if "f16c" in host().instructions else [])]

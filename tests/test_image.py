@@ -11,10 +11,10 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
-from smelt.backend.cpu.engine import Engine, engine
-from smelt.backend.cpu.image import Image, encode
-from smelt.backend.cpu.link import link
-from smelt.backend.cpu.parts import Part
+from smelt.backend.cpu.image.image import Image, encode
+from smelt.backend.cpu.image.link import link
+from smelt.backend.cpu.llvm.engine import Engine, engine
+from smelt.backend.cpu.llvm.parts import Part
 from smelt.backend.cpu.target import Target
 from smelt.ir.errors import CompileError
 

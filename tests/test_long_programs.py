@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from smelt import ops
 from smelt.backend.cpu.build import name_values
-from smelt.kernels.loop_ir import Concurrent, Load, walk
-from smelt.passes.fuse import Fuser, fuse
-from smelt.passes.joins import MOST
-from smelt.passes.lower import lower
+from smelt.kernels.loop.ir import Concurrent, Load, walk
+from smelt.passes.fusion.fuse import Fuser, fuse
+from smelt.passes.graph.joins import MOST
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from support import compiled, floats, interpret, trace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from smelt.ir.errors import VerifyError
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.kernels.loop_verify import verify_kernel, verify_kernels
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.verify import verify_kernel, verify_kernels
 
 
 def kernel(buffers: str, *lines: str, sizes: str = "", sites: str = "") -> str:

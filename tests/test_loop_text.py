@@ -7,10 +7,10 @@ import pytest
 from loop_programs import OWN, PACKED, PRODUCT, assert_round_trip, inside
 from smelt.ir.errors import ParseError
 from smelt.ir.types import f32, f64, i64
-from smelt.kernels.loop_ir import Literal
-from smelt.kernels.loop_parser import parse_kernel, parse_kernels
-from smelt.kernels.loop_text import kernel_hash, print_kernel
-from smelt.kernels.loop_verify import verify_kernel
+from smelt.kernels.loop.ir import Literal
+from smelt.kernels.loop.parser import parse_kernel, parse_kernels
+from smelt.kernels.loop.text import kernel_hash, print_kernel
+from smelt.kernels.loop.verify import verify_kernel
 
 EVERYTHING = """
 kernel @everything(

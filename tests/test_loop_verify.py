@@ -14,10 +14,10 @@ from smelt.ir.errors import VerifyError
 from smelt.ir.graph import Graph, Value
 from smelt.ir.symbolic import Symbol
 from smelt.ir.types import TensorType, bool_, f32, f64
-from smelt.kernels.loop_ir import Buffer, Kernel, Let, Literal, Loop, Register, Store
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.kernels.loop_verify import verify_kernel
-from smelt.passes.loop.analysis import independent
+from smelt.kernels.loop.analysis import independent
+from smelt.kernels.loop.ir import Buffer, Kernel, Let, Literal, Loop, Register, Store
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.verify import verify_kernel
 from smelt.passes.manager import VERIFIERS, Pipeline
 
 BROKEN: dict[str, tuple[str, str]] = {

@@ -13,9 +13,9 @@ from smelt import ops
 from smelt.backend.interp.loops import interpret_kernel, interpret_kernels
 from smelt.ir.errors import IndexRangeError
 from smelt.ir.parser import parse_graph
-from smelt.kernels.loop_ir import Load
-from smelt.kernels.loop_parser import parse_kernels
-from smelt.kernels.loop_text import print_kernel
+from smelt.kernels.loop.ir import Load
+from smelt.kernels.loop.parser import parse_kernels
+from smelt.kernels.loop.text import print_kernel
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import LOOPS
 from test_golden import EXPECT, Case, read_cases, update
@@ -30,8 +30,8 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small programs are scheduled as large ones are."""
     monkeypatch.setattr("smelt.passes.loop.parallelize.WORTH", 1)
     monkeypatch.setattr("smelt.passes.loop.parallelize.TILES", (64, 64))
-    monkeypatch.setattr("smelt.passes.fuse.FULL_REDUCTION_SPLIT", 100)
-    monkeypatch.setattr("smelt.passes.tree.CHUNK_ELEMENTS", 16)
+    monkeypatch.setattr("smelt.passes.fusion.fuse.FULL_REDUCTION_SPLIT", 100)
+    monkeypatch.setattr("smelt.passes.lower.loop_tree.CHUNK_ELEMENTS", 16)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

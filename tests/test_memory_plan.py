@@ -7,8 +7,8 @@ import random
 import time
 
 from smelt.ir.types import f32
-from smelt.kernels.loop_ir import Buffer, Kernel
-from smelt.passes.memory import ALIGN, plan_memory
+from smelt.kernels.loop.ir import Buffer, Kernel
+from smelt.passes.memory.arena import ALIGN, plan_memory
 
 SECONDS = 20  # a plan that looks at every buffer for every kernel of a life takes minutes
 

@@ -10,10 +10,10 @@ from smelt.ir.printer import literal_text
 from smelt.ir.symbolic import Symbol
 from smelt.ir.types import DTYPES, TensorType, f32
 from smelt.ir.verify import verify_graph
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.kernels.loop_verify import verify_kernel
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.verify import verify_kernel
 from smelt.ops.define import REGISTRY, constant
-from smelt.passes.decompose import decompose
+from smelt.passes.graph.decompose import decompose
 from text_mutations import graph_texts, kernel_texts, mutations
 
 FEW, MANY = 300, 20_000

@@ -18,15 +18,15 @@ import pytest
 import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu import emit, scratch
-from smelt.backend.cpu import executable as native
-from smelt.backend.cpu.allocator import ALIGNMENT, MIDDLE
-from smelt.backend.cpu.pool_text import runtime_text
+from smelt.backend.cpu.call import executable as native
+from smelt.backend.cpu.codegen import emit, scratch
+from smelt.backend.cpu.runtime.allocator import ALIGNMENT, MIDDLE
+from smelt.backend.cpu.runtime.pool import runtime_text
 from smelt.ir.errors import ArgumentError, ShapeError, TraceError
 from smelt.ir.proofs import ceil_divide
-from smelt.kernels.loop_ir import Statement
-from smelt.passes.lifetime import Owner
-from smelt.passes.memory import ALIGN, Plan
+from smelt.kernels.loop.ir import Statement
+from smelt.passes.memory.arena import ALIGN, Plan
+from smelt.passes.memory.lifetime import Owner
 from support import evaluate, flatten
 
 PAGE = mmap.PAGESIZE

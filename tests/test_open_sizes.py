@@ -20,9 +20,10 @@ import torch
 from open_programs import SMELT, TORCH, Program, draw
 from smelt import ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu import build, executable
+from smelt.backend.cpu import build
 from smelt.backend.cpu.build import schedule
-from smelt.kernels.loop_ir import Kernel, Loop
+from smelt.backend.cpu.call import executable
+from smelt.kernels.loop.ir import Kernel, Loop
 from support import Guarded, flatten
 
 PROGRAMS = 24

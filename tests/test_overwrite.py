@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from smelt.backend.artifact import Overwrites
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.passes.overwrite import find_overwrites
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.passes.memory.in_place import find_overwrites
 
 
 def found(*texts: str, params: tuple[str, ...] = ("%x",), results: tuple[str, ...] = ("%y",)) -> Overwrites:

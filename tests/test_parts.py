@@ -16,22 +16,22 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.apart import Pauses
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu import libraries, products
 from smelt.backend.cpu.build import expected_libraries
 from smelt.backend.cpu.build import libraries as needed_libraries
-from smelt.backend.cpu.cached import Kept
-from smelt.backend.cpu.emit import ModuleEmitter
-from smelt.backend.cpu.engine import Compiler, Engine, Started, _native, engine
-from smelt.backend.cpu.image import Image
-from smelt.backend.cpu.parts import LEAST, Module, Part, declaration
+from smelt.backend.cpu.codegen.emit import ModuleEmitter
+from smelt.backend.cpu.image.cached import Kept
+from smelt.backend.cpu.image.image import Image
+from smelt.backend.cpu.llvm.engine import Compiler, Engine, Started, _native, engine
+from smelt.backend.cpu.llvm.parts import LEAST, Module, Part, declaration
+from smelt.backend.cpu.microkernels import libraries, products
 from smelt.backend.cpu.target import host
 from smelt.backend.options import CompileOptions
 from smelt.backend.plan import name_values
+from smelt.backend.process.apart import Pauses
 from smelt.ir.errors import CompileError
-from smelt.passes.fuse import fuse
-from smelt.passes.lower import lower
+from smelt.passes.fusion.fuse import fuse
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from support import run
@@ -143,7 +143,7 @@ def test_an_interrupt_while_a_part_is_added_loses_none(monkeypatch: pytest.Monke
 
 
 def test_a_part_that_llvm_does_not_end_with_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smelt.backend.cpu.engine, "SLOW", 0.0)
+    monkeypatch.setattr(smelt.backend.cpu.llvm.engine, "SLOW", 0.0)
     with pytest.warns(RuntimeWarning, match="LLVM has been compiling f0, f1 for 0 seconds"):
         engine().object_code([Part("\n".join(chain(3).hot) + "\ndeclare i64 @f2(i64)", plain=False)])
 
@@ -169,8 +169,8 @@ attributes #0 = {{ "prefer-vector-width"="512" "min-legal-vector-width"="512" }}
 def test_an_interrupt_ends_a_process_whose_compiler_does_not_end() -> None:
     code = f"""
 import signal
-from smelt.backend.cpu.engine import engine
-from smelt.backend.cpu.parts import Part
+from smelt.backend.cpu.llvm.engine import engine
+from smelt.backend.cpu.llvm.parts import Part
 
 engine().object_code([Part("define void @f() {{ ret void }}", True)])
 signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -209,13 +209,13 @@ def test_compiling_does_not_wait_for_pythons_lock() -> None:
 
 
 def test_no_threads_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smelt.backend.cpu.engine, "start_thread", lambda *arguments: False)
+    monkeypatch.setattr(smelt.backend.cpu.llvm.engine, "start_thread", lambda *arguments: False)
     assert Image(engine().object_code(chain(5).parts(2), 2))["f0"]
 
 
 def test_threads_that_never_begin_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those that have no memory for their first call."""
-    monkeypatch.setattr(smelt.backend.cpu.engine, "start_thread", lambda *arguments: True)
+    monkeypatch.setattr(smelt.backend.cpu.llvm.engine, "start_thread", lambda *arguments: True)
     assert Image(engine().object_code(chain(5).parts(2), 2))["f0"]
 
 

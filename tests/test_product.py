@@ -25,7 +25,7 @@ from smelt.kernels.gemm import (
     is_own,
     tile_shape,
 )
-from smelt.kernels.loop_ir import Concurrent, Gemm, Loop, Pack, walk
+from smelt.kernels.loop.ir import Concurrent, Gemm, Loop, Pack, walk
 from support import trace
 
 BITS = (128, 256, 512)
@@ -381,7 +381,7 @@ def test_smaller_tiles_are_compiled_for_rows_that_are_left_over(bits: int) -> No
 
 
 def test_every_type_with_a_product_of_its_own_has_a_table() -> None:
-    from smelt.backend.cpu.context import PRODUCT_TYPES
+    from smelt.backend.cpu.abi import PRODUCT_TYPES
     from smelt.kernels.gemm import BYTES, NARROW_BYTES
 
     assert set(PRODUCT_TYPES) == {*BYTES, *NARROW_BYTES}
@@ -399,7 +399,7 @@ def panels(array: np.ndarray, width: int) -> np.ndarray:
 def test_packing_fills_panels_and_nothing_else(dtype: str, bits: int) -> None:
     import ctypes
 
-    from smelt.backend.cpu.products import tables
+    from smelt.backend.cpu.microkernels.products import tables
 
     unit = RegisterTile(dtype, bits)
     table = tables(frozenset([dtype]), bits)[("f32", "f64").index(dtype)]

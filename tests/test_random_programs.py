@@ -56,7 +56,7 @@ def test_compiled_and_interpreted_agree(part: int, request: pytest.FixtureReques
 def test_nothing_is_written_beyond_the_results(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last vector of a row is cut to what is left of it, in every element type and for casts into it."""
     guarded = Guarded()
-    monkeypatch.setattr("smelt.backend.cpu.executable.empty_arrays", guarded.empty_arrays)
+    monkeypatch.setattr("smelt.backend.cpu.call.executable.empty_arrays", guarded.empty_arrays)
     wide = np.ones((5, 2, columns), np.float32)
     narrow = wide.astype(DTYPES[name].numpy)
 

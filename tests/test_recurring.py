@@ -16,14 +16,14 @@ from smelt.backend.options import CompileOptions
 from smelt.ir.errors import VerifyError
 from smelt.ir.graph import Graph, Value
 from smelt.ir.types import TensorType, bool_, f64
-from smelt.kernels.loop_ir import Kernel, walk
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.kernels.loop_text import identity, print_kernel
-from smelt.passes.fuse import Fused, fuse
-from smelt.passes.lower import buffer_names, lower_launch
+from smelt.kernels.loop.ir import Kernel, walk
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.text import identity, print_kernel
+from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes.lower.kernel_reuse import Recurring
+from smelt.passes.lower.lower import buffer_names, lower_launch
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
-from smelt.passes.recurring import Recurring
 from support import evaluate, interpret, replay, trace
 
 BITS = 256

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from smelt.backend.room import with_room
+from smelt.backend.process.stack_chunk import with_room
 from support import run
 
 CALLS = 3000

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import smelt
-import smelt.passes.decompose
+import smelt.passes.graph.decompose
 import torch
 from smelt import ops
 from smelt.ir.errors import SmeltError
@@ -17,11 +17,11 @@ from smelt.ir.graph import Graph, Value
 from smelt.ir.parser import CallPattern, NumberCapture, ValueCapture, parse_pattern
 from smelt.ir.types import DTYPES, DType, TensorType, bool_, f16
 from smelt.ops.define import REGISTRY, constant, scalar_value
-from smelt.passes.cleanup import fold
+from smelt.passes.graph.cleanup import fold
+from smelt.passes.graph.rules import ANY, Rules, same_number
+from smelt.passes.graph.simplify import rules, simplify
+from smelt.passes.graph.split_reductions import split
 from smelt.passes.rewrite import rebuild
-from smelt.passes.rules import ANY, Rules, same_number
-from smelt.passes.simplify import rules, simplify
-from smelt.passes.split import split
 from support import compiled, interpret, to_torch
 
 TYPES = list(DTYPES.values())
@@ -205,7 +205,7 @@ def test_zero_is_dropped_where_no_sign_is(name: str) -> None:
             graph = Graph.build("rule", [x], [REGISTRY["add"](result, constant(0, result.dtype))])
         except SmeltError:
             continue
-        graph = smelt.passes.decompose.decompose(graph)
+        graph = smelt.passes.graph.decompose.decompose(graph)
         (wanted,), (found,) = (interpret(item, [special(dtype)]) for item in (graph, simplify(graph)))
         assert_same(found, wanted, 0.0, f"{name} of {dtype}")
 

@@ -11,10 +11,10 @@ from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.interp.loops import interpret_kernels
-from smelt.kernels.loop_ir import Kernel, Loop, prefixes, walk
-from smelt.passes import scan
-from smelt.passes.fuse import fuse
-from smelt.passes.lower import lower
+from smelt.kernels.loop.ir import Kernel, Loop, prefixes, walk
+from smelt.passes.fusion.fuse import fuse
+from smelt.passes.lower import scan
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from support import evaluate, trace

@@ -14,10 +14,10 @@ from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.errors import IndexRangeError
-from smelt.kernels.loop_ir import Kernel, Load, Loop, Store, walk
-from smelt.passes import scatter as ways
-from smelt.passes.fuse import fuse
-from smelt.passes.lower import lower
+from smelt.kernels.loop.ir import Kernel, Load, Loop, Store, walk
+from smelt.passes.fusion.fuse import fuse
+from smelt.passes.lower import scatter as ways
+from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from support import evaluate, flatten, trace

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from loop_programs import OWN, inside
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.emit import lone_scratch
-from smelt.backend.cpu.executable import GAP, Launcher
-from smelt.backend.cpu.scratch import kernel_use, packed_bytes, plan_arena, plan_scratch, scratch_sizes
+from smelt.backend.cpu.call.executable import GAP, Launcher
+from smelt.backend.cpu.codegen.emit import lone_scratch
+from smelt.backend.cpu.codegen.scratch import kernel_use, packed_bytes, plan_arena, plan_scratch, scratch_sizes
 from smelt.ir.symbolic import Symbol
 from smelt.ir.types import f32
-from smelt.kernels.loop_ir import Alloc, Buffer, Gemm, Kernel, Load, Loop, Matrix, Register, Statement, Store
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.kernels.loop_verify import sources, target, verify_kernel
-from smelt.passes.memory import ALIGN
+from smelt.kernels.loop.ir import Alloc, Buffer, Gemm, Kernel, Load, Loop, Matrix, Register, Statement, Store
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.verify import sources, target, verify_kernel
+from smelt.passes.memory.arena import ALIGN
 
 BITS = 256
 TEMPORARIES = [Buffer(f"%t{number}", f32, (16 * (1 + number % 3),), "temp") for number in range(6)]

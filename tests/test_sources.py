@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from smelt.backend import sources
+from smelt.backend.store import sources
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def installed(tmp_path: Path) -> Path:
 def fingerprint_of(place: Path, memory: Path | None = None) -> list[str]:
     """Whether a process that looks for smelt there finds it there, and the hash of its files."""
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import smelt; from smelt.backend import sources;"
+        "import sys; sys.path.insert(0, sys.argv[1]); import smelt; from smelt.backend.store import sources;"
         "sources.SETTLED_SECONDS = 0;"
         "print(smelt.__file__.startswith(sys.argv[1]), sources.fingerprint(sys.argv[2] or None))"
     )
@@ -40,7 +40,7 @@ def test_the_fingerprint_is_that_of_the_sources(tmp_path: Path, installed: Path)
     """A changed file changes it, another place does not."""
     here = fingerprint_of(tmp_path)
     assert fingerprint_of(installed) == ["True", here[1]] and here[0] == "False"
-    with open(installed / "smelt" / "passes" / "fuse.py", "a") as file:
+    with open(installed / "smelt" / "passes" / "fusion" / "fuse.py", "a") as file:
         file.write("# another smelt\n")
     assert fingerprint_of(installed)[1] != here[1]
 
@@ -58,7 +58,7 @@ def test_the_fingerprint_is_remembered_as_long_as_it_is_true(tmp_path: Path, ins
     file.write_text(file.read_text().replace(true, false).replace(*hashes))
     assert fingerprint_of(installed, memory)[1] == false, "the files were not read again"
     # A change that leaves the size and the time of the content as they were.
-    source = installed / "smelt" / "passes" / "fuse.py"
+    source = installed / "smelt" / "passes" / "fusion" / "fuse.py"
     before = source.stat()
     source.write_bytes(source.read_bytes().replace(b"def fuse(", b"def fus3("))
     os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -162,7 +162,7 @@ def test_nan_as_an_integer(backend: str) -> None:
 
 def test_gpus_make_zero_of_nan() -> None:
     """CUDA's conversions make the smallest integer of NaN, but for the one from f32 to i32."""
-    from smelt.backend.cuda.library import CONVERSIONS, NATIVE_SOURCE
+    from smelt.backend.cuda.codegen.library import CONVERSIONS, NATIVE_SOURCE
 
     for (source, target), name in CONVERSIONS.items():
         expected = f"def {source}_to_{target}(value):\n    return {name}(value) if value == value else {target}(0)\n"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from smelt.backend.cpu.engine import engine
-from smelt.backend.cpu.image import _address
-from smelt.backend.cpu.parts import Part
-from smelt.backend.cpu.scalars import ScalarEmitter
-from smelt.backend.cpu.types import MEMORY, Lanes, vector
+from smelt.backend.cpu.codegen.scalars import ScalarEmitter
+from smelt.backend.cpu.image.image import _address
+from smelt.backend.cpu.llvm.engine import engine
+from smelt.backend.cpu.llvm.parts import Part
+from smelt.backend.cpu.llvm.types import MEMORY, Lanes, vector
 from smelt.ir.errors import CompileError
 from smelt.ir.types import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8
-from smelt.kernels.scalar import BASE, SCALARS
+from smelt.kernels.scalar.table import BASE, SCALARS
 
 # Functions of C's library and of its mathematics, which images look for by themselves.
 ALLOWED = {"memcpy", "memset", "memmove", "fmod", "fmodf"}

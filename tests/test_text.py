@@ -16,10 +16,10 @@ from smelt.ir.symbolic import Symbol
 from smelt.ir.types import TensorType, bf16, bool_, c64, f32, f64, i64
 from smelt.ir.verify import verify_graph
 from smelt.ops.define import constant
+from smelt.passes.graph.rules import Rules
 from smelt.passes.manager import Pipeline, parse_pipeline
 from smelt.passes.registry import PASSES, graph_pass
 from smelt.passes.rewrite import rebuild
-from smelt.passes.rules import Rules
 
 N = Symbol("N", 2).expr()
 M = Symbol("M", 0, 4096).expr()

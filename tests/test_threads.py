@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.cpu.context import FIRST_FREE, WORKERS
-from smelt.backend.cpu.threads import pool as shared_pool
+from smelt.backend.cpu.abi import FIRST_FREE, WORKERS
+from smelt.backend.cpu.runtime.threads import pool as shared_pool
 from support import run
 
 # Python threads.
@@ -235,7 +235,7 @@ print("fine")
 
 
 def cpus_of_workers() -> list[set[int]]:
-    from smelt.backend.cpu.threads import pool
+    from smelt.backend.cpu.runtime.threads import pool
 
     count = smelt.get_num_threads()
     return [os.sched_getaffinity(thread) for number, thread in pool().threads.items() if number < count]
@@ -263,7 +263,7 @@ MOVED = """
 import os, time
 import numpy as np
 import smelt
-from smelt.backend.cpu.threads import pool
+from smelt.backend.cpu.runtime.threads import pool
 
 cpus = sorted(os.sched_getaffinity(0))[:2]
 os.sched_setaffinity(0, cpus)
@@ -332,7 +332,8 @@ GROUPS = {
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="control groups are Linux's")
 @pytest.mark.parametrize("name", GROUPS)
 def test_control_groups(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from smelt.backend.cpu import allocator, control_group, threads
+    from smelt.backend.cpu.runtime import allocator, threads
+    from smelt.backend.cpu.runtime import cgroup as control_group
 
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     own, files, cpus, memory = GROUPS[name]
@@ -351,7 +352,7 @@ INHERITED = """
 import os
 import numpy as np
 import smelt
-from smelt.backend.cpu.threads import pool
+from smelt.backend.cpu.runtime.threads import pool
 
 smelt.set_num_threads(2)
 function = smelt.jit(lambda x: (x * 2 + 1).sum())
@@ -377,7 +378,7 @@ import time
 import numpy as np
 import smelt
 from smelt import ops
-from smelt.backend.cpu import threads
+from smelt.backend.cpu.runtime import threads
 
 smelt.set_num_threads(4)
 function = smelt.jit(lambda x: ops.softmax(x, 1).sum(0))
@@ -420,7 +421,7 @@ import os, time
 import numpy as np
 import smelt
 from smelt import ops
-from smelt.backend.cpu.threads import pool
+from smelt.backend.cpu.runtime.threads import pool
 
 smelt.set_num_threads(9)
 function = smelt.jit(lambda x: ops.erfinv(ops.tanh(ops.sin(x))))

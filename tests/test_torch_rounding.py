@@ -9,7 +9,7 @@ import smelt.torch
 import torch
 from smelt import ops
 from smelt.backend.compile import graph_key
-from smelt.passes.round_results import round_results
+from smelt.passes.graph.round_results import round_results
 from torch_compiled import assert_native, compiled
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_torch")]

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from smelt.backend.cpu.team import Team, openmp_threads
-from smelt.backend.cpu.threads import GENERATION, pool
+from smelt.backend.cpu.runtime.openmp import Team, openmp_threads
+from smelt.backend.cpu.runtime.threads import GENERATION, pool
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),

@@ -13,14 +13,14 @@ import smelt
 from loop_programs import assert_meaning, lowered
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph, graph_key
-from smelt.backend.cpu.engine import engine
-from smelt.backend.cpu.image import Image
-from smelt.backend.cpu.parts import Part
-from smelt.backend.cpu.transpose import ELEMENTS, LINE, called, transpose_text
+from smelt.backend.cpu.image.image import Image
+from smelt.backend.cpu.llvm.engine import engine
+from smelt.backend.cpu.llvm.parts import Part
+from smelt.backend.cpu.microkernels.transpose import ELEMENTS, LINE, called, transpose_text
 from smelt.ir.errors import CompileError
-from smelt.kernels.loop_ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
-from smelt.kernels.loop_parser import parse_kernel
-from smelt.kernels.loop_verify import verify_kernel
+from smelt.kernels.loop.ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
+from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.verify import verify_kernel
 from smelt.passes.manager import PASSES, Pipeline, Step
 from support import evaluate, flatten
 from test_native import Guarded, guarded

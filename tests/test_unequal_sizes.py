@@ -15,7 +15,7 @@ import smelt
 import torch
 from loop_programs import UNEQUAL
 from smelt import CompileOptions, ops
-from smelt.passes.axes import AxisUnion
+from smelt.passes.fusion.axes import AxisUnion
 from support import flatten
 
 FORWARD = ("larger source",)

@@ -14,13 +14,13 @@ import pytest
 import smelt
 from cached_programs import fresh, run, state_of
 from smelt import ops
-from smelt.backend import cache
 from smelt.backend.compile import graph_key, with_own_ops
 from smelt.backend.options import CompileOptions
+from smelt.backend.store import cache
 from smelt.ir.printer import Printer
 from smelt.ops.define import REGISTRY
-from smelt.passes.cleanup import cse
-from smelt.passes.decompose import decompose
+from smelt.passes.graph.cleanup import cse
+from smelt.passes.graph.decompose import decompose
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

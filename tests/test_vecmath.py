@@ -17,7 +17,7 @@ import scipy.special
 import smelt
 import torch
 from smelt.ir.types import DTYPES, dtype
-from smelt.kernels.scalar import BASE, COMBINERS, SCALARS, NumpyBuilder, NumpyOperand, expansion, spelling
+from smelt.kernels.scalar.table import BASE, COMBINERS, SCALARS, NumpyBuilder, NumpyOperand, expansion, spelling
 from smelt.tools.ulp import error_in_ulp
 from support import BACKENDS, evaluate, from_torch, to_torch
 

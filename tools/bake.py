@@ -8,7 +8,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 
-from ..backend.cache import OFF, VARIABLE, current, set_cache_dir
+from ..backend.store.cache import OFF, VARIABLE, current, set_cache_dir
 from .program import configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, UserError, paint, progress, size_text, time_text
 
@@ -36,7 +36,7 @@ def run(options: Namespace) -> int:
         chosen = for_target(chosen, options)
         executable = compile_graph(graph, chosen)
         if chosen.target == "cpu":
-            from ..backend.cpu.threads import pool
+            from ..backend.cpu.runtime.threads import pool
 
             pool()  # its code is in the cache as well
     key, reason = graph_key(graph, chosen)

@@ -8,7 +8,8 @@ import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from ..backend.cache import (
+from ..backend.options import CompileOptions
+from ..backend.store.cache import (
     OFF,
     VARIABLE,
     Cache,
@@ -23,13 +24,12 @@ from ..backend.cache import (
     read_header,
     why_not,
 )
-from ..backend.options import CompileOptions
 from ..ir.graph import Graph
 from .program import configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, WRONG_INPUT, UserError, heading, paint, progress, size_text, table, time_text
 
 if TYPE_CHECKING:
-    from ..backend.stages import Stages
+    from ..backend.report.timings import Stages
 
 ACTIONS = {
     "list": "the entries, with their sizes and when they were last used (the default)",
@@ -124,7 +124,7 @@ def examined(entry: Entry) -> tuple[dict[str, Any] | None, str]:
 def understood(header: dict[str, Any], code: bytes) -> None:
     try:
         if "cuda" in header["fields"]:
-            from ..backend.cuda.code import Code
+            from ..backend.cuda.toolchain.code import Code
 
             Code.from_entry(header["about"], code)
         else:
@@ -139,11 +139,11 @@ def usable(fields: dict[str, Any]) -> str:
     """Whether this machine and this smelt could use an entry, or what is another one."""
     wanted: dict[str, Any] | None
     if "cuda" in fields:
-        from ..backend.cuda.cached import key_fields
+        from ..backend.cuda.toolchain.cached import key_fields
 
         wanted = key_fields(fields.get("options", {})) if installed() else None
     else:
-        from ..backend.cpu.cached import native_key
+        from ..backend.cpu.image.cached import native_key
 
         key = native_key("", "", fields.get("options", {}))
         wanted = None if key is None else key.fields
@@ -179,7 +179,7 @@ def age(used: float) -> str:
 
 def why(cache: Cache, options: Namespace) -> int:
     from ..backend.compile import check_target, graph_key, with_own_ops
-    from ..backend.stages import Stages
+    from ..backend.report.timings import Stages
 
     with progress(f"tracing {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
@@ -201,11 +201,11 @@ def why(cache: Cache, options: Namespace) -> int:
 def load(cache: Cache, key: Key, graph: Graph, options: CompileOptions, stages: Stages) -> Lookup:
     """Find an entry, and make of it what a call needs; a GPU's code needs the GPU for more than reading it."""
     if options.target == "cuda":
-        from ..backend.cuda.code import Code
+        from ..backend.cuda.toolchain.code import Code
 
         return cache.find(key, Code.from_entry)[1]
     from ..backend.artifact import Artifact
-    from ..backend.cpu.executable import Executable
+    from ..backend.cpu.call.executable import Executable
 
     artifact, lookup = cache.find(key, Artifact.from_header)
     if artifact is not None:

@@ -87,11 +87,11 @@ def measure(function: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """The kernels by themselves, on arrays that stay, and a native function that does nothing."""
-    from ..backend.cpu.engine import engine
-    from ..backend.cpu.executable import Frame, address_of
-    from ..backend.cpu.image import Image
-    from ..backend.cpu.parts import Part
-    from ..backend.cpu.threads import pool
+    from ..backend.cpu.call.executable import Frame, address_of
+    from ..backend.cpu.image.image import Image
+    from ..backend.cpu.llvm.engine import engine
+    from ..backend.cpu.llvm.parts import Part
+    from ..backend.cpu.runtime.threads import pool
 
     ((types, shapes), bound) = next(iter(function.exact.items()))
     launcher = bound.launch

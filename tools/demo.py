@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend.report import Report
+from ..backend.report.report import Report
 from ..ir.graph import Graph
 from .program import compile_stages
 from .terminal import FINE, WRONG_INPUT, count, fail, heading, highlight, paint, progress, table, time_text
@@ -288,7 +288,7 @@ def show_fusion(report: Report) -> None:
 
 def show_loops(graph: Graph) -> None:
     """The loop IR of the kernel that does most: bias, layer norm and gelu of each row."""
-    from ..kernels.loop_text import print_kernel
+    from ..kernels.loop.text import print_kernel
 
     print(heading("One kernel of the model: bias, layer norm and gelu"))
     kernels = compile_stages(graph, ["loops"])["loops"]

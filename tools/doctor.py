@@ -76,7 +76,7 @@ def cuda_facts() -> dict[str, str]:
         return {"compiler": "not installed"}
     # In a process of its own: it loads NVIDIA's libraries.
     code = (
-        "from numba import cuda; from smelt.backend.cuda.compiler import architectures\n"
+        "from numba import cuda; from smelt.backend.cuda.toolchain.compiler import architectures\n"
         "print(' '.join(architectures())); print(*[item.name for item in cuda.gpus] if cuda.is_available() else [])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -88,8 +88,8 @@ def cuda_facts() -> dict[str, str]:
 
 def compiler_facts() -> dict[str, str]:
     """What the native compiler sees, and that it works."""
+    from ..backend.cpu.runtime.threads import available_cpus
     from ..backend.cpu.target import Target, ask_llvm
-    from ..backend.cpu.threads import available_cpus
 
     target = Target(*ask_llvm())
     present = [name[1:] for name in target.features.split(",") if name.startswith("+")]

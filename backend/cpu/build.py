@@ -9,30 +9,30 @@ from ...ir.errors import CompileError, VerifyError
 from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
 from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
-from ...kernels.loop_ir import Gemm, Kernel, Store, walk
-from ...kernels.loop_text import identity
-from ...kernels.loop_verify import verify_kernel, verify_kernels
+from ...kernels.loop.ir import Gemm, Kernel, Store, walk
+from ...kernels.loop.text import identity
+from ...kernels.loop.verify import verify_kernel, verify_kernels
 from ...ops.kinds import Contract
-from ...passes.fuse import Fused, fuse
-from ...passes.lower import buffer_names, lower_launch
+from ...passes.fusion.fuse import Fused, fuse
+from ...passes.lower.kernel_reuse import Recurring
+from ...passes.lower.lower import buffer_names, lower_launch
 from ...passes.manager import PASSES, Pipeline
-from ...passes.overwrite import find_overwrites
+from ...passes.memory.in_place import find_overwrites
 from ...passes.pipelines import LOOPS, graph_passes
-from ...passes.recurring import Recurring
-from ..account import make_report
 from ..artifact import Artifact, Overwrites
 from ..options import CompileOptions
 from ..plan import Kernels, StageHook, find_places, memory_names, name_values, result_sources
-from ..stages import Stages
-from .context import FIRST_FREE
-from .debug import readable_assembly, readable_text
-from .emit import Layout, ModuleEmitter
-from .engine import Started, engine
-from .libraries import start
-from .runtime import DATA_OFFSET
-from .scratch import Arena, most, plan_arena
+from ..report.measure import make_report
+from ..report.timings import Stages
+from .abi import FIRST_FREE
+from .codegen.debug import readable_assembly, readable_text
+from .codegen.emit import Layout, ModuleEmitter
+from .codegen.scratch import Arena, most, plan_arena
+from .llvm.engine import Started, engine
+from .microkernels.libraries import start
+from .runtime.runtime import DATA_OFFSET
+from .runtime.threads import get_num_threads
 from .target import host
-from .threads import get_num_threads
 
 
 def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook) -> tuple[Artifact, Started]:

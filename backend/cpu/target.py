@@ -7,10 +7,10 @@ from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 
-from ..apart import apart
-from ..cache import current
-from ..files import make_folder
-from ..remembered import remember, remembered
+from ..process.apart import apart
+from ..store.cache import current
+from ..store.fact_file import remember, remembered
+from ..store.files import make_folder
 
 # Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
 # arithmetic. Virtual machines and microcode switch them on and off, which must not cost anybody's cache.

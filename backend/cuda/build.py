@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...ir.graph import Graph
-from ...kernels.loop_ir import Kernel, Loop, own_scratch, walk
-from ...kernels.loop_verify import refuse, verify_kernel, verify_kernels
-from ...passes.fuse import fuse
-from ...passes.lower import lower
+from ...kernels.loop.ir import Kernel, Loop, own_scratch, walk
+from ...kernels.loop.verify import refuse, verify_kernel, verify_kernels
+from ...passes.fusion.fuse import fuse
+from ...passes.lower.lower import lower
 from ...passes.manager import PASSES, Pipeline
-from ...passes.memory import plan_memory
-from ...passes.overwrite import Times, find_overwrites
+from ...passes.memory.arena import plan_memory
+from ...passes.memory.in_place import Times, find_overwrites
 from ...passes.pipelines import CUDA_LOOPS, graph_passes
-from ..account import make_report
 from ..artifact import Overwrites
 from ..options import CompileOptions
 from ..plan import Kernels, StageHook, find_places, memory_names, name_values, result_sources
-from ..stages import Stages
-from .launch import Launch
-from .module import emit_module
+from ..report.measure import make_report
+from ..report.timings import Stages
+from .codegen.launch import Launch
+from .codegen.module import emit_module
 from .program import Program
 
 SIDE = 32  # of the blocks that are transposed in shared memory: a warp reads or writes a row of one at a time

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ...ir.errors import CompileError, suggest
 from ...ir.graph import Graph
 from ..options import CompileOptions
-from ..stages import Stages
-from .simulator import is_simulated
+from ..report.timings import Stages
+from .simulated import is_simulated
 
 if TYPE_CHECKING:
     from ..plan import StageHook
-    from .explain import Report
+    from .toolchain.explain import Report
 
 INSTALL = 'target "cuda" needs the package numba-cuda: install smelt with the extra [cuda]'
 ARCHITECTURE = "sm_80"  # of the code that is shown where there is no GPU
@@ -27,10 +27,10 @@ def compile_for_cuda(graph: Graph, options: CompileOptions, on_stage: StageHook 
         return _show(graph, options, stages, on_stage)
     if is_simulated():
         from .build import build
-        from .executable import Executable
+        from .run.executable import Executable
 
         return Executable(graph, build(graph, options, stages, _ignore, True), stages)
-    from .device import DeviceExecutable
+    from .run.device import DeviceExecutable
 
     return DeviceExecutable(graph, options, wanted_architecture(options), stages)
 
@@ -39,7 +39,7 @@ def wanted_architecture(options: CompileOptions) -> str:
     """That of the options, or of the GPU at hand."""
     if options.architecture is not None:
         return options.architecture
-    from .device import current_device
+    from .run.device import current_device
 
     return f"sm_{current_device().arch}"
 
@@ -52,8 +52,8 @@ def check_installed() -> None:
 
 def _show(graph: Graph, options: CompileOptions, stages: Stages, on_stage: StageHook) -> None:
     """All stages, for those who want to see them."""
-    from .cached import compiled_code
-    from .compiler import sass
+    from .toolchain.cached import compiled_code
+    from .toolchain.compiler import sass
 
     architecture = options.architecture or ARCHITECTURE
     code, _ = compiled_code(graph, options, architecture, stages, on_stage)
@@ -65,9 +65,9 @@ def _show(graph: Graph, options: CompileOptions, stages: Stages, on_stage: Stage
 def explain_for_cuda(graph: Graph, options: CompileOptions) -> Report:
     """What a graph takes of a GPU and how long it runs at least, without one."""
     check_installed()
-    from .cached import compiled_code
-    from .explain import make_report
-    from .gpus import ARCHITECTURES
+    from .toolchain.cached import compiled_code
+    from .toolchain.explain import make_report
+    from .toolchain.gpus import ARCHITECTURES
 
     architecture = options.architecture or ARCHITECTURE
     if architecture not in ARCHITECTURES:

@@ -9,7 +9,7 @@ from typing import Any
 from ...ir.symbolic import Dim
 from ...ir.types import DType, dtype
 from ..artifact import Overwrites, Place, decode, encode
-from .launch import Launch
+from .codegen.launch import Launch
 
 
 @dataclass(frozen=True)

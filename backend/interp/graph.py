@@ -15,8 +15,8 @@ from ...ir.errors import CompileError, range_error
 from ...ir.graph import Graph, Op, Value
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, evaluate
 from ...ir.types import DType, TensorType
-from ...kernels.reference import cast
-from ...kernels.scalar import COMBINERS, SCALARS
+from ...kernels.scalar.reference import cast
+from ...kernels.scalar.table import COMBINERS, SCALARS
 from ...ops.define import as_array
 from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Reduce, Scan, Scatter, View
 from ..arrays import bind_sizes

@@ -14,7 +14,8 @@ import numpy as np
 from ...ir.errors import IndexRangeError, range_error
 from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides, evaluate, product
 from ...ir.types import DType, bf16, bool_, f16, f32, i64
-from ...kernels.loop_ir import (
+from ...kernels.expectations import CACHE_LINE
+from ...kernels.loop.ir import (
     Alloc,
     Buffer,
     Check,
@@ -38,10 +39,9 @@ from ...kernels.loop_ir import (
     Transpose,
     prefixes,
 )
-from ...kernels.memory import CACHE_LINE
-from ...kernels.scalar import COMBINERS, NumpyBuilder, NumpyOperand
+from ...kernels.scalar.table import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
-from ...passes.fuse import Fused
+from ...passes.fusion.fuse import Fused
 from ..arrays import bind_sizes
 
 Values = tuple[NumpyOperand, ...]

@@ -149,7 +149,7 @@ def parse_type(text: str, file: str = "<type>") -> TensorType:
 
 
 def parse_pattern(text: str) -> CallPattern:
-    """The left side of a rewrite rule (passes/rules.py)."""
+    """The left side of a rewrite rule (passes/graph/rules.py)."""
     reader = Reader(text, "<rule>")
     pattern = reader.call_pattern()
     if reader.token.kind != "end":
@@ -158,7 +158,7 @@ def parse_pattern(text: str) -> CallPattern:
 
 
 class Reader:
-    """Tokens and the grammar over them. kernels/loop_parser.py reads the loop IR with the same tokens."""
+    """Tokens and the grammar over them. kernels/loop/parser.py reads the loop IR with the same tokens."""
 
     dividends: tuple[str, ...] = ("name", "number")  # kinds of tokens that `//` may divide
 

@@ -11,7 +11,7 @@
     Contract     batched matrix product
     Captured     an array held by the program; tracing turns it into a parameter
 
-Scalar ops and combiners are named here and defined once, in kernels/scalar.py. Generate, Gather and Join share
+Scalar ops and combiners are named here and defined once, in kernels/scalar/table.py. Generate, Gather and Join share
 one idea: `element(builder, index, arguments)` says how one result element is made. The lowering passes a
 builder that writes loop IR, the interpreter one that computes with NumPy arrays.
 """
@@ -44,7 +44,7 @@ class ElementBuilder(Protocol):
     def constant(self, value: Any, dtype: DType) -> Any: ...
 
     def scalar(self, name: str, *operands: Any) -> Any:
-        """A scalar op of kernels/scalar.py on operands of one type."""
+        """A scalar op of kernels/scalar/table.py on operands of one type."""
 
     def cast(self, operand: Any, dtype: DType) -> Any: ...
 

@@ -16,7 +16,7 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from ..backend.options import ROUNDING
-from ..backend.room import with_room
+from ..backend.process.stack_chunk import with_room
 from ..ir.errors import ArgumentError, CompileError, suggest
 from . import foreach as _foreach  # noqa: F401  (adds its rules)
 from . import random as _random  # noqa: F401  (adds its rules)

@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from ..backend.report import KernelReport, Report
+from ..backend.report.report import KernelReport, Report
 from ..ir.errors import ArgumentError
 from ..ir.graph import Graph, current_location
 from .backend import Options, compile_frozen, compile_program, read_options

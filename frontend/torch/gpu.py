@@ -53,15 +53,15 @@ class Launch:
     """
 
     def __init__(self, executable: Any, sizes: dict[str, int], device: torch.device):
-        from ..backend.cuda.device import DeviceLauncher
+        from ..backend.cuda.run.device import DeviceLauncher
 
         self.launcher = DeviceLauncher(executable, sizes)
         self.device = device
         self.index = device.index or 0
 
     def __call__(self, *addresses: int) -> None:
-        from ..backend.cuda.arrays import LEGACY, stream_of
-        from ..backend.cuda.device import current
+        from ..backend.cuda.run.arrays import LEGACY, stream_of
+        from ..backend.cuda.run.device import current
 
         with current(self.index):
             ready = self.launcher.on(self.index)

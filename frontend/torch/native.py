@@ -29,7 +29,7 @@ from ..ir.graph import Value
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
 from ..ir.types import TensorType, u8
-from ..kernels.memory import CACHE_LINE
+from ..kernels.expectations import CACHE_LINE
 from ..trace import Traced, trace
 from . import gpu
 from .importer import Importer, extents_of, location_of, op_name, reason_of
@@ -94,8 +94,8 @@ class Call:
         # line, but a view, whose memory is written in place, may start anywhere.
         streamed: Sequence[int] = ()
         if step.device.type == "cpu":
-            from ..backend.cpu.executable import Launcher
-            from ..backend.cpu.team import openmp_threads
+            from ..backend.cpu.call.executable import Launcher
+            from ..backend.cpu.runtime.openmp import openmp_threads
 
             streamed = version.executable.artifact.streamed
             self.launch = Launcher(version.executable, known, openmp_threads).launch
@@ -549,7 +549,7 @@ _threads = 0  # that PyTorch used when this was last looked at
 def follow_threads() -> None:
     """As many threads as PyTorch uses; what the user tells smelt later holds until PyTorch's number changes again."""
     global _threads
-    from ..backend.cpu.threads import set_num_threads
+    from ..backend.cpu.runtime.threads import set_num_threads
 
     _threads = torch.get_num_threads()
     set_num_threads(_threads)

@@ -8,7 +8,7 @@ from itertools import count as counter
 
 from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, Symbol
-from ...kernels.loop_ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, prefixes, walk, with_body
+from ...kernels.loop.ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, prefixes, walk, with_body
 from ..registry import loop_pass
 
 

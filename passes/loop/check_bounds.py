@@ -9,7 +9,7 @@ from ...ir.graph import Location
 from ...ir.proofs import ceil_divide, floor_divide, maximum, non_negative
 from ...ir.symbolic import Dim, Symbol, product
 from ...ir.types import bool_, i64
-from ...kernels.loop_ir import (
+from ...kernels.loop.ir import (
     Check,
     Concurrent,
     Gemm,

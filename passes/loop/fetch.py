@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from ...ir.proofs import non_negative, substitute
 from ...ir.symbolic import product
-from ...kernels.loop_ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
-from ...kernels.loop_verify import written
-from ...kernels.memory import STREAMED
+from ...kernels.expectations import STREAMED
+from ...kernels.loop.analysis import cost, offset, step
+from ...kernels.loop.ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
+from ...kernels.loop.verify import written
 from ..registry import loop_pass
-from .analysis import cost, offset, step
 from .substitute import change_bodies
 
 ROW = 1 << 15, 1 << 18  # bytes: the processor sees shorter ones coming, the second cache hardly holds longer ones

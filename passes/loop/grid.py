@@ -9,7 +9,8 @@ from itertools import count as counter
 from ...ir.proofs import ceil_divide, floor_divide, limit, minimum, remainder
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, product, symbols_of
 from ...kernels.gpu import SHARED, block_threads
-from ...kernels.loop_ir import (
+from ...kernels.loop.analysis import count, independent, stride
+from ...kernels.loop.ir import (
     Accumulator,
     Alloc,
     Buffer,
@@ -31,9 +32,8 @@ from ...kernels.loop_ir import (
     walk,
     with_body,
 )
-from ..memory import buffer_bytes
+from ..memory.arena import buffer_bytes
 from ..registry import loop_pass
-from .analysis import count, independent, stride
 from .substitute import substitute_statement
 
 WARP = 32  # threads

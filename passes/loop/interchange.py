@@ -7,21 +7,10 @@ from dataclasses import replace
 from itertools import count as counter
 
 from ...ir.symbolic import Dim, Symbol
-from ...kernels.loop_ir import (
-    Alloc,
-    Buffer,
-    Kernel,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Statement,
-    Store,
-    walk,
-)
-from ...kernels.scalar import COMBINERS
+from ...kernels.loop.analysis import stride
+from ...kernels.loop.ir import Alloc, Buffer, Kernel, Let, Literal, Load, Loop, Statement, Store, walk
+from ...kernels.scalar.table import COMBINERS
 from ..registry import loop_pass
-from .analysis import stride
 from .substitute import substitute_statement
 
 PAGE = 4096  # bytes: processors fetch ahead of accesses up to the end of a page

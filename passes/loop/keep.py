@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, Symbol
-from ...kernels.loop_ir import (
+from ...kernels.loop.analysis import cost
+from ...kernels.loop.ir import (
     Accumulator,
     Alloc,
     Buffer,
@@ -24,10 +25,9 @@ from ...kernels.loop_ir import (
     walk,
     with_body,
 )
-from ...kernels.loop_verify import target
-from ..inline import INLINE_COST
+from ...kernels.loop.verify import target
+from ..fusion.inline import INLINE_COST
 from ..registry import loop_pass
-from .analysis import cost
 from .substitute import change_loops
 from .transpose_blocks import Names, split
 

@@ -8,9 +8,9 @@ from itertools import count as counter
 
 from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, Symbol, symbols_of
-from ...kernels.loop_ir import Concurrent, Kernel, Loop, Statement, walk
+from ...kernels.loop.analysis import cost, count, independent
+from ...kernels.loop.ir import Concurrent, Kernel, Loop, Statement, walk
 from ..registry import loop_pass
-from .analysis import cost, count, independent
 from .substitute import substitute_statement
 
 WORTH = 1 << 17  # work of which another thread that is awake does a part

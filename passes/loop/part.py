@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from ...ir.proofs import non_negative
 from ...ir.symbolic import Dim, symbols_of
 from ...ir.types import bool_
-from ...kernels.loop_ir import (
+from ...kernels.loop.analysis import cost, step
+from ...kernels.loop.ir import (
     Index,
     Kernel,
     Let,
@@ -23,7 +24,6 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ..registry import loop_pass
-from .analysis import cost, step
 from .substitute import fresh_registers, renamed
 
 PARTS = 8  # at most so many loops from one

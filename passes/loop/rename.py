@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...ir.graph import Location
-from ...kernels.loop_ir import (
+from ...kernels.loop.ir import (
     Alloc,
     Buffer,
     Concurrent,

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, product
-from ...kernels.loop_ir import (
+from ...kernels.expectations import SHARED, STREAMED, TOGETHER
+from ...kernels.loop.analysis import offset
+from ...kernels.loop.ir import (
     Buffer,
     Concurrent,
     Index,
@@ -21,10 +23,8 @@ from ...kernels.loop_ir import (
     walk,
     with_body,
 )
-from ...kernels.loop_verify import stream_unit, streamable
-from ...kernels.memory import SHARED, STREAMED, TOGETHER
+from ...kernels.loop.verify import stream_unit, streamable
 from ..registry import loop_pass
-from .analysis import offset
 from .substitute import fresh_registers, renamed
 
 LONG = 8  # vectors: a loop that is worth a part of its own for the elements before the first cache line

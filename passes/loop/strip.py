@@ -8,19 +8,8 @@ from dataclasses import replace
 from ...ir.proofs import ceil_divide, is_multiple, maximum, minimum, non_negative
 from ...ir.symbolic import Dim, Symbol
 from ...ir.types import i64
-from ...kernels.loop_ir import (
-    Alloc,
-    Kernel,
-    Lead,
-    Load,
-    Loop,
-    Register,
-    Statement,
-    Transpose,
-    walk,
-    with_body,
-)
-from ...kernels.memory import CACHE_LINE
+from ...kernels.expectations import CACHE_LINE
+from ...kernels.loop.ir import Alloc, Kernel, Lead, Load, Loop, Register, Statement, Transpose, walk, with_body
 from ..registry import loop_pass
 from .substitute import change_bodies
 from .transpose_blocks import Names

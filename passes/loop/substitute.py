@@ -8,7 +8,7 @@ from itertools import count as counter
 
 from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, Symbol
-from ...kernels.loop_ir import (
+from ...kernels.loop.ir import (
     Check,
     Concurrent,
     Fetch,

@@ -9,7 +9,8 @@ from itertools import accumulate
 
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.gpu import SHARED
-from ...kernels.loop_ir import (
+from ...kernels.loop.analysis import count, independent, offset, step
+from ...kernels.loop.ir import (
     Alloc,
     Check,
     Concurrent,
@@ -25,7 +26,6 @@ from ...kernels.loop_ir import (
     prefixes,
 )
 from ..registry import loop_pass
-from .analysis import count, independent, offset, step
 from .transpose_blocks import LINE, Names, matrix, movable, split
 from .transpose_rows import blocked_rows
 

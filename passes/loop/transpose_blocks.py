@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ...ir.proofs import ceil_divide, minimum, substitute
 from ...ir.symbolic import Dim, Symbol, symbols_of
-from ...kernels.loop_ir import Alloc, Buffer, Kernel, Load, Loop, Matrix, Store, walk
-from .analysis import offset, step
+from ...kernels.loop.analysis import offset, step
+from ...kernels.loop.ir import Alloc, Buffer, Kernel, Load, Loop, Matrix, Store, walk
 
 LINE = 16  # blocks have a multiple of this many rows and columns: what one load of a cache line gives
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, Symbol, symbols_of
-from ...kernels.loop_ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes
-from ...kernels.loop_verify import written
-from .analysis import count, offset, step
+from ...kernels.loop.analysis import count, offset, step
+from ...kernels.loop.ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes
+from ...kernels.loop.verify import written
 from .transpose_blocks import LINE, Names, matrix, movable, split
 
 SCRATCH = 1 << 18  # bytes of all rows: a share of the second cache

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...ir.symbolic import Dim, symbols_of
-from ...kernels.loop_ir import (
+from ...kernels.loop.analysis import alive, cost, depth, independent, stride
+from ...kernels.loop.ir import (
     Alloc,
     Check,
     Concurrent,
@@ -25,7 +26,6 @@ from ...kernels.loop_ir import (
     with_body,
 )
 from ..registry import loop_pass
-from .analysis import alive, cost, depth, independent, stride
 
 CHEAP = 24  # a body below this is unrolled
 TRIVIAL = 4  # a load, and not much more

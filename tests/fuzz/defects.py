@@ -70,12 +70,12 @@ def resolve(place: str) -> Any:
 DEFECTS: dict[str, tuple[Edit, ...]] = {
     # Axes of unequal sizes are one: loops run beyond the ends of a gather's index, or leave its operand unwritten.
     "gather": (
-        Edit("smelt.passes.fuse:Fuser._follows", "not same(", "False and not same("),
-        Edit("smelt.passes.axes:AxisUnion.join", "assert same(", "assert True or same("),
+        Edit("smelt.passes.fusion.fuse:Fuser._follows", "not same(", "False and not same("),
+        Edit("smelt.passes.fusion.axes:AxisUnion.join", "assert same(", "assert True or same("),
     ),
     # Scratch of a loop that lanes share is there once for all of them.
     "race": (
-        Edit("smelt.backend.cuda.emit:Emitter.outermost", "own_scratch(loop.body)", "()"),
+        Edit("smelt.backend.cuda.codegen.emit:Emitter.outermost", "own_scratch(loop.body)", "()"),
         Edit("smelt.passes.loop.grid:_together", "own_scratch(shared)", "()"),
     ),
     # A 0-dim tensor beside f16 is rounded before it is used.
@@ -86,15 +86,19 @@ DEFECTS: dict[str, tuple[Edit, ...]] = {
     ),
     # A composite's body is remembered without the numbers that it was worked out for.
     "numbers": (
-        Edit("smelt.passes.decompose:body_key", "if number is None", "if True"),
+        Edit("smelt.passes.graph.decompose:body_key", "if number is None", "if True"),
     ),
     # Parts of long f16 sums are stored as f16.
     "halves": (
-        Edit("smelt.passes.split:split", "if value.dtype is result.dtype and", "if False and"),
+        Edit("smelt.passes.graph.split_reductions:split", "if value.dtype is result.dtype and", "if False and"),
     ),
     # A load of memory that the kernel writes leaves the loop that changes it.
     "hoist": (
-        Edit("smelt.passes.lower:Lowering.load_buffer", "if is_constant else len(self.scopes) - 1", "if True else 0"),
+        Edit(
+            "smelt.passes.lower.lower:Lowering.load_buffer",
+            "if is_constant else len(self.scopes) - 1",
+            "if True else 0",
+        ),
     ),
 }  # fmt: skip
 

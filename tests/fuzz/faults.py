@@ -94,6 +94,7 @@ CALLS: dict[str, Call] = {
     "huber_loss": _broadcast,
     "narrow_copy": _backwards,
     "fmax": _tie,
+    "polar": lambda operands, arguments: bool((operands[0] < 0).any()),  # the derivative by abs has its sign
     "atan2": _unsigned,
     "renorm": _extreme_order,
     "norm": _extreme_order,

@@ -14,7 +14,7 @@ from typing import Any
 
 from parity.gaps import INTERNAL
 from parity.runner import MODES
-from smelt.backend.sources import fingerprint
+from smelt.backend.store.sources import fingerprint
 from smelt.ops.define import REGISTRY
 from smelt.tools.terminal import table
 from smelt.tools.workloads.suite import all_workloads

@@ -14,7 +14,7 @@ from parity.gaps import KNOWN_GAPS
 from parity.runner import MODES, Case, cases, entry_of, matching, run
 from parity.table import Entry
 from smelt.backend.options import CompileOptions
-from smelt.backend.stages import Stages
+from smelt.backend.report.timings import Stages
 from smelt.ops.define import REGISTRY, OpDef
 from smelt.tools.workloads import names_smelt
 from smelt.tools.workloads.contenders import arrays_of
@@ -69,7 +69,7 @@ def _workload_results(workload: Workload, target: str, dtype: str) -> list[np.nd
 def check_code(name: str) -> list[str]:
     """The kernels of some samples of an op as machine code: what is refused, and what is short of registers."""
     from smelt.backend.cuda.build import build
-    from smelt.backend.cuda.compiler import compile_launches
+    from smelt.backend.cuda.toolchain.compiler import compile_launches
 
     op = REGISTRY[name]
     entry = entry_of(op)

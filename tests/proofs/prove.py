@@ -7,15 +7,15 @@ from typing import Any
 
 from smelt.backend.cpu import build as cpu
 from smelt.backend.cuda import build as cuda
-from smelt.backend.cuda.module import emit_module
+from smelt.backend.cuda.codegen.module import emit_module
 from smelt.backend.options import CompileOptions
 from smelt.backend.plan import memory_names
-from smelt.backend.stages import Stages
+from smelt.backend.report.timings import Stages
 from smelt.ir.errors import VerifyError
 from smelt.ir.graph import Graph
-from smelt.kernels.loop_bounds import Account, Bounds
-from smelt.kernels.loop_ir import Kernel
-from smelt.kernels.loop_memory import Proof, verify_program
+from smelt.kernels.loop.bounds import Account, Bounds
+from smelt.kernels.loop.ir import Kernel
+from smelt.kernels.loop.memory import Proof, verify_program
 
 TARGETS = ("cpu", "cuda")
 # What is wrong with memory, by what the messages say.

@@ -18,10 +18,10 @@ from typing import Any
 
 import smelt
 from smelt.backend.cuda.build import build
-from smelt.backend.cuda.compiler import architectures, compile_launches, sass, supported
-from smelt.backend.cuda.launch import blocks
+from smelt.backend.cuda.codegen.launch import blocks
+from smelt.backend.cuda.toolchain.compiler import architectures, compile_launches, sass, supported
 from smelt.backend.options import CompileOptions
-from smelt.backend.stages import Stages
+from smelt.backend.report.timings import Stages
 
 from ..terminal import table
 from .sass import Segment, functions, segments

@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 import smelt
 from smelt.backend.cuda.build import build
-from smelt.backend.cuda.compiler import architectures, compile_launches
+from smelt.backend.cuda.toolchain.compiler import architectures, compile_launches
 from smelt.backend.options import CompileOptions
-from smelt.backend.stages import Stages
+from smelt.backend.report.timings import Stages
 from smelt.ir.graph import Graph
 
 from ..terminal import table

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from ... import set_cache_dir
-from ...backend.cpu.threads import Pool
+from ...backend.cpu.runtime.threads import Pool
 from .contenders import prepare
 from .define import Workload
 from .suite import all_workloads

@@ -1,0 +1,1 @@
+"""One call of a compiled graph: guards of arguments, results, the native entry."""

@@ -1,0 +1,399 @@
+"""The way from a Python call into native code, itself native: one built-in function for each set of types.
+
+It takes the tuple and the dict of a call's arguments and looks whether they are what a compiled version was bound
+to: the same nesting of tuples, lists and dicts, arrays of the same types and shapes that native code can take as
+they are, numbers of the same kinds, static arguments that are equal (those that may change in place are compared in
+Python). If so it makes the results, runs the kernels without the interpreter's lock and puts the results together; if
+not it returns NotImplemented, and Python finds out what to do. The same while another thread is inside.
+
+It knows where CPython and NumPy keep an object's type and an array's fields; `native_code` makes sure by looking.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...process.process_wide import Once
+from ...pytree import Structure, count_leaves, unflatten
+from ...static_args import is_fixed, is_known_by_value, static_key
+from ..runtime import entry_words as word
+from ..runtime.allocator import MIDDLE, allocator, numpy_functions
+from ..runtime.runtime import DATA_OFFSET, runtime
+from ..runtime.threads import pool
+from .executable import KEPT, Frame, Launcher
+
+_FASTCALL = 0x80
+_NUMBERS = {int: word.INT_NUMBER, float: word.FLOAT_NUMBER}  # what has no type of its own; a bool is an array's bool
+
+_NO_DTYPE = -1  # of no array: only a number will do
+
+
+class Unsupported(Exception):
+    """A call that only Python can make."""
+
+
+class Words:
+    """64-bit words for native code, and the objects whose addresses are among them."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.objects: list[Any] = []
+
+    def add(self, *items: Any) -> None:
+        """Numbers as they are, objects by their addresses."""
+        for item in items:
+            if type(item) is int:
+                self.words.append(item)
+            else:
+                self.refer(item)
+
+    def refer(self, item: Any) -> None:
+        self.objects.append(item)
+        self.words.append(id(item))
+
+    def array(self) -> np.ndarray:
+        return np.array(self.words, np.int64)
+
+
+class Plan(np.ndarray):
+    """The words of an entry; native code finds them as the data of this array. It holds what they point to."""
+
+    kept: list[Any]
+
+
+class _Method(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("summary", ctypes.c_char_p),
+    ]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function of (args, kwargs), and the pool that its frame was made for."""
+
+    enter: Callable[[tuple[Any, ...], dict[str, Any]], Any]
+    workers: int
+    pool_address: int
+
+    def outdated(self) -> bool:
+        """Whether there are more threads now than it has memory for, or this is a forked process."""
+        threads = pool()
+        return self.pool_address != threads.address or self.workers < threads.limit
+
+
+class Call:
+    """The arguments of a call: their nesting, which are static, and their leaves, in order, with the arrays that these
+    became. names: those of kwargs in the order of the leaves."""
+
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        names: Sequence[str],
+        static_numbers: frozenset[int],
+        static_names: frozenset[str],
+        leaves: Sequence[Any],
+        arrays: Sequence[np.ndarray],
+    ):
+        self.args, self.kwargs, self.names = args, kwargs, names
+        self.static_numbers, self.static_names = static_numbers, static_names
+        self.leaves, self.arrays = leaves, arrays
+        self.asked: list[tuple[Any, Any, int]] = []  # static arguments by position or name, their keys and hashes
+
+    def guards(self, first_slot: int) -> Words:
+        self.words, self.number, self.first_slot = Words(), 0, first_slot
+        self.words.add(word.IS_TUPLE, len(self.args))
+        for number, item in enumerate(self.args):
+            self._static(number, item) if number in self.static_numbers else self._moving(item)
+        self.words.add(word.IS_DICT, len(self.kwargs))
+        begin = len(self.words.words)
+        guards: dict[str, list[int]] = {}
+        for name in self.names:
+            self._key(name)
+            item = self.kwargs[name]
+            self._static(name, item) if name in self.static_names else self._moving(item)
+            guards[name] = self.words.words[begin:]
+            del self.words.words[begin:]
+        for name in self.kwargs:  # native code meets them in the call's order
+            self.words.words += guards[name]
+        if self.number != len(self.leaves):
+            raise Unsupported
+        return self.words
+
+    def _static(self, place: int | str, item: Any) -> None:
+        if is_known_by_value(item) or is_fixed(item):
+            self.words.add(word.IS_EQUAL if is_known_by_value(item) else word.IS_SAME)
+            self.words.refer(item)
+        else:  # what may change in place, or says itself when it is equal, is asked in Python
+            self.words.add(word.IS_ANYTHING, 0)
+            key = static_key(item)
+            self.asked.append((place, key, hash(key)))
+
+    def still_equal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the static arguments that native code does not know are those of this call."""
+        for place, expected, expected_hash in self.asked:
+            try:
+                key = static_key(args[place] if type(place) is int else kwargs[place])
+                if hash(key) != expected_hash or key != expected:
+                    return False
+            except (IndexError, KeyError, TypeError):
+                return False
+        return True
+
+    def _moving(self, item: Any) -> None:
+        if item is None:
+            self.words.add(word.IS_SAME)
+            self.words.refer(item)
+        elif type(item) in (tuple, list):
+            self.words.add(word.IS_TUPLE if type(item) is tuple else word.IS_LIST, len(item))
+            for member in item:
+                self._moving(member)
+        elif type(item) is dict:
+            self.words.add(word.IS_DICT, len(item))
+            for key, member in item.items():
+                self._key(key)
+                self._moving(member)
+        else:
+            self._leaf(item)
+
+    def _key(self, key: Any) -> None:
+        if type(key) is not str:
+            raise Unsupported  # comparing it may run any code
+        self.words.refer(key)
+
+    def _leaf(self, item: Any) -> None:
+        if type(item) not in (np.ndarray, bool, int, float) or self.leaves[self.number] is not item:
+            raise Unsupported
+        array = self.arrays[self.number]
+        if type(item) is np.ndarray and array is not item:
+            raise Unsupported  # it lies in another order, or was copied
+        kind, number, stand_in = _dtype_word(array.dtype), word.NO_NUMBER, 0
+        if type(item) in _NUMBERS:
+            kind, number, stand_in = _NO_DTYPE, _NUMBERS[type(item)], self._stand_in()
+        elif not array.ndim and array.dtype == np.bool_:
+            number, stand_in = word.BOOL_NUMBER, self._stand_in()
+        slot = self.first_slot + self.number
+        self.words.add(word.IS_ARRAY, slot, kind, array.ndim, number, stand_in, *array.shape)
+        self.number += 1
+
+    def _stand_in(self) -> int:
+        """What looks like an array object to native code: at the right offset, the address of a number behind it."""
+        assert DATA_OFFSET is not None
+        block = np.zeros(DATA_OFFSET // 8 + 2, np.int64)
+        start = block.__array_interface__["data"][0]
+        block[DATA_OFFSET // 8] = start + DATA_OFFSET + 8
+        self.words.objects.append(block)
+        return int(start)
+
+
+def make_entry(
+    launcher: Launcher,
+    call: Call,
+    hidden: Sequence[np.ndarray],
+    draw_seed: Callable[[], np.ndarray] | None,
+    structure: Structure,
+    fixed: dict[int, Any],
+    orders: Sequence[tuple[int, ...] | None],
+) -> Entry | None:
+    """Native code for calls like this one; None if only Python can make them.
+
+    hidden: arrays behind the leaves; draw_seed gives one more, anew for each call. structure: that of what the call
+    returns, of which the leaves in `fixed` are no results. orders: the dims of results among those of what is stored.
+    """
+    method = native_code()
+    own = allocator()
+    sources = launcher.executable.artifact.sources
+    if method is None or any(how != "own" for how, _ in sources):
+        return None
+    if own is None and any(_bytes(stored) >= MIDDLE for stored in launcher.results):
+        return None
+    first = launcher.executable.first_param
+    try:
+        guards = call.guards(first)
+    except Unsupported:
+        return None
+    output, whole = _output(structure, fixed, [number for _, number in sources])
+    threads = pool()
+    frame = Frame(launcher.executable)
+    frame.prepare(launcher, threads)
+    needed = launcher.memory_bytes(frame.workers)
+    borrows = own is not None and needed > KEPT
+    if not borrows:
+        frame.give_memory(launcher, np.empty(needed, np.uint8))
+    for number, array in enumerate(hidden):
+        frame.block[first + len(call.leaves) + number] = id(array)
+    held = (ctypes.c_void_p * (len(call.leaves) + 2))()
+
+    def complain() -> None:
+        found = list(frame.error)
+        frame.error[0] = 0
+        launcher.executable.raise_index_error(found)
+
+    results = Words()
+    shapes = {
+        number: _shape_and_strides(shape, order, launcher.results[number][1].itemsize)
+        for (_, number), shape, order in zip(sources, launcher.shapes, orders, strict=True)
+    }
+    for number, stored in enumerate(launcher.results):
+        shape, strides = shapes[number]
+        results.add(len(shape))
+        results.refer(stored[1])
+        results.add(_bytes(stored), *shape, *strides)
+    lists = [words.array() for words in (guards, results, output)]
+    plan = np.zeros(word.PLAN_WORDS, np.int64).view(Plan)
+    plan.kept = [launcher, frame, held, hidden, draw_seed, complain, own, threads, lists]
+    plan.kept += [words.objects for words in (guards, results, output)]
+    places = [words.__array_interface__["data"][0] for words in lists]
+    plan[word.CONTEXT], plan[word.RUN] = frame.address, ctypes.cast(launcher.run, ctypes.c_void_p).value or 0
+    plan[word.POOL_AT] = ctypes.addressof(threads.current)
+    plan[word.GUARDS], plan[word.RESULTS], plan[word.OUTPUT] = places
+    plan[word.RESULT_COUNT] = len(launcher.results)
+    plan[word.FIRST_RESULT] = launcher.executable.first_param + len(launcher.executable.graph.params)
+    plan[word.HELD], plan[word.ERROR_AT] = ctypes.addressof(held), ctypes.addressof(frame.error)
+    plan[word.ON_ERROR] = id(complain)
+    if draw_seed is not None:
+        plan[word.SEED], plan[word.SEED_SLOT] = id(draw_seed), first + len(call.leaves) + len(hidden)
+    if borrows:
+        plan[word.BORROWED] = needed
+    plan[word.ARENA_BYTES] = launcher.arena_bytes
+    if own is not None:
+        plan[word.STATE], plan[word.HANDLER] = ctypes.addressof(own.state), id(own.handler)
+        plan[word.ALLOCATE], plan[word.RELEASE] = own.allocate, own.release
+    plan[word.NUMPY] = numpy_functions()
+    plan[word.OTHERWISE], plan[word.TRUE] = id(NotImplemented), id(True)
+    plan[word.NDARRAY : word.PLAN_WORDS] = [id(kind) for kind in (np.ndarray, tuple, list, dict, float, int)]
+    enter = _built_in(plan, method)
+
+    def enter_and_finish(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not call.still_equal(args, kwargs):
+            return NotImplemented
+        leaves = enter(args, kwargs)
+        return leaves if whole or leaves is NotImplemented else unflatten(structure, leaves)
+
+    return Entry(enter if whole and not call.asked else enter_and_finish, frame.workers, threads.address)
+
+
+def _shape_and_strides(
+    stored: tuple[int, ...], order: tuple[int, ...] | None, step: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a result whose memory has a shape, and whose dims are those of that shape in some order."""
+    strides = [step * math.prod(stored[dim + 1 :]) for dim in range(len(stored))]
+    dims = order or range(len(stored))
+    return tuple(stored[dim] for dim in dims), tuple(strides[dim] for dim in dims)
+
+
+def _bytes(stored: tuple[tuple[int, ...], np.dtype]) -> int:
+    shape, dtype = stored
+    return math.prod(shape) * dtype.itemsize
+
+
+class _Leaf:
+    def __init__(self, number: int):
+        self.number = number
+
+
+def _output(structure: Structure, fixed: dict[int, Any], order: Sequence[int]) -> tuple[Words, bool]:
+    """How to put the results together, and whether that is all: other containers are left to Python."""
+    made = iter(order)
+    leaves: list[Any] = [fixed.get(at, _Leaf) for at in range(count_leaves(structure))]
+    leaves = [_Leaf(next(made)) if leaf is _Leaf else leaf for leaf in leaves]
+    try:
+        words = Words()
+        _put(words, unflatten(structure, leaves))
+        return words, True
+    except Unsupported:
+        words = Words()
+        _put(words, leaves)
+        return words, False
+
+
+def _put(words: Words, item: Any) -> None:
+    if isinstance(item, _Leaf):
+        words.add(word.PUT_RESULT, item.number)
+    elif type(item) in (tuple, list):
+        words.add(word.PUT_TUPLE if type(item) is tuple else word.PUT_LIST, len(item))
+        for member in item:
+            _put(words, member)
+    elif type(item) is dict:
+        words.add(word.PUT_DICT, len(item))
+        for key, member in item.items():
+            if type(key) not in (str, int):
+                raise Unsupported  # to hash it may run any code, and raise
+            words.refer(key)
+            _put(words, member)
+    elif item is None or isinstance(item, (bool, int, float, complex, str)):
+        words.add(word.PUT_OBJECT)
+        words.refer(item)
+    else:
+        raise Unsupported
+
+
+def _dtype_word(dtype: np.dtype) -> int:
+    """Kind, byte order and number: what tells dtypes apart, also of two objects for the same one."""
+    fields = ctypes.c_int64.from_address(id(dtype) + word.DTYPE_AT).value
+    return fields & word.DTYPE_MASK
+
+
+def _make_code() -> _Method | None:
+    if DATA_OFFSET is None or not _layout_known():
+        return None
+    method = _Method(b"call", runtime()["enter"], _FASTCALL, None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # built-in functions may outlive this module
+    return method
+
+
+native_code = Once(_make_code)  # None if objects are not laid out as it expects
+
+
+def _layout_known() -> bool:
+    assert DATA_OFFSET is not None
+
+    def read(thing: Any, offset: int) -> int:
+        return ctypes.c_int64.from_address(id(thing) + offset).value
+
+    probe = np.zeros((3, 5), np.float32)
+    turned = probe.T
+    sizes = (ctypes.c_int64 * 2).from_address(read(probe, DATA_OFFSET + word.SIZES_AT))
+    flags = [read(array, DATA_OFFSET + word.FLAGS_AT) & word.PLAIN_FLAGS for array in (probe, turned)]
+    described = [
+        read(kind, word.DTYPE_AT) >> 32 == kind.num and chr(read(kind, word.DTYPE_AT) >> 16 & 0xFF) == kind.byteorder
+        for kind in (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.float64).newbyteorder("S"))
+    ]
+    return (
+        read(probe, word.TYPE_AT) == id(np.ndarray)
+        and read(1.5, word.TYPE_AT) == id(float)
+        and read(probe, DATA_OFFSET + word.RANK_AT) & 0xFFFFFFFF == 2
+        and tuple(sizes) == (3, 5)
+        and read(probe, DATA_OFFSET + word.DESCRIPTOR_AT) == id(probe.dtype)
+        and flags == [word.PLAIN_FLAGS, word.PLAIN_FLAGS & ~1]
+        and all(described)
+        and _handler_known()
+    )
+
+
+def _handler_known() -> bool:
+    """Whether an array holds its handler where it is expected."""
+    own = allocator()
+    if own is None:
+        return True
+    assert DATA_OFFSET is not None
+    probe = own.empty([((MIDDLE,), np.dtype(np.uint8))])[0]
+    return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + word.HANDLER_AT).value == id(own.handler)
+
+
+def _built_in(plan: Plan, method: _Method) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    function: Callable[..., Any] = make(ctypes.addressof(method), plan, None)
+    return function

@@ -1,0 +1,209 @@
+"""A compiled graph: native code, and the call into it."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....ir.errors import range_error
+from ....ir.graph import Graph
+from ....ir.symbolic import Dim, Expr, evaluate
+from ...arrays import as_plain, bind_sizes
+from ...artifact import Artifact
+from ...report.timings import Stages
+from ...store.cache import Lookup
+from ..abi import ALIGN, ARENA, ERROR, FIRST_FREE, PARALLEL, POOL, PRODUCTS, SCRATCH, SCRATCH_STRIDE, WORKERS
+from ..image.image import Image
+from ..runtime.allocator import empty_arrays
+from ..runtime.runtime import DATA_OFFSET
+from ..runtime.threads import get_num_threads, pool
+
+if TYPE_CHECKING:
+    from ...report.report import Report
+    from ..runtime.openmp import Threads
+
+_RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+KEPT = 1 << 17  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
+# Bytes between the scratch of threads, at most, that no one touches: what one of them fetches ahead, or the processor
+# does for it, would take the next one's from its cache.
+GAP = 1 << 14
+_BYTE = np.dtype(np.uint8)
+_NO_MEMORY = np.empty(0, _BYTE)
+
+
+class Executable:
+    """Call it with arrays of the parameters' types; it returns the results as new arrays."""
+
+    target = "cpu"
+
+    def __init__(self, graph: Graph, artifact: Artifact, cache: Lookup, stages: Stages):
+        self.graph = graph
+        self.artifact = artifact
+        self.cache = cache
+        self.stages = stages
+        self.sizes = [symbol.name for symbol in graph.sizes]
+        self.first_param = FIRST_FREE + len(self.sizes)
+        self.slots = self.first_param + len(graph.params) + len(artifact.stored)
+        self.frames: list[Frame] = []
+        with stages.timed("link"):
+            self.image = Image(artifact.code)
+        self.run = _RUN(self.image["run"])
+        if artifact.products:
+            from ..microkernels.products import tables
+
+            with stages.timed("matrix products"):
+                self.tables = tables(frozenset(artifact.products), artifact.vector_bits)
+
+    @property
+    def report(self) -> Report:
+        from ...report.report import Report
+
+        return Report.read(self.artifact.report).here(get_num_threads(), self.cache, self.stages.seconds)
+
+    def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """What the symbolic sizes are for parameters of these shapes."""
+        sizes: dict[str, int] = {}
+        if not self.sizes:
+            return sizes
+        for param, shape in zip(self.graph.params, shapes, strict=True):
+            for dim, size in zip(param.shape, shape, strict=True):
+                if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
+                    sizes[symbol.name] = size
+        return sizes
+
+    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
+        """How to call this code for parameters of these shapes."""
+        return Launcher(self, self.sizes_of(shapes))
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        given = list(map(as_plain, arrays))
+        return Launcher(self, bind_sizes(self.graph, given))(given)
+
+    def raise_index_error(self, error: Any) -> None:
+        place = self.artifact.places[error[1]]
+        raise range_error(place.op, place.called, int(error[2]), int(error[3]), place.location(self.graph))
+
+
+class Frame:
+    """The memory of one call: ctx, where an error is reported, the arena and the scratch of all threads."""
+
+    def __init__(self, executable: Executable):
+        self.workers = 0
+        self.pool = 0  # the address of the threads that it was last made fit for
+        self.sizes: dict[str, int] | None = None  # of the launcher that it was last made fit for
+        self.memory = _NO_MEMORY
+        self.block = (ctypes.c_int64 * executable.slots)()
+        self.error = (ctypes.c_int64 * 4)()
+        self.address = ctypes.addressof(self.block)
+        self.block[ERROR] = ctypes.addressof(self.error)
+        if executable.artifact.products:
+            self.block[PRODUCTS] = ctypes.addressof(executable.tables)
+
+    def fit(self, launcher: Launcher, threads: Threads) -> None:
+        """Prepare for a launcher's sizes and as many threads as there are now."""
+        self.prepare(launcher, threads)
+        needed = launcher.memory_bytes(self.workers)
+        kept = self.memory
+        self.give_memory(launcher, kept if len(kept) >= needed else empty_arrays([((needed,), _BYTE)])[0])
+
+    def prepare(self, launcher: Launcher, threads: Threads) -> None:
+        """All but the memory."""
+        block, self.sizes = self.block, launcher.sizes
+        self.workers = max(threads.limit, threads.started)
+        self.pool = block[POOL] = threads.address
+        block[PARALLEL] = threads.parallel
+        block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_stride, self.workers
+        for number, name in enumerate(launcher.executable.sizes):
+            block[FIRST_FREE + number] = launcher.sizes[name]
+
+    def give_memory(self, launcher: Launcher, memory: np.ndarray) -> None:
+        self.memory = memory
+        base = memory.__array_interface__["data"][0]
+        base += -base % ALIGN
+        self.block[ARENA], self.block[SCRATCH] = base, base + launcher.arena_bytes
+
+
+class Launcher:
+    """The call into native code for one set of sizes: all that can be known beforehand is.
+
+    Frames are kept and used again, for other sizes too; as many exist as there ever were calls at the same time. Large
+    memory of temporaries goes back to the allocator after each call, for others to use.
+    Arrays are passed as the addresses of their Python objects, in which native code finds the data (DATA_OFFSET).
+    """
+
+    def __init__(self, executable: Executable, sizes: dict[str, int], threads: Callable[[], Threads] = pool):
+        self.executable = executable
+        self.sizes = sizes
+        self.threads = threads if executable.artifact.is_long else pool
+        artifact = executable.artifact
+        scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
+        self.scratch_bytes = scratch + -scratch % ALIGN  # of each thread
+        self.scratch_stride = self.scratch_bytes + min(self.scratch_bytes, GAP)
+        self.alone_bytes = max((evaluate(item, sizes) for item in artifact.alone), default=0)
+        self.arena_bytes = evaluate(artifact.arena, sizes)
+        self.results = [(_shape(shape, sizes), dtype.numpy) for dtype, shape in artifact.stored]
+        self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
+        # Whether the results are just the stored arrays, in order.
+        self.plain = artifact.sources == [("own", number) for number in range(len(self.results))] and all(
+            shape == stored for shape, (stored, _) in zip(self.shapes, self.results, strict=True)
+        )
+        count = len(executable.graph.params) + len(self.results)
+        self.pack = struct.Struct(f"{count}q").pack_into
+        self.offset = 8 * executable.first_param
+        self.frames = executable.frames
+        self.run = executable.run
+
+    def memory_bytes(self, workers: int) -> int:
+        """The memory of a call with so many threads, wherever it begins."""
+        scratch = self.scratch_stride * (workers - 1) + self.scratch_bytes
+        return self.arena_bytes + max(scratch, self.alone_bytes) + ALIGN
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        results = empty_arrays(self.results)
+        self.launch(*map(address_of, arrays), *map(address_of, results))
+        return results if self.plain else self._collect(arrays, results)
+
+    def launch(self, *addresses: int) -> None:
+        """Run on the parameters and then the stored results: objects, or data if the code was compiled for that."""
+        threads = self.threads()
+        limit = threads.limit
+        if threads.started < limit:
+            threads.ready()
+        frames = self.frames
+        try:
+            frame = frames.pop()
+        except IndexError:
+            frame = Frame(self.executable)
+        if frame.sizes is not self.sizes or frame.workers < limit or frame.pool != threads.address:
+            frame.fit(self, threads)
+        self.pack(frame.block, self.offset, *addresses)
+        threads.run(self.run, frame.address)
+        if frame.error[0]:
+            self.executable.raise_index_error(frame.error)
+        if len(frame.memory) > KEPT:
+            frame.memory, frame.sizes = _NO_MEMORY, None
+        frames.append(frame)
+
+    def _collect(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
+        found: list[np.ndarray] = []
+        for shape, (how, number) in zip(self.shapes, self.executable.artifact.sources, strict=True):
+            array = arrays[number] if how == "parameter" else results[number]
+            shaped = array.reshape(shape)
+            found.append(shaped if how == "own" else shaped.copy())
+        return found
+
+
+def _data_address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+# With an offset native code reads the data's address from the object; without one Python has to ask for it.
+address_of: Callable[[np.ndarray], int] = id if DATA_OFFSET is not None else _data_address
+
+
+def _shape(shape: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
+    return tuple([evaluate(dim, sizes) for dim in shape]) if sizes else shape  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""Loop IR to LLVM text: kernels, loops, accesses, scalars."""

@@ -1,0 +1,486 @@
+"""A compiled graph as one LLVM module: `run(ctx)` calls its kernels in order.
+
+`ctx` is a block of 64-bit slots (backend/cpu/abi.py, Layout). A kernel is a function of its own block of arguments,
+which `run` fills: ctx, the number of its first site, its sizes and its buffers, and those numbers that only the
+routines of matrix products need to know. So kernels that differ only in these are the same code, and are compiled once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....ir.proofs import ceil_divide
+from ....ir.symbolic import Dim, Symbol
+from ....kernels.loop.analysis import cost
+from ....kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
+from ....kernels.loop.text import identity, size_symbols
+from ....kernels.loop.verify import read, written
+from ....passes.memory.arena import Plan
+from ....passes.memory.lifetime import Owner
+from ..abi import ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
+from ..llvm.parts import Module, Part, declaration
+from ..microkernels.transpose import ELEMENTS, called, transpose_text
+from .accesses import NONTEMPORAL
+from .debug import DebugInfo
+from .region import Region
+from .scratch import Arena, Place, Use, kernel_use, most, plan_scratch, scratch_sizes
+
+LONG = 1 << 20  # work for which waking a thread pays
+SMALL = 64  # numbers up to this, such as sizes of tiles, are the same in most kernels
+
+
+@dataclass
+class Layout:
+    """Which slot of ctx holds what. Addresses are in bytes."""
+
+    sizes: dict[str, int]
+    pointers: dict[str, int]  # parameters and results, by buffer name
+    arena: Arena  # where temporaries lie, and scratch of what the caller runs alone
+
+
+@dataclass(frozen=True)
+class Step:
+    """One function of a kernel: how often its loop runs, and how many iterations a thread takes at a time."""
+
+    function: str
+    count: Dim
+    grain: int | None  # None: the caller runs it alone
+    long: bool = False  # enough work to wake a thread that sleeps
+    blocks: tuple[tuple[int, ...], ...] = ()  # the buffers of each branch, by their numbers in the kernel
+    scratch: Dim = 0  # bytes that each thread needs
+    placed: bool = False  # by plan_arena, since no other thread runs it
+
+
+@dataclass(frozen=True)
+class Address:
+    """An argument: where scratch of what the caller runs alone lies, the kernel's n-th."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """What became of a kernel, and of all that are equal to it."""
+
+    steps: list[Step]
+    sizes: list[Symbol]
+    arguments: list[int | Address]  # behind its buffers
+    use: Use
+
+
+# A block of arguments: these, then sizes, then buffers, then numbers and addresses of scratch.
+CONTEXT, FIRST_SITE, HEAD = range(3)
+
+
+ZERO = "@zero = private constant [64 x i8] zeroinitializer, align 64"
+
+REPORT = """
+; The first index out of range is kept for the caller.
+define void @report(ptr %args, i64 %number, i64 %index, i64 %bound) nounwind {
+  %ctx = load ptr, ptr %args
+  %first.at = getelementptr i64, ptr %args, i64 1
+  %first.site = load i64, ptr %first.at
+  %site = add i64 %first.site, %number
+  %slot = getelementptr i64, ptr %ctx, i64 5
+  %error = load ptr, ptr %slot
+  %old = cmpxchg ptr %error, i64 0, i64 1 seq_cst seq_cst
+  %first = extractvalue { i64, i1 } %old, 1
+  br i1 %first, label %write, label %done
+write:
+  %at1 = getelementptr i64, ptr %error, i64 1
+  store i64 %site, ptr %at1
+  %at2 = getelementptr i64, ptr %error, i64 2
+  store i64 %index, ptr %at2
+  %at3 = getelementptr i64, ptr %error, i64 3
+  store i64 %bound, ptr %at3
+  br label %done
+done:
+  ret void
+}
+"""
+
+
+class ModuleEmitter:
+    """Takes the kernels one after the other. Parts of the module that are long enough can be had at once."""
+
+    def __init__(self, vector_bits: int, annotate: bool, data_offset: int | None):
+        self.layout = Layout({}, {}, Arena({}, 0, {}))
+        self.added: list[tuple[Kernel, Code]] = []
+        self.data_offset = data_offset  # of the data's address in an array object; None: slots hold the address itself
+        self.vector_bits = vector_bits
+        self.debug = DebugInfo() if annotate else None
+        self.declarations: set[str] = set()
+        self.module = Module()
+        self.is_long = False  # some step has enough work to wake a thread that sleeps
+        self.transpositions: dict[tuple[int, bool], str] = {}  # by the size of elements, and whether they are fetched
+        self.known: dict[str, Code] = {}  # kernels, by their identity
+        self.functions: dict[str, str] = {}  # names of functions, by their texts
+        self.branches: dict[str, tuple[str, Dim]] = {}  # functions of branches with their scratch, by their identity
+        self.sites = 0
+        self.places: Plan[Owner] = Plan({}, 0)  # of a region's scratch
+        self.placed: dict[Owner, int] = {}  # scratch that is an argument of the kernel: which one it is
+        self.next_block = 0  # where the arguments of the next branch begin
+        self.kernel: Kernel | None = None
+        self.sizes: list[str] = []
+        self.arguments: list[int | Address] = []  # of the kernel, behind its buffers
+        self.passes_numbers = False  # whether numbers may be among them
+
+    @property
+    def uses(self) -> list[Use]:
+        """The memory that the kernels need."""
+        return [code.use for _, code in self.added]
+
+    def scratch(self, alone: bool) -> list[Dim]:
+        """Bytes that each thread needs. Alone: those for what only the caller runs, and that have no place yet."""
+        steps = (step for _, code in self.added for step in code.steps if not step.placed)
+        return list(dict.fromkeys(step.scratch for step in steps if (step.grain is None) == alone))
+
+    def scratch_of_kernels(self) -> list[Dim]:
+        """Bytes that each thread at work needs, for each kernel."""
+        return [most(step.scratch for step in code.steps) for _, code in self.added]
+
+    def add(self, kernel: Kernel, like: int | None = None) -> None:
+        """The functions of the next kernel: those of an earlier one if it is like that but for its names."""
+        self.added.append((kernel, self._code(kernel) if like is None else self.added[like][1]))
+
+    def next_part(self) -> Part | None:
+        """What is there, if it is enough to be compiled meanwhile."""
+        if self.debug is not None or not self.module.is_enough():
+            return None
+        text = "\n".join(self.module.taken())
+        self._transpositions(text)
+        functions = [item for item in sorted(self.declarations) if item.startswith("define")]
+        others = [*functions, *self.transpositions.values(), *([REPORT] if "@report(" in text else [])]
+        return Part("\n".join([text, *map(declaration, others), *self._shared(text)]), False)
+
+    def finish(self, layout: Layout) -> Module:
+        """The whole module, with the function that runs the kernels."""
+        self.layout = layout
+        self._run()
+        module = self.module
+        text = module.text
+        if "@report(" in text:
+            module.plain.append(REPORT)
+        self._transpositions(text)
+        module.hot += self.transpositions.values()
+        module.hot += (item for item in sorted(self.declarations) if item.startswith("define"))
+        module.shared = self._shared(text)
+        if self.debug is not None:
+            module.shared.append(self.debug.metadata())
+        return module
+
+    def _transpositions(self, text: str) -> None:
+        """Routines that a text calls."""
+        for kind in itertools.product(ELEMENTS, (False, True)):
+            if kind not in self.transpositions and called(*kind) in text:
+                self.transpositions[kind] = transpose_text(*kind, self.vector_bits, self.declarations)
+
+    def _shared(self, text: str) -> list[str]:
+        """What functions need beside each other."""
+        bits = self.vector_bits
+        shared = [item for item in sorted(self.declarations) if not item.startswith("define")]
+        shared.append(
+            # Without an aligned stack every vector that is spilled may lie across two cache lines.
+            f'attributes #0 = {{ nounwind alignstack={bits // 8} "prefer-vector-width"="{bits}" '
+            f'"min-legal-vector-width"="{bits}" }}'
+        )
+        if "@zero" in text:
+            shared.append(ZERO)
+        if NONTEMPORAL in text:
+            shared.append(f"{NONTEMPORAL} = !{{i32 1}}")
+        return shared
+
+    # run
+
+    def _run(self) -> None:
+        """The function that calls the kernels in order."""
+        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch, self.vector_bits)
+        for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
+            run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
+            run.write(f"%{name} = load ptr, ptr %{name}.at")
+        slots = 0
+        for number, (kernel, code) in enumerate(self.added):
+            slots = max(slots, self._call(run, number, kernel, code))
+            self.is_long |= any(step.long for step in code.steps)
+            self.sites += len(kernel.sites)
+        body = "\n".join(run.frames[0].lines)
+        block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
+        # It runs once, and with many kernels it is long.
+        self.module.plain.append(f"define void @run(ptr %ctx) nounwind {{\nentry:\n{block}{body}\n  ret void\n}}")
+
+    def _run_pointer(self, region: Region, buffer: Buffer) -> str:
+        slot = self.layout.pointers.get(buffer.name)
+        write = region.emitter.instruction
+        if slot is not None:
+            at = write(f"getelementptr i64, ptr %ctx, i64 {slot}")
+            array = write(f"load ptr, ptr {at}, align 8")
+            if self.data_offset is None:
+                return array
+            return write(f"load ptr, ptr {write(f'getelementptr i8, ptr {array}, i64 {self.data_offset}')}, align 8")
+        return self._planned(region, buffer.name)
+
+    def _planned(self, region: Region, place: Place) -> str:
+        """The address of what plan_arena has a place for."""
+        arena, write = self.layout.arena, region.emitter.instruction
+        slot, offset = (SCRATCH, arena.unshared[place]) if place in arena.unshared else (ARENA, arena.offsets[place])
+        base = write(f"load ptr, ptr {write(f'getelementptr i64, ptr %ctx, i64 {slot}')}, align 8")
+        return write(f"getelementptr i8, ptr {base}, i64 {region.uniform(offset)}")
+
+    def _run_size(self, region: Region, symbol: Symbol) -> str:
+        at = region.emitter.instruction(f"getelementptr i64, ptr %ctx, i64 {self.layout.sizes[symbol.name]}")
+        return region.emitter.instruction(f"load i64, ptr {at}, align 8")
+
+    def _call(self, run: Region, place: int, kernel: Kernel, code: Code) -> int:
+        """Fill the block of arguments and run the kernel's steps; gives the block's length.
+
+        The buffers of concurrent loops are arguments of the branches, which have a block each."""
+        run.write(f"; {kernel.name}")
+        head = [("ptr", "%ctx"), ("i64", str(self.sites))]
+        buffers = [("ptr", run.pointer(buffer)) for buffer in kernel.buffers]
+        sizes = [("i64", run.uniform(symbol.expr())) for symbol in code.sizes]
+        values = [*head, *sizes, *([] if only_concurrent(kernel) else buffers)]
+        for item in code.arguments:
+            if isinstance(item, Address):
+                values.append(("ptr", self._planned(run, (place, item.number))))
+            else:
+                values.append(("i64", str(item)))
+        for block in (block for step in code.steps for block in step.blocks):
+            values += [*head, *sizes, *(buffers[number] for number in block)]
+        for slot, (kind, value) in enumerate(values):
+            at = run.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
+            run.write(f"store {kind} {value}, ptr {at}, align 8")
+        for step in code.steps:
+            count = run.uniform(step.count)
+            if step.grain is None:
+                run.write(f"call void @{step.function}(ptr %args, i64 0, i64 {count}, i64 0, i64 0)")
+            else:
+                run.write(
+                    f"call void %parallel(ptr %pool, ptr @{step.function}, ptr %args, i64 {count}, i64 {step.grain}, "
+                    f"i1 {str(step.long).lower()})"
+                )
+        return len(values)
+
+    # Kernels
+
+    def _pointer(self, region: Region, buffer: Buffer) -> str:
+        assert self.kernel is not None
+        names = [item.name for item in self.kernel.buffers]
+        return self._argument(region, "ptr", HEAD + len(self.sizes) + names.index(buffer.name))
+
+    def _size(self, region: Region, symbol: Symbol) -> str:
+        return self._argument(region, "i64", HEAD + self.sizes.index(symbol.name))
+
+    def _number(self, region: Region, number: int) -> str:
+        """A number that code is none the better for knowing."""
+        # One argument for each use: which of them are equal is another thing that kernels would differ in.
+        return self._passed(region, "i64", number) if self.passes_numbers and number > SMALL else str(number)
+
+    def _passed(self, region: Region, kind: str, value: int | Address) -> str:
+        """One more argument."""
+        assert self.kernel is not None
+        slot = HEAD + len(self.sizes) + len(self.kernel.buffers) + len(self.arguments)
+        self.arguments.append(value)
+        with region.at(0):
+            return self._argument(region, kind, slot)
+
+    def _argument(self, region: Region, kind: str, slot: int) -> str:
+        at = region.emitter.instruction(f"getelementptr i64, ptr %args, i64 {slot}")
+        return region.emitter.instruction(f"load {kind}, ptr {at}, align 8")
+
+    def _scratch(self, region: Region, owner: Owner) -> str:
+        if owner in self.placed:
+            return self._passed(region, "ptr", Address(self.placed[owner]))
+        place = self.places.offsets[owner]
+        write = region.emitter.instruction
+        with region.at(0):
+            if "%scratch" not in region.pointers:
+                context = self._argument(region, "ptr", CONTEXT)
+                base = write(f"load ptr, ptr {write(f'getelementptr i64, ptr {context}, i64 {SCRATCH}')}, align 8")
+                stride = write(f"getelementptr i64, ptr {context}, i64 {SCRATCH_STRIDE}")
+                mine = write(f"mul i64 %worker, {write(f'load i64, ptr {stride}, align 8')}")
+                region.pointers["%scratch"] = write(f"getelementptr i8, ptr {base}, i64 {mine}")
+            offset = self._number(region, place) if isinstance(place, int) else region.uniform(place)
+            return write(f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {offset}")
+
+    def _code(self, kernel: Kernel) -> Code:
+        """The functions of a kernel; those of an equal kernel if there is one."""
+        key = identity(kernel)
+        if key in self.known:
+            return self.known[key]
+        sizes = size_symbols(kernel)
+        self.kernel, self.sizes = kernel, [symbol.name for symbol in sizes]
+        self.next_block = HEAD + len(self.sizes) + (0 if only_concurrent(kernel) else len(kernel.buffers))
+        self.arguments, self.passes_numbers = [], takes_numbers(kernel)
+        placed = lone_scratch(kernel, self.vector_bits)
+        use = kernel_use(kernel, placed)
+        self.placed = {owner: number for number, owner in enumerate(placed)}
+        steps: list[Step] = []
+        alone: list[Statement] = []
+
+        def next_name() -> str:
+            return f"{kernel.name}.r{len(steps)}"
+
+        def flush() -> None:
+            if alone:
+                name, scratch = self._serial(next_name(), list(alone))
+                steps.append(Step(name, 1, None, scratch=use.room if placed else scratch, placed=bool(placed)))
+                alone.clear()
+
+        for statement in kernel.body:
+            if isinstance(statement, Concurrent):
+                flush()
+                steps.append(self._concurrent(next_name(), statement))
+            elif isinstance(statement, Loop) and statement.kind == "parallel":
+                flush()
+                name, scratch = self._parallel(next_name(), statement)
+                long = cost([statement]) >= LONG
+                steps.append(Step(name, statement.stop, statement.width, long, scratch=scratch))
+            else:
+                alone.append(statement)
+        flush()
+        self.known[key] = Code(steps, sizes, self.arguments, use)
+        return self.known[key]
+
+    def _region(self, name: str) -> Region:
+        note = None if self.debug is None else self.debug.function(name)
+        return Region(self.declarations, self._pointer, self._size, self._scratch, self.vector_bits, note, self._number)
+
+    def _finish(self, name: str, region: Region, plain: bool) -> str:
+        """Add a function, unless one has the same text. Gives its name."""
+        lines = "\n".join(region.frames[0].lines)
+        sink = "  %sink = alloca [32 x i8], align 16\n" if "%sink" in lines else ""
+        if NONTEMPORAL in lines:
+            # Such stores are not ordered by the atomics that tell the others that this part is done.
+            lines += "\n  fence seq_cst"
+        note = f" !dbg {region.note.scope}" if region.note is not None else ""
+        text = (
+            f"(ptr %args, i64 %begin, i64 %end, i64 %worker, i64 %before) #0{note} {{\n"
+            f"entry:\n{sink}{lines}\n  ret void\n}}"
+        )
+        if text not in self.functions:
+            self.functions[text] = name
+            (self.module.plain if plain else self.module.hot).append(f"define void @{name}{text}")
+        return self.functions[text]
+
+    def _serial(self, name: str, statements: Sequence[Statement]) -> tuple[str, Dim]:
+        """A function, and the scratch that it needs."""
+        region = self._region(name)
+        if not self.placed:
+            self.places = plan_scratch(statements, self.vector_bits)
+        for statement in statements:
+            # Not before those in front of it, which may make what it packs.
+            region.prepare([statement])
+            region.body([statement])
+        return self._finish(name, region, only_calls(statements)), self.places.size
+
+    def _parallel(self, name: str, loop: Loop) -> tuple[str, Dim]:
+        region = self._region(name)
+        self.places = plan_scratch(loop.body, self.vector_bits)
+        region.prepare(loop.body)
+
+        def body(current: list) -> list:
+            region.body(loop.body)
+            return []
+
+        region.counted(loop.variable, "%begin", "%end", 1, True, [], body)
+        return self._finish(name, region, only_calls([loop])), self.places.size
+
+    def _concurrent(self, name: str, statement: Concurrent) -> Step:
+        """Tiles of all branches in one region: tile numbers run through the branches in turn."""
+        kernel = self.kernel
+        assert kernel is not None
+        counts: list[Dim] = []
+        functions: list[str] = []
+        blocks: list[tuple[int, ...]] = []
+        scratch: list[Dim] = []
+        for branch in statement.branches:
+            names = read(branch) | written(branch)
+            blocks.append(tuple(number for number, buffer in enumerate(kernel.buffers) if buffer.name in names))
+            function, needed = self._branch(f"{name}.b{len(functions)}", branch, blocks[-1])
+            functions.append(function)
+            scratch.append(needed)
+            counts.append(ceil_divide(branch.stop, branch.width) if branch.kind == "parallel" else 1)
+        region = self._region(name)
+        tile = Symbol("%tile")
+
+        def body(current: list) -> list:
+            now = region.symbols["%tile"].name
+            write = region.emitter.instruction
+            # The end of the run before this tile, if this thread did one.
+            before = write(f"select i1 {write(f'icmp eq i64 {now}, %begin')}, i64 %before, i64 {now}")
+            first: Dim = 0
+            for branch, count, function, block in zip(statement.branches, counts, functions, blocks, strict=True):
+                low, high = region.uniform(first), region.uniform(first + count)
+                above, below = write(f"icmp sge i64 {now}, {low}"), write(f"icmp slt i64 {now}, {high}")
+                local = write(f"sub i64 {now}, {low}")
+                # Scratch is as this branch left it if the run before was one of its own.
+                after, until = write(f"icmp sgt i64 {before}, {low}"), write(f"icmp sle i64 {before}, {high}")
+                again = write(f"zext i1 {write(f'and i1 {after}, {until}')} to i64")
+
+                def call(
+                    function: str = function, branch: Loop = branch, local: str = local, again: str = again
+                ) -> None:
+                    begin, end = "0", "1"
+                    if branch.kind == "parallel":
+                        begin = write(f"mul i64 {local}, {branch.width}")
+                        over = write(f"add i64 {begin}, {branch.width}")
+                        stop = region.uniform(branch.stop)
+                        end = region.emitter.call("i64", "llvm.smin.i64", ("i64", over), ("i64", stop))
+                    own = write(f"getelementptr i64, ptr %args, i64 {self.next_block}")
+                    region.write(f"call void @{function}(ptr {own}, i64 {begin}, i64 {end}, i64 %worker, i64 {again})")
+
+                region.conditional(write(f"and i1 {above}, {below}"), call)
+                first = first + count
+                self.next_block += HEAD + len(self.sizes) + len(block)
+            return []
+
+        region.counted(tile, "%begin", "%end", 1, True, [], body)
+        name = self._finish(name, region, plain=True)
+        total: Dim = 0
+        for count in counts:
+            total = total + count
+        threaded = any(branch.kind == "parallel" for branch in statement.branches)
+        return Step(name, total, 1 if threaded else None, cost([statement]) >= LONG, tuple(blocks), most(scratch))
+
+    def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> tuple[str, Dim]:
+        """The function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""
+        assert self.kernel is not None
+        whole = self.kernel
+        self.kernel = Kernel(name, tuple(whole.buffers[number] for number in block), (branch,), whole.sites)
+        key = " ".join((*self.sizes, identity(self.kernel)))
+        if key not in self.branches:
+            is_parallel = branch.kind == "parallel"
+            self.branches[key] = self._parallel(name, branch) if is_parallel else self._serial(name, [branch])
+        self.kernel = whole
+        return self.branches[key]
+
+
+def only_calls(statements: Sequence[Statement]) -> bool:
+    """Whether others do all of the work, each time so much of it that the way there does not count."""
+    return all(isinstance(item, (Loop, Gemm, Pack, Transpose, Alloc)) for item in walk(statements))
+
+
+def takes_numbers(kernel: Kernel) -> bool:
+    """Whether it has matrix products, and arguments of its own: those of branches are theirs."""
+    items = list(walk(kernel.body))
+    return any(isinstance(item, Gemm) for item in items) and not any(isinstance(item, Concurrent) for item in items)
+
+
+def lone_scratch(kernel: Kernel, bits: int) -> dict[Owner, int]:
+    """The scratch of statements which the caller runs alone, with its bytes, if plan_arena shall have a place for it.
+
+    Not where some size is symbolic: the arena would have room for all that cannot be compared, while of the memory of
+    threads the most that any region needs will do. And branches have arguments of their own."""
+    if any(isinstance(item, Concurrent) for item in kernel.body):
+        return {}
+    alone = [item for item in kernel.body if not (isinstance(item, Loop) and item.kind == "parallel")]
+    sizes = scratch_sizes(alone, bits)
+    static = {owner: size for owner, size in sizes.items() if isinstance(size, int)}
+    return static if len(static) == len(sizes) else {}
+
+
+def only_concurrent(kernel: Kernel) -> bool:
+    """Whether nothing but branches needs the buffers."""
+    return all(isinstance(item, Concurrent) for item in kernel.body)

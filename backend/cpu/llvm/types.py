@@ -1,0 +1,92 @@
+"""How element types look in LLVM: in registers, in memory, as literals."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.types import DType
+
+REGISTER = {
+    "bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "float", "f64": "double",
+}  # fmt: skip
+# f16 and bf16 are converted where they are loaded and stored; a bool takes a byte.
+MEMORY = REGISTER | {"bool": "i8", "f16": "i16", "bf16": "i16"}
+SUFFIX = {
+    "i1": "i1",
+    "i8": "i8",
+    "i16": "i16",
+    "i32": "i32",
+    "i64": "i64",
+    "float": "f32",
+    "double": "f64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A value in registers: its type, how many lanes (1: the same for all), and its parts (two for a complex).
+    `stored`: the f16 or bf16 that it is exactly, and the bits of that as they are in memory."""
+
+    dtype: DType
+    lanes: int
+    parts: tuple[str, ...]
+    stored: tuple[DType, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.parts[0]
+
+
+def vector(element: str, lanes: int) -> str:
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def register_type(dtype: DType, lanes: int) -> str:
+    return vector(REGISTER[dtype.name], lanes)
+
+
+def suffix(element: str, lanes: int) -> str:
+    """The part of an intrinsic's name that gives its type: v16f32."""
+    return SUFFIX[element] if lanes == 1 else f"v{lanes}{SUFFIX[element]}"
+
+
+def literal(value: Any, dtype: DType) -> str:
+    """A number as LLVM writes it; floats by their bits, so nothing is lost."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind in "iu":
+        number = int(value) & ((1 << dtype.bits) - 1)
+        return str(number - (1 << dtype.bits) if number >> (dtype.bits - 1) else number)
+    real = _to_f32(float(value)) if dtype.bits == 32 else float(value)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', real))[0]:016X}"
+
+
+def _to_f32(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def constant(value: Any, dtype: DType, lanes: int) -> str:
+    text = literal(value, dtype)
+    return text if lanes == 1 else f"splat ({REGISTER[dtype.name]} {text})"
+
+
+def stored_literal(text: str, dtype: DType) -> str | None:
+    """The bits of an f16 or bf16 that a literal of f32 is exactly; None if it is none."""
+    if not text.startswith("0x"):
+        return None
+    (number,) = struct.unpack("<d", struct.pack("<Q", int(text, 16)))
+    if number != number:
+        return None
+    if dtype.name == "bf16":
+        (bits,) = struct.unpack("<I", struct.pack("<f", number))
+        return None if bits & 0xFFFF else str(bits >> 16)
+    try:
+        packed = struct.pack("<e", number)
+    except OverflowError:
+        return None
+    return str(struct.unpack("<H", packed)[0]) if struct.unpack("<e", packed)[0] == number else None

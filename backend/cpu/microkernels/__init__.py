@@ -1,0 +1,1 @@
+"""Hand-made kernels as LLVM text: GEMM, dot products, transposition; and their compiled libraries."""

@@ -1,0 +1,553 @@
+"""Matrix products: routines in LLVM text, compiled once a process and shared by all graphs.
+
+`gemm` computes rows x columns of a product. It goes through the depth in blocks. In each, the left matrix is read as
+panels of a few rows, the right one as panels of some vectors' width: from the packed copy that several calls share, or
+packed here, or where they lie if they are used too little to pack them. A register tile is the product of two panels:
+`rows` x `width` accumulators over one block of the depth.
+
+Packing reads any strides. Panels that are not full repeat the last row or column: what is computed with it is not
+stored. The order of additions depends on sizes and strides alone.
+
+A step of the depth is one element of each row and column; of narrow types it is a pair (pairs.py).
+
+Rows that fill no register tile are left to smaller ones, which are a library of their own: most programs multiply whole
+tiles only, and do not wait for those to be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ....kernels.gemm import FLAT, ROWS, RegisterTile
+from ..abi import ROUTINES
+from ..llvm.parts import Module
+from ..llvm.writer import Function
+
+ELEMENT = {"f32": "float", "f64": "double"}
+FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
+NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
+DIRECT_BYTES = 32 << 10  # a right matrix up to this stays in the first-level cache as it lies
+FEW_PANELS = 8  # that are packed at a time
+FETCH_STEPS = 16  # that packing fetches from memory before it copies them
+LINE = 64  # bytes of a line of the caches
+REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
+
+
+class Routines:
+    """The text of the routines of one element type."""
+
+    def __init__(self, shape: RegisterTile):
+        self.shape = shape
+        self.dtype = shape.dtype
+        self.element = ELEMENT[shape.total]  # of the product
+        self.loaded = self.item = self.element  # of the matrices; and what a lane of a panel has of one step
+        self.bytes = shape.bytes  # of a sum, and of such an item
+        self.loaded_bytes = shape.bytes // shape.together
+        # Lanes that packing transposes at a time: no more than the narrowest panel has.
+        self.block = min(shape.lanes, 32 // shape.bytes, 8 if shape.rows >= 8 else 4)
+        self.vector = f"<{shape.lanes} x {self.element}>"
+        self.suffix = f"v{shape.lanes}{shape.total}"
+
+    def declarations(self) -> list[str]:
+        vector, mask = self.vector, f"<{self.shape.lanes} x i1>"
+        return [
+            f"declare {vector} @llvm.fmuladd.{self.suffix}({vector}, {vector}, {vector})",
+            f"declare {vector} @llvm.masked.load.{self.suffix}.p0(ptr, {mask}, {vector})",
+            f"declare void @llvm.masked.store.{self.suffix}.p0({vector}, ptr, {mask})",
+        ]
+
+    # One register tile.
+
+    def tile(self, rows: int) -> str:
+        """output (+)= `rows` rows of the left matrix times a panel of the right one. Steps are in bytes.
+
+        Meanwhile what lies `ahead`, and the `next` rows of the left matrix, are fetched into the second-level cache.
+        """
+        f = Function(
+            f"tile{rows}.{self.dtype}",
+            [
+                ("ptr", "left"), ("i64", "left_row"), ("i64", "left_step"), ("ptr", "right"), ("i64", "right_step"),
+                ("ptr", "output"), ("i64", "output_row"), ("i64", "depth"), ("i64", "columns"), ("i1", "first"),
+                ("ptr", "ahead"), ("i64", "ahead_step"), ("i64", "next"),
+            ],
+            "#0",
+        )  # fmt: skip
+        shape, vector = self.shape, self.vector
+        places = [f.at("%output", f.multiply("%output_row", row)) for row in range(rows)]
+        line = f"<{shape.lanes} x {self.item}>"
+        totals = [(vector, "zeroinitializer")] * (rows * shape.vectors)
+
+        # If LLVM knew how these hang together, it would make each row's address from that of the row before.
+        distances = ["0", "%left_row"]
+        for row in range(2, min(rows, 4)):
+            distances.append(f.op(f'call i64 asm "", "=r,0"(i64 {f.multiply("%left_row", row)})'))
+
+        groups = (rows + 3) // 4
+        starts = [("ptr", "%left")]
+        for group in range(1, groups):
+            at = f.at("%left", f.multiply("%left_row", 4 * group))
+            starts.append(("ptr", f.op(f'call ptr asm "", "=r,0"(ptr {at})')))
+
+        def step(_: str, carried: list[str]) -> list[str]:
+            starts, (right, ahead), sums = carried[:groups], carried[groups : groups + 2], carried[groups + 2 :]
+            for place in (ahead, f.at(starts[0], "%next")):
+                f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+            columns = [
+                f.op(f"load {line}, ptr {f.at(right, part * shape.bits // 8)}, align {self.loaded_bytes}")
+                for part in range(shape.vectors)
+            ]
+            after = [f.at(start, "%left_step") for start in starts]
+            after += [f.at(right, "%right_step"), f.at(ahead, "%ahead_step")]
+            for row in range(rows):
+                at = f.at(starts[row // 4], distances[row % 4])
+                spread = self.splat(f, f.op(f"load {self.item}, ptr {at}, align {self.loaded_bytes}"), line)
+                for part, column in enumerate(columns):
+                    after.append(self.added(f, spread, column, sums[row * shape.vectors + part]))
+            return after
+
+        state = [*starts, ("ptr", "%right"), ("ptr", "%ahead"), *totals]
+        sums = f.loop(0, "%depth", 1, step, state)[groups + 2 :]
+        self.store(f, places, sums)
+        return f.finish()
+
+    def splat(self, f: Function, item: str, line: str) -> str:
+        lanes = self.shape.lanes
+        one = f.op(f"insertelement {line} poison, {self.item} {item}, i64 0")
+        return f.op(f"shufflevector {line} {one}, {line} poison, <{lanes} x i32> zeroinitializer")
+
+    def added(self, f: Function, left: str, right: str, total: str) -> str:
+        """total + left * right."""
+        vector = self.vector
+        return f.op(f"call {vector} @llvm.fmuladd.{self.suffix}({vector} {left}, {vector} {right}, {vector} {total})")
+
+    def store(self, f: Function, places: list[str], sums: list[str]) -> None:
+        """Add what is there, unless this is the first block; the columns beyond the last are left alone."""
+        vectors, align, vector = self.shape.vectors, self.bytes, self.vector
+        tiles = [
+            (total, f.at(places[number // vectors], number % vectors * self.shape.bits // 8), number % vectors)
+            for number, total in enumerate(sums)
+        ]
+
+        def fresh() -> None:
+            for total, at, _ in tiles:
+                f.write(f"store {vector} {total}, ptr {at}, align {align}")
+
+        def more() -> None:
+            for total, at, _ in tiles:
+                old = f.op(f"load {vector}, ptr {at}, align {align}")
+                f.write(f"store {vector} {f.op(f'fadd {vector} {old}, {total}')}, ptr {at}, align {align}")
+
+        def masked() -> None:
+            mask = f"<{self.shape.lanes} x i1>"
+            lanes = self.shape.lanes
+            inside = [f.first_lanes(f.subtract("%columns", str(part * lanes)), lanes) for part in range(vectors)]
+            there = [f.op(f"select i1 %first, {mask} zeroinitializer, {mask} {item}") for item in inside]
+            for total, at, part in tiles:
+                old = f.op(
+                    f"call {vector} @llvm.masked.load.{self.suffix}.p0(ptr align {align} {at}, {mask} {there[part]}, "
+                    f"{vector} splat ({self.element} -0.0))"
+                )
+                f.write(
+                    f"call void @llvm.masked.store.{self.suffix}.p0({vector} {f.op(f'fadd {vector} {old}, {total}')}, "
+                    f"ptr align {align} {at}, {mask} {inside[part]})"
+                )
+
+        def whole() -> None:
+            f.choose("%first", fresh, more)
+
+        f.choose(f.compare("sge", "%columns", self.shape.width), whole, masked)
+
+    # Packing.
+
+    def pack(self) -> str:
+        """Panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and `depth` elements.
+
+        `apart` is the distance of panels. The last one may have less lanes; the last of these is repeated then.
+        Strides are in elements.
+        """
+        f = Function(
+            f"pack.{self.dtype}",
+            [
+                ("ptr", "panels"), ("i64", "width"), ("i64", "apart"), ("ptr", "source"), ("i64", "lane"),
+                ("i64", "step"), ("i64", "lanes"), ("i64", "depth"),
+            ],
+            "#0",
+        )  # fmt: skip
+        steps = self.steps(f, "%depth")
+        copied = self.copy(f, steps)
+
+        def panel(first: str, carried: list[str]) -> list[str]:
+            (target,) = carried
+
+            def group(offset: str, _: list[str]) -> list[str]:
+                # The last group of lanes may begin in the one before.
+                self.group(f, target, first, f.minimum(offset, f.add("%width", -self.block)), steps)
+                return []
+
+            f.loop(0, "%width", self.block, group)
+            return [f.at(target, "%apart", self.loaded)]
+
+        number = f.op(f"udiv i64 {copied}, %width")
+        target = f.at("%panels", f.multiply(number, "%apart"), self.loaded)
+        f.loop(copied, "%lanes", "%width", panel, [("ptr", target)])
+        return f.finish()
+
+    def steps(self, f: Function, elements: str) -> str:
+        """How many steps so many elements along the depth are."""
+        return elements
+
+    def elements(self, f: Function, steps: str) -> str:
+        """How many elements along the depth so many steps are."""
+        return steps
+
+    def whole_steps(self, f: Function) -> str:
+        """Steps in which no element is missing."""
+        return "%depth"
+
+    def copy(self, f: Function, steps: str) -> str:
+        """The whole panels, if their lanes are adjacent in memory. Gives how many lanes these have.
+
+        Step by step through memory, and some panels at a time: what is read of a step is a long run, and what is
+        written of a panel stays in the first-level cache until a line of it is full.
+        """
+        shape = self.shape
+        wide = f.compare("eq", "%width", shape.width)
+        adjacent = f.compare("eq", "%lane", 1)
+        whole = f.subtract("%lanes", f.op("urem i64 %lanes, %width"))
+        copied = f.op(f"select i1 {adjacent}, i64 {whole}, i64 0")
+        fetched = f.multiply("%step", FETCH_STEPS)
+
+        def few(first: str, _: list[str]) -> list[str]:
+            last = f.minimum(f.add(first, together), copied)
+            panels = f.at("%panels", f.multiply(f.op(f"udiv i64 {first}, %width"), "%apart"), self.element)
+            lines = f.at("%source", first, self.element)
+
+            def copy(lanes: int, source: str, target: str) -> None:
+                vector = f"<{lanes} x {self.element}>"
+
+                def panel(_: str, carried: list[str]) -> list[str]:
+                    source, target = carried
+                    ahead = f.at(source, fetched, self.element)
+                    for line in range(0, lanes * self.bytes, LINE):
+                        self.fetch(f, f.at(ahead, line))
+                    value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
+                    f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
+                    return [f.at(source, lanes, self.element), f.at(target, "%apart", self.element)]
+
+                f.loop(first, last, lanes, panel, [("ptr", source), ("ptr", target)])
+
+            def step(_: str, carried: list[str]) -> list[str]:
+                source, target = carried
+                f.choose(wide, lambda: copy(shape.width, source, target), lambda: copy(shape.rows, source, target))
+                return [f.at(source, "%step", self.element), f.at(target, "%width", self.element)]
+
+            f.loop(0, steps, 1, step, [("ptr", lines), ("ptr", panels)])
+            return []
+
+        together = f.multiply("%width", FEW_PANELS)
+        f.loop(0, copied, together, few)
+        return copied
+
+    def fetch(self, f: Function, place: str) -> None:
+        """Into the second-level cache: lines of columns that are a power of two apart would soon leave the first."""
+        f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
+
+    def group(self, f: Function, panel: str, first: str, offset: str, steps: str) -> None:
+        """Some lanes of a panel, over the whole depth."""
+        block, align = self.block, f"align {self.loaded_bytes}"
+        vector = f"<{block} x {self.item}>"
+        last = f.subtract("%lanes", "1")
+        sources: list[str] = []
+        for lane in range(block):
+            number = f.minimum(f.add(f.add(first, offset), lane), last)
+            source = f.at("%source", f.multiply(number, "%lane"), self.loaded)
+            # LLVM would look for ways to make these addresses from each other, and find none that are better.
+            sources.append(f.op(f'call ptr asm "", "=r,0"(ptr {source})'))
+        panel = f.at(panel, offset, self.item)
+        line = f.multiply("%width", self.bytes)
+        following = f.multiply("%lane", block)
+        turn = LINE // self.bytes
+
+        def line_of_each(at: str, _: list[str]) -> list[str]:
+            """Lines that are a power of two apart soon leave the cache: each is read in full. Meanwhile those of the
+            next group are fetched."""
+            ahead = f.add(self.elements(f, at), following)
+            for source in sources:
+                self.fetch(f, f.at(source, ahead, self.loaded))
+            f.loop(at, f.add(at, turn), block, transpose)
+            return []
+
+        def transpose(at: str, _: list[str]) -> list[str]:
+            places = [f.at(source, at, self.item) for source in sources]
+            rows = [f.op(f"load {vector}, ptr {place}, {align}") for place in places]
+            place = f.at(panel, f.multiply(at, line))
+            for row in transposed(f, rows, vector):
+                f.write(f"store {vector} {row}, ptr {place}, {align}")
+                place = f.at(place, line)
+            return []
+
+        blocks = f.op(f"and i64 {self.whole_steps(f)}, {-turn}")
+        done = f.op(f"select i1 {f.compare('eq', '%step', 1)}, i64 {blocks}, i64 0")
+        f.loop(0, done, turn, line_of_each)
+
+        def single(at: str, _: list[str]) -> list[str]:
+            items = self.items(f, sources, at)
+            value = "poison"
+            for lane in range(block):
+                value = f.op(f"insertelement {vector} {value}, {self.item} {next(items)}, i64 {lane}")
+            f.write(f"store {vector} {value}, ptr {f.at(panel, f.multiply(at, line))}, {align}")
+            return []
+
+        f.loop(done, steps, 1, single)
+
+    def items(self, f: Function, sources: list[str], step: str) -> Iterator[str]:
+        """What each lane has of a step."""
+        place = f.multiply(step, "%step")
+        for source in sources:
+            yield f.op(f"load {self.element}, ptr {f.at(source, place, self.element)}, align {self.bytes}")
+
+    # The product.
+
+    def gemm(self) -> str:
+        """output = left @ right. With a `panel` stride the right matrix is packed: that far apart are its panels.
+
+        With a `left_panel` the left matrix is packed in panels of so many rows: its row stride is the depth of a panel,
+        which is how far it is from row to row on the average, and its column stride the width of a panel.
+        `table` is that of all routines: of the smaller tiles it has those that this number of rows needs.
+        """
+        shape, element = self.shape, self.element
+        f = Function(
+            f"gemm.{self.dtype}",
+            [
+                ("ptr", "output"), ("i64", "output_row"),
+                ("ptr", "left"), ("i64", "left_row"), ("i64", "left_column"), ("i64", "left_panel"),
+                ("ptr", "right"), ("i64", "right_row"), ("i64", "right_column"), ("i64", "panel"),
+                ("i64", "rows"), ("i64", "columns"), ("i64", "depth"), ("ptr", "scratch"), ("ptr", "table"),
+            ],
+            "nounwind",
+        )  # fmt: skip
+        output_row = f.multiply("%output_row", self.bytes)
+        left_row, left_column, right_row = (
+            f.multiply(name, self.loaded_bytes) for name in ("%left_row", "%left_column", "%right_row")
+        )
+        packed = f.compare("ne", "%panel", 0)
+        flat, direct = self.right_as_it_lies(f, right_row)
+        prepared = f.compare("ne", "%left_panel", 0)
+        narrow = f.op(f"or i1 {prepared}, {self.left_as_it_lies(f)}")
+        left_step = self.elements(f, left_column)
+        lane_step = f.op(f"select i1 {prepared}, i64 {self.bytes}, i64 {left_row}")
+        streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
+        most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {shape.depth}")
+        each = f.even("%depth", most, shape.together)
+        # A panel of the right matrix, if it is packed here, then a block of the left one.
+        line = f.op(f"select i1 {packed}, i64 0, i64 {shape.width * self.loaded_bytes}")
+        left_block = f.at("%scratch", f.multiply(each, line))
+        # A packed left matrix is read from end to end: any cache will do.
+        all_rows = f.op("call i64 @llvm.smax.i64(i64 %rows, i64 1)")
+        block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {ROWS // shape.rows * shape.rows}")
+
+        def row_block(row: str, _: list[str]) -> list[str]:
+            many = f.minimum(f.subtract("%rows", row), block)
+            left = f.at("%left", f.multiply(row, left_row))
+            output = f.at("%output", f.multiply(row, output_row))
+            # While one panel of the right matrix is multiplied, each tile of rows fetches its share of the next one.
+            tiles = f.op(f"udiv i64 {f.add(many, shape.rows - 1)}, {shape.rows}")
+            ahead_step = f.op(f"udiv i64 {f.add(tiles, shape.width * self.bytes - 1)}, {tiles}")
+
+            def depth_block(start: str, _: list[str]) -> list[str]:
+                depth = f.minimum(f.subtract("%depth", start), each)
+                steps = self.steps(f, depth)
+                first = f.compare("eq", start, 0)
+                source = f.at(left, f.multiply(start, left_column))
+
+                def pack_rows() -> list[tuple[str, str]]:
+                    apart = f.multiply(self.elements(f, steps), shape.rows)
+                    f.write(
+                        f"call void @pack.{self.dtype}(ptr {left_block}, i64 {shape.rows}, i64 {apart}, ptr {source}, "
+                        f"i64 %left_row, i64 %left_column, i64 {many}, i64 {depth})"
+                    )
+                    rows_apart = f.multiply(steps, self.bytes)
+                    line = shape.rows * self.bytes
+                    return [("ptr", left_block), ("i64", rows_apart), ("i64", str(self.bytes)), ("i64", str(line))]
+
+                def as_it_lies() -> list[tuple[str, str]]:
+                    return [("ptr", source), ("i64", left_row), ("i64", lane_step), ("i64", left_step)]
+
+                lanes, panel_step, row_step, step_step = f.choose(narrow, as_it_lies, pack_rows)
+                following_rows = f.multiply(panel_step, shape.rows)
+
+                def column_panel(column: str, _: list[str]) -> list[str]:
+                    count = f.subtract("%columns", column)
+                    place, step, following, pace, share, sharing = self.right_panel(
+                        f, column, count, start, depth, steps, packed, direct, right_row, ahead_step
+                    )
+                    target = f.at(output, column, element)
+
+                    def multiply(height: int, panel: str, row: str) -> None:
+                        function = f"@tile{height}.{self.dtype}"
+                        if height in REST:
+                            slot = f.at("%table", ROUTINES.index(f"tile{height}"), "ptr")
+                            function = f.op(f"load ptr, ptr {slot}, align 8")
+                        at = f.add(f.multiply(panel, panel_step), f.multiply(row, row_step))
+                        number = f.minimum(f.op(f"udiv i64 {panel}, {shape.rows}"), sharing)
+                        ahead = f.at(following, f.multiply(number, share))
+                        f.write(
+                            f"call void {function}(ptr {f.at(lanes, at)}, i64 {row_step}, "
+                            f"i64 {step_step}, ptr {place}, i64 {step}, "
+                            f"ptr {f.at(target, f.multiply(f.add(panel, row), output_row))}, i64 {output_row}, "
+                            f"i64 {steps}, i64 {count}, i1 {first}, "
+                            f"ptr {ahead}, i64 {pace}, i64 {following_rows})"
+                        )
+
+                    self.tiles(f, many, multiply)
+                    return []
+
+                f.loop(0, "%columns", shape.width, column_panel)
+                return []
+
+            # Over a depth of nothing, too: that is zero.
+            f.loop(0, f.op("call i64 @llvm.smax.i64(i64 %depth, i64 1)"), each, depth_block)
+            return []
+
+        f.loop(0, "%rows", block, row_block)
+        return f.finish()
+
+    def right_as_it_lies(self, f: Function, right_row: str) -> tuple[str, str]:
+        """Whether there are few rows for adjacent columns; and whether the right matrix is read as it lies, for that
+        reason or because it is small."""
+        adjacent = f.compare("eq", "%right_column", 1)
+        flat = f.op(f"and i1 {f.compare('sle', '%rows', FLAT * self.shape.rows)}, {adjacent}")
+        small = f.op(f"and i1 {f.compare('sle', f.multiply('%depth', right_row), DIRECT_BYTES)}, {adjacent}")
+        return flat, f.op(f"or i1 {flat}, {small}")
+
+    def left_as_it_lies(self, f: Function) -> str:
+        """Whether the left matrix is read as it lies."""
+        return f.compare("sle", "%columns", NARROW * self.shape.width)
+
+    def shares(self, f: Function, right_row: str) -> tuple[str, str]:
+        """The distance of shares of a panel that is not packed yet, and how many there are."""
+        apart = f.multiply("%right_column", self.bytes)
+        share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {LINE})")
+        return share, f.op(f"udiv i64 {f.multiply(apart, self.shape.width)}, {share}")
+
+    def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:
+        """body(height, first row of the panel, row in the panel) for tiles of all rows."""
+        rest = f.op(f"urem i64 {rows}, {self.shape.rows}")
+        whole = f.subtract(rows, rest)
+
+        def full(at: str, _: list[str]) -> list[str]:
+            body(self.shape.rows, at, "0")
+            return []
+
+        f.loop(0, whole, self.shape.rows, full)
+
+        def some() -> None:
+            for height in REST:
+                # The rest in binary: 5 rows are 4 and 1.
+                wanted = f.compare("ne", f.op(f"and i64 {rest}, {height}"), 0)
+                before = f.op(f"and i64 {rest}, {-2 * height}")
+
+                def one(height: int = height, before: str = before) -> None:
+                    body(height, whole, before)
+
+                f.choose(wanted, one)
+
+        f.choose(f.compare("ne", rest, 0), some)
+
+    def right_panel(
+        self, f: Function, column: str, count: str, start: str, depth: str, steps: str, packed: str, direct: str,
+        right_row: str, ahead_step: str,
+    ) -> list[str]:  # fmt: skip
+        """Where a panel of the right matrix begins and how many bytes lie between its steps. What comes next, of which
+        each tile of rows fetches a share: where it begins, the bytes between steps and between shares, the last share.
+        """
+        shape, element = self.shape, self.loaded
+        line = shape.width * self.bytes
+        right_step = self.elements(f, right_row)
+        kinds = ("ptr", "i64", "ptr", "i64", "i64", "i64")
+
+        def shared() -> list[tuple[str, str]]:
+            number = f.op(f"udiv i64 {column}, {shape.width}")
+            place = f.add(f.multiply(number, "%panel"), f.multiply(start, shape.width))
+            panel = f.at("%right", place, element)
+            following = f.at(panel, "%panel", element)
+            found = [panel, str(line), following, ahead_step, f.multiply(steps, ahead_step), "%rows"]
+            return list(zip(kinds, found, strict=True))
+
+        def strided() -> list[tuple[str, str]]:
+            place = f.add(f.multiply(start, "%right_row"), f.multiply(column, "%right_column"))
+            source = f.at("%right", place, element)
+            full = f.compare("sge", count, shape.width)
+
+            def fresh() -> list[tuple[str, str]]:
+                lanes = f.minimum(count, shape.width)
+                f.write(
+                    f"call void @pack.{self.dtype}(ptr %scratch, i64 {shape.width}, i64 0, ptr {source}, "
+                    f"i64 %right_column, i64 %right_row, i64 {lanes}, i64 {depth})"
+                )
+                # The next one to pack: beside this one, or the first one of the next block. A share is a cache line of
+                # each step, or a lane with all its steps.
+                below = f.at("%right", f.multiply(f.add(start, depth), "%right_row"), element)
+                beside = f.at(source, f.multiply("%right_column", shape.width), element)
+                is_last = f.compare("sle", count, shape.width)
+                following = f.op(f"select i1 {is_last}, ptr {below}, ptr {beside}")
+                share, last = self.shares(f, right_row)
+                found = ["%scratch", str(line), following, right_step, share, f.add(last, -1)]
+                return list(zip(kinds, found, strict=True))
+
+            def as_it_lies() -> list[tuple[str, str]]:
+                found = [source, right_step, f.at(source, line), right_step, f.multiply(steps, right_step), "%rows"]
+                return list(zip(kinds, found, strict=True))
+
+            found = f.choose(f.op(f"and i1 {direct}, {full}"), as_it_lies, fresh)
+            return list(zip(kinds, found, strict=True))
+
+        return f.choose(packed, shared, strided)
+
+
+def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
+    """A square of vectors transposed: neighbours are interleaved, then pairs, then fours."""
+    count = len(rows)
+    size = 1
+    while size < count:
+        # Blocks of `size` elements: the odd ones of the first row change places with the even ones of the second.
+        after = list(rows)
+        for row in range(count):
+            if row & size:
+                continue
+            low, high = rows[row], rows[row | size]
+            for target, odd in ((row, 0), (row | size, size)):
+                chosen = [
+                    (lane & ~size | odd) if not lane & size else count + (lane & ~size | odd) for lane in range(count)
+                ]
+                numbers = ", ".join(f"i32 {lane}" for lane in chosen)
+                after[target] = f.op(f"shufflevector {vector} {low}, {vector} {high}, <{count} x i32> <{numbers}>")
+        rows = after
+        size *= 2
+    return rows
+
+
+def shared_text(bits: int) -> list[str]:
+    """What routines for vectors of so many bits declare."""
+    return [
+        "declare i64 @llvm.smin.i64(i64, i64)",
+        "declare i64 @llvm.smax.i64(i64, i64)",
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}',
+    ]
+
+
+def gemm_library(routines: Routines) -> Module:
+    """Products of any matrices."""
+    # What only calls the others is not worth optimizing: that would take longer than all of them.
+    return Module(
+        hot=[routines.pack(), routines.tile(routines.shape.rows)],
+        plain=[routines.gemm()],
+        shared=[*routines.declarations(), *shared_text(routines.shape.bits)],
+    )
+
+
+def rest_library(routines: Routines) -> Module:
+    """The smaller tiles."""
+    tiles = [routines.tile(height) for height in REST]
+    return Module(hot=tiles, shared=[*routines.declarations(), *shared_text(routines.shape.bits)])

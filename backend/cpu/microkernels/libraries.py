@@ -1,0 +1,55 @@
+"""Libraries of routines that are not in the cache are compiled while the program that needs them still goes through
+its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....kernels.gemm import RegisterTile
+from ..image.cached import Kept
+from ..llvm.engine import Started, engine
+from ..llvm.parts import Module
+from ..runtime.threads import get_num_threads
+from .dots import dots_library
+from .gemm import Routines, gemm_library, rest_library
+from .pairs import Pairs
+from .products import add, find, is_ready
+
+_started: dict[tuple[str, int], tuple[Kept, Started]] = {}  # by names of libraries and bits of vectors
+
+
+def library(name: str, bits: int) -> Module:
+    """ "f32", for products of any matrices; "f32 rest", the tiles for rows that are left over there; "f32 dots"."""
+    dtype, _, kind = name.partition(" ")
+    if kind == "dots":
+        return dots_library(dtype, bits)
+    shape = RegisterTile(dtype, bits)
+    routines = Routines(shape) if shape.together == 1 else Pairs(shape)
+    return {"": gemm_library, "rest": rest_library}[kind](routines)
+
+
+def start(names: Iterable[str], bits: int) -> None:
+    """Let threads compile the libraries that nobody has yet."""
+    for key in ((name, bits) for name in names):
+        kept = None if key in _started else find(*key)
+        if kept is not None:
+            threads = get_num_threads()
+            _started[key] = kept, engine().start(library(*key).parts(threads), threads)
+
+
+def finish(names: Iterable[str], bits: int) -> None:
+    """Make libraries ready."""
+    start(names, bits)
+    for name in names:
+        while not is_ready(name, bits):
+            start([name], bits)  # again, if another thread that was to make it ready did not
+            found = _started.get((name, bits))
+            if found is None:
+                continue  # another thread has
+            kept, started = found
+            try:
+                code = started.image()
+                add(name, bits, code)  # while it still counts as started: else others would miss it
+            finally:
+                _started.pop((name, bits), None)
+            kept.store(code)

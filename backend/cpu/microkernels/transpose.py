@@ -1,0 +1,197 @@
+"""Transposes of blocks: one function for each size of elements, `@transpose.4(...)`, written when it is called.
+
+What comes from memory is fetched ahead, in `@transpose.fetch.4(...)`, which is told how far: short runs of many rows
+are nothing that a processor foresees, and it waits for one small square at a time.
+
+A square block goes through registers: each of its source's rows is one load, a network of shuffles turns them, each
+of the target's rows is one store. Blocks start at multiples of their width; the last one of an incomplete row or
+column of blocks starts earlier, so that it ends where the matrix does: it moves some elements once more, and
+needs no mask. What is smaller than a block is moved in smaller ones, at last element by element.
+
+Arrays of others begin anywhere. A load that crosses from one cache line into the next needs both, and lines of columns
+that are a power of two apart are soon gone again: after the first block, rows continue where the source is aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..llvm.types import vector
+
+ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
+WIDEST = 16  # rows of a block
+LANE = 16  # bytes: what shuffles move about freely
+LINE = 64  # bytes of the cache
+AHEAD = 16  # columns of the source between what is fetched and what is moved, where a kernel does not say
+FENCED = 4  # rows that have been turned where the widest network is cut in two, for LLVM's sake
+
+
+def transpose_text(size: int, fetch: bool, vector_bits: int, declarations: set[str]) -> str:
+    """The function for elements of a number of bytes."""
+    return TransposeText(size, fetch, vector_bits, declarations).text()
+
+
+def called(size: int, fetch: bool) -> str:
+    return f"@transpose.fetch.{size}(" if fetch else f"@transpose.{size}("
+
+
+class TransposeText:
+    """Writes one function."""
+
+    def __init__(self, size: int, fetch: bool, vector_bits: int, declarations: set[str]):
+        declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
+        if fetch:
+            declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.fetch = fetch
+        self.declarations = declarations
+        self.size = size
+        self.element = ELEMENTS[size]
+        widest = min(WIDEST, vector_bits // 8 // size) if size < LANE else 1
+        self.widths = sorted({widest, min(widest, LANE // size), 1}, reverse=True)
+        self.lines: list[str] = []
+        self.names = 0
+
+    def text(self) -> str:
+        for width in self.widths:
+            low, wide = self.value(f"icmp sge i64 %rows, {width}"), self.value(f"icmp sge i64 %columns, {width}")
+            self.lines.append(f"  br i1 {self.value(f'and i1 {low}, {wide}')}, label %by{width}, label %below{width}")
+            self.loops(width)
+            self.lines.append(f"below{width}:")
+        self.lines.append("  ret void")
+        body = "\n".join(self.lines)
+        return (
+            f"define void {called(self.size, self.fetch)}ptr noalias %target, i64 %target.step, "
+            f"ptr noalias %source, i64 %source.step, i64 %rows, i64 %columns{', i64 %ahead' if self.fetch else ''}) "
+            f"noinline #0 {{\nentry:\n{body}\n}}"
+        )
+
+    def value(self, text: str) -> str:
+        self.names += 1
+        self.lines.append(f"  %{self.names} = {text}")
+        return f"%{self.names}"
+
+    def loops(self, width: int) -> None:
+        """All blocks of a width, and the end of the function."""
+        row, column, row_loop, column_loop = (f"{name}{width}" for name in ("r", "c", "rows", "columns"))
+        self.lines.append(f"by{width}:")
+        last_row, last_column = self.value(f"sub i64 %rows, {width}"), self.value(f"sub i64 %columns, {width}")
+        second = self.second_row(width)
+        self.lines.append(f"  br label %{column_loop}")
+        self.lines.append(f"{column_loop}:")
+        self.lines.append(f"  %{column} = phi i64 [ 0, %by{width} ], [ %{column}.next, %{column_loop}.end ]")
+        self.lines.append(f"  %{column}.at = call i64 @llvm.smin.i64(i64 %{column}, i64 {last_column})")
+        self.lines.append(f"  br label %{row_loop}")
+        self.lines.append(f"{row_loop}:")
+        self.lines.append(f"  %{row} = phi i64 [ 0, %{column_loop} ], [ %{row}.next, %{row_loop} ]")
+        self.lines.append(f"  %{row}.at = call i64 @llvm.smin.i64(i64 %{row}, i64 {last_row})")
+        self.block(width, f"%{row}.at", f"%{column}.at")
+        self.lines.append(f"  %{row}.first = icmp eq i64 %{row}, 0")
+        self.lines.append(f"  %{row}.step = select i1 %{row}.first, i64 {second}, i64 {width}")
+        steps = (row, f"%{row}.step", "%rows", row_loop), (column, str(width), "%columns", column_loop)
+        for name, step, size, loop in steps:
+            self.lines.append(f"  %{name}.next = add nuw nsw i64 %{name}, {step}")
+            self.lines.append(f"  %{name}.more = icmp slt i64 %{name}.next, {size}")
+            done = f"{loop}.done" if loop == column_loop else f"{column_loop}.end"
+            self.lines.append(f"  br i1 %{name}.more, label %{loop}, label %{done}")
+            self.lines.append(f"{done}:")
+        self.lines.append("  ret void")
+
+    def second_row(self, width: int) -> str:
+        """Where the second block of a column starts: at the first place at which all columns' loads are aligned.
+
+        Columns which are no multiple of that apart have no such place, and a single block needs none.
+        """
+        size = width * self.size
+        if width == 1 or size > LINE:
+            return str(width)
+        address = self.value("ptrtoint ptr %source to i64")
+        apart = self.value(f"mul i64 %source.step, {self.size}")
+        uneven = self.value(f"icmp ne i64 {self.value(f'and i64 {apart}, {size - 1}')}, 0")
+        before = self.value(f"and i64 {self.value(f'sub i64 0, {address}')}, {size - 1}")
+        elements = self.value(f"udiv i64 {before}, {self.size}")
+        as_it_is = self.value(f"or i1 {uneven}, {self.value(f'icmp eq i64 {elements}, 0')}")
+        as_it_is = self.value(f"or i1 {as_it_is}, {self.value(f'icmp eq i64 %rows, {width}')}")
+        return self.value(f"select i1 {as_it_is}, i64 {width}, i64 {elements}")
+
+    def block(self, width: int, row: str, column: str) -> None:
+        """The block whose first element is at (row, column)."""
+        kind = vector(self.element, width)
+        align = min(self.size, 8)
+        first = self.value(f"add i64 {self.value(f'mul i64 {column}, %source.step')}, {row}")
+        at = self.value(f"getelementptr inbounds {self.element}, ptr %source, i64 {first}")
+        loaded: list[str] = []
+        for number in range(width):
+            if number:
+                at = self.value(f"getelementptr inbounds {self.element}, ptr {at}, i64 %source.step")
+            loaded.append(self.value(f"load {kind}, ptr {at}, align {align}"))
+            if self.fetch and width > 1:
+                # Fetching does no harm where there is no memory. Into the second cache: the first one has few places
+                # for columns that are a power of two apart.
+                later = self.value(f"getelementptr {self.element}, ptr {at}, i64 %ahead")
+                self.lines.append(f"  call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
+        first = self.value(f"add i64 {self.value(f'mul i64 {row}, %target.step')}, {column}")
+        at = self.value(f"getelementptr inbounds {self.element}, ptr %target, i64 {first}")
+        for number, item in enumerate(self.turned(loaded)):
+            if number:
+                at = self.value(f"getelementptr inbounds {self.element}, ptr {at}, i64 %target.step")
+            self.lines.append(f"  store {kind} {item}, ptr {at}, align {align}")
+
+    def turned(self, rows: Sequence[str]) -> list[str]:
+        """The columns of as many rows as a row has elements."""
+        width = len(rows)
+        if width == 1:
+            return list(rows)
+        each = min(width, LANE // self.size)
+        parts = [self.within_lanes(rows[start : start + each], width, each) for start in range(0, width, each)]
+        across = [self.across_lanes([part[column] for part in parts], width, each) for column in range(each)]
+        return [across[column][lane] for lane in range(width // each) for column in range(each)]
+
+    def within_lanes(self, rows: Sequence[str], width: int, each: int) -> list[str]:
+        """In every lane, columns of as many rows as a lane has elements: halves of pairs are interleaved."""
+        count = len(rows)
+        if count == 1:
+            return list(rows)
+        half = count // 2
+        left, right = (self.within_lanes(part, width, each) for part in (rows[:half], rows[half:]))
+        turned: list[str] = []
+        for a, b in zip(left, right, strict=True):
+            for start in (0, each // 2):
+                lane = [
+                    side + at + item
+                    for at in range(start, start + each // 2, half)
+                    for side in (0, width)
+                    for item in range(half)
+                ]
+                turned.append(self.shuffle(a, b, width, [first + at for first in range(0, width, each) for at in lane]))
+        return [self.fenced(item, width) for item in turned] if width == WIDEST and count == FENCED else turned
+
+    def fenced(self, value: str, width: int) -> str:
+        """The same value, but LLVM does not look behind it: it looks for better shuffles, in vain and at length."""
+        kind, count = vector(self.element, width), width * self.size // 4
+        floats = vector("float", count)
+        name = f"@llvm.arithmetic.fence.v{count}f32"
+        self.declarations.add(f"declare {floats} {name}({floats})")
+        if kind != floats:
+            value = self.value(f"bitcast {kind} {value} to {floats}")
+        value = self.value(f"call {floats} {name}({floats} {value})")
+        return value if kind == floats else self.value(f"bitcast {floats} {value} to {kind}")
+
+    def across_lanes(self, rows: Sequence[str], width: int, each: int) -> list[str]:
+        """Lanes as elements of a square of 1, 2 or 4 rows: row n of the result has lane n of every row."""
+        if len(rows) == 1:
+            return list(rows)
+
+        def pick(a: str, b: str, lanes: Sequence[int]) -> str:
+            return self.shuffle(a, b, width, [lane * each + at for lane in lanes for at in range(each)])
+
+        if len(rows) == 2:
+            return [pick(rows[0], rows[1], lanes) for lanes in ((0, 2), (1, 3))]
+        even, odd = (0, 2, 4, 6), (1, 3, 5, 7)
+        upper = [pick(rows[0], rows[1], lanes) for lanes in (even, odd)]
+        lower = [pick(rows[2], rows[3], lanes) for lanes in (even, odd)]
+        return [pick(upper[side], lower[side], lanes) for lanes in (even, odd) for side in (0, 1)]
+
+    def shuffle(self, a: str, b: str, width: int, chosen: Sequence[int]) -> str:
+        kind = vector(self.element, width)
+        places = ", ".join(f"i32 {place}" for place in chosen)
+        return self.value(f"shufflevector {kind} {a}, {kind} {b}, <{width} x i32> <{places}>")

@@ -1,0 +1,153 @@
+"""Memory of arrays: aligned, and that of large ones kept for the next array instead of given back to the system.
+
+A fresh page costs a fault and is filled with zeros first: for a large result that takes several times as long as
+writing it. So blocks from LARGE bytes up are mapped here, on huge pages where they are long enough, and a block
+whose array has died waits for the next array of about its size. Smaller blocks come from the C library; they are
+aligned, as vectors that cross cache lines take twice as long. NumPy itself calls this allocator, as the handler (NEP
+49) that was in place when the array was made: the arrays own their data like any other.
+
+What waits is bounded. All blocks together, in use and waiting, stay below twice what was in use at once during the
+last seconds, and those that wait below a part of the machine's memory; the ones that waited longest go first. When
+the system has no more memory, all of them go. `empty_cache` gives all of them back.
+
+All of it is native code under a lock of its own: NumPy may free an array without holding the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from ...process.process_wide import Once
+from .cgroup import limits
+from .runtime import HAS_ALLOCATOR, runtime
+
+MIDDLE = 1 << 10  # bytes from which an array is aligned
+LARGE = 1 << 18  # bytes from which its memory is mapped, and kept
+ALIGNMENT = 64
+MOST_BLOCKS = 1024  # that wait
+PART = 8  # of the machine's memory that may wait: one in so many
+
+# Slots of the allocator's state. Behind them the blocks that wait, the oldest first: address and size.
+LOCK, COUNT, WAITING, USED, PEAK, EARLIER, SINCE, MOST, SIZES, BLOCKS = range(10)
+
+Layout = tuple[tuple[int, ...], np.dtype]  # of an array: its shape and its element type
+
+_SET_HANDLER = 304  # its place in the table of NumPy's functions
+
+
+class _Handler(ctypes.Structure):
+    """NumPy's PyDataMem_Handler."""
+
+    _fields_ = [
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("state", ctypes.c_void_p),
+        ("functions", ctypes.c_void_p * 4),  # malloc, calloc, realloc, free
+    ]
+
+
+def numpy_functions() -> int:
+    """The address of the table of NumPy's functions."""
+    from numpy._core import multiarray  # type: ignore[attr-defined]
+
+    capsule = multiarray._ARRAY_API
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(pointer_of(capsule, None))
+
+
+class Allocator:
+    """The process's allocator of arrays. It lives as long as the process: arrays outlive the interpreter."""
+
+    def __init__(self) -> None:
+        table = (ctypes.c_void_p * 5).from_address(runtime()["table"])
+        self.allocate, self.release = table[0] or 0, table[3] or 0
+        self.state = (ctypes.c_int64 * (BLOCKS + 2 * MOST_BLOCKS + 2))()
+        self.state[MOST] = memory_size() // PART
+        handler = _Handler(b"smelt", 1, ctypes.addressof(self.state), (ctypes.c_void_p * 4)(*table[:4]))
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self._name = ctypes.create_string_buffer(b"mem_handler")
+        self.handler = make(ctypes.addressof(handler), ctypes.cast(self._name, ctypes.c_char_p), None)
+        for thing in (self.state, handler, self._name, self.handler):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+        place = numpy_functions() + 8 * _SET_HANDLER
+        set_handler = ctypes.c_void_p.from_address(place).value
+        self._set: Callable[[Any], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(set_handler or 0)
+        # With the interpreter's lock held: one who has the allocator's lock must never have to wait for that one.
+        self._empty = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(table[4] or 0)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """In a forked child: if another thread was inside, which is not in this process, all that waited is lost."""
+        if self.state[LOCK]:
+            self.state[COUNT] = self.state[WAITING] = 0
+            self.state[LOCK] = 0
+
+    def empty(self, layouts: Iterable[Layout]) -> list[np.ndarray]:
+        before = self._set(self.handler)
+        try:
+            return [np.empty(shape, dtype) for shape, dtype in layouts]
+        finally:
+            self._set(before)
+
+    def give_back(self) -> None:
+        self._empty(ctypes.addressof(self.state))
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for another array."""
+        return self.state[WAITING]
+
+    @property
+    def used(self) -> int:
+        """Bytes of the large blocks of arrays that live."""
+        return self.state[USED]
+
+
+def _make() -> Allocator | None:
+    return Allocator() if HAS_ALLOCATOR else None
+
+
+allocator = Once(_make)  # None where there is none
+
+
+def empty_arrays(layouts: Sequence[Layout]) -> list[np.ndarray]:
+    """Arrays of any numbers; from MIDDLE bytes up, they start at a multiple of ALIGNMENT. All at once: it takes longer
+    to tell NumPy whose memory it is than to make one."""
+    large = [math.prod(shape) * dtype.itemsize >= MIDDLE for shape, dtype in layouts]
+    own = allocator() if True in large else None
+    made = iter(own.empty(compress(layouts, large)) if own is not None else map(_aligned, compress(layouts, large)))
+    return [next(made) if is_large else np.empty(*layout) for layout, is_large in zip(layouts, large)]
+
+
+def _aligned(layout: Layout) -> np.ndarray:
+    """Where there is no allocator."""
+    shape, dtype = layout
+    nbytes = math.prod(shape) * dtype.itemsize
+    room = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -room.__array_interface__["data"][0] % ALIGNMENT
+    return room[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def empty_cache() -> None:
+    """Give memory that is kept for further results back to the system."""
+    for own in allocator.made:
+        if own is not None:
+            own.give_back()
+
+
+def memory_size() -> int:
+    """Bytes of memory that this process may use: the machine's, or its control group's."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for _, words in limits("memory", "memory.max", "memory.limit_in_bytes"):
+        if words[0].isdigit():
+            sizes.append(int(words[0]))
+    return min(sizes)

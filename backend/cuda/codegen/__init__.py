@@ -1,0 +1,1 @@
+"""Loop IR, mapped to a grid, to Python source for numba.cuda."""

@@ -1,0 +1,91 @@
+"""Rows that the threads of a team go over several times: what each of them keeps of a row, in registers.
+
+A loop over a row gives a thread the same elements each time, if it has the same length. So scratch memory for a row
+needs no shared memory, and what one loop has loaded another need not load again. Loops over such rows are written out:
+variables cannot be counted through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....ir.proofs import substitute
+from ....ir.symbolic import Dim, Symbol, symbols_of
+from ....kernels.loop.analysis import offset, step
+from ....kernels.loop.ir import Alloc, Gemm, Load, Loop, Statement, Store, walk
+from .uses import accesses
+
+ELEMENT = Symbol("%element")  # of a row, in whichever loop
+PRIVATE = 32  # elements of a row that a thread keeps
+
+
+def private_rows(loop: Loop, lanes: int) -> set[str]:
+    """Scratch of a team of which each thread touches no elements but its own, few enough to be kept in registers: it is
+    touched in loops of one length, at their variables."""
+    rows = {item.buffer.name: set[Any]() for item in walk(loop.body) if isinstance(item, Alloc)}
+    for name in accesses([item for item in loop.body if not isinstance(item, Loop)])[0] & set(rows):
+        rows[name].add(None)
+
+    def look(statements: Sequence[Statement], shared: Loop | None, innermost: Loop | None) -> None:
+        for item in statements:
+            if isinstance(item, Loop):
+                look(item.body, item if item.kind == "thread" else shared, item)
+            elif isinstance(item, (Load, Store)) and item.buffer.name in rows:
+                found: Any = None
+                if shared is not None and innermost is not None and item.guard is None and shared.start == 0:
+                    steps = 1 if innermost is shared else innermost.width
+                    aligned = innermost is shared or innermost.start == shared.variable.expr() * steps
+                    plain = isinstance(item, Load) or item.combine is None
+                    if aligned and plain and offset(item.buffer, item.index) == innermost.variable.expr():
+                        found = shared.extent, steps
+                rows[item.buffer.name].add(found)
+            elif isinstance(item, Gemm):
+                rows.get(item.output.buffer.name, set()).add(None)
+
+    look(loop.body, None, None)
+    return {
+        name for name, found in rows.items() if len(found) == 1 and None not in found and _few(next(iter(found)), lanes)
+    }
+
+
+def load_key(item: Load, shared: Loop, innermost: Loop) -> tuple[Any, ...] | None:
+    """What tells the loads of a row apart, in whichever loop over the row they stand; None if it is none."""
+    if item.guard is not None or item.buffer.role != "in" or shared.start != 0:
+        return None
+    if innermost is not shared and innermost.start != shared.variable.expr() * innermost.width:
+        return None
+    place = offset(item.buffer, item.index)
+    if step(place, innermost.variable) in (0, None):
+        return None
+    place = substitute(place, {innermost.variable: ELEMENT.expr()})
+    if shared.variable in symbols_of(place):
+        return None
+    return item.buffer.name, place, shared.extent, innermost.width
+
+
+def row_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
+    """The loads of a row that a loop of a team's threads has, if it is short enough to be written out."""
+    found: set[tuple[Any, ...]] = set()
+    for inner in [loop, *(item for item in loop.body if isinstance(item, Loop))]:
+        if inner is loop or inner.kind == "vector":
+            keys = [load_key(item, loop, inner) for item in inner.body if isinstance(item, Load)]
+            found |= {key for key in keys if key is not None and _few((loop.extent, inner.width), lanes)}
+    return found
+
+
+def repeated_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
+    """Loads of a row that more than one of a team's loops over it have."""
+    written = accesses([loop])[1]
+    counts: dict[tuple[Any, ...], int] = {}
+    for item in loop.body:
+        if isinstance(item, Loop) and item.kind == "thread":
+            for key in row_loads(item, lanes):
+                counts[key] = counts.get(key, 0) + 1
+    return {key for key, count in counts.items() if count > 1 and key[0] not in written}
+
+
+def _few(shape: tuple[Dim, int], lanes: int) -> bool:
+    """Whether a thread can keep its elements of a row, of so many iterations with so many elements each."""
+    extent, steps = shape
+    return isinstance(extent, int) and extent % lanes == 0 and extent // lanes * steps <= PRIVATE

@@ -1,0 +1,277 @@
+"""Scalar ops as Python text that numba.cuda compiles and that its simulator runs.
+
+Arithmetic is spelled with Python's operators, on values whose types are NumPy's scalars; functions have CUDA's names
+(expf for f32, exp for f64) and come from library.py. What has neither is expanded (kernels/scalar/table.py), once for
+all of its uses: as a device function of the module. A complex number is a pair of texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.errors import CompileError
+from ....ir.types import DType, bool_, c64, c128, f32, f64, i32, i64
+from ....kernels.scalar.table import COMBINERS, SCALARS, ScalarOp, result_dtype
+
+# NumPy's names of the types that registers have.
+NAMES = {
+    "bool": "bool_",
+    "u8": "uint8",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f32": "float32",
+    "f64": "float64",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+
+# Rows that a function of CUDA's library computes, on floats: as accurate as an expansion, and shorter code.
+FUNCTIONS = {
+    name: name
+    for name in (
+        *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "hypot", "cbrt", "sqrt", "rsqrt", "fma"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+        *("erf", "erfc", "erfinv", "lgamma", "floor", "ceil", "trunc", "copysign", "nextafter", "fmax", "fmin"),
+    )
+} | {"abs": "fabs", "round": "rint", "raw_remainder": "fmod"}
+
+# Operators by the kind of operands (b u i f), for {a}, {b} and {c}; {t} is the type's name, {w} that of it with 32 bits
+# or more. Integers are cut to their width: Numba computes with 64 bits.
+OPERATORS: dict[str, dict[str, str]] = {
+    "add": {"f": "{a} + {b}", "iu": "{t}({a} + {b})", "b": "{a} | {b}"},
+    "sub": {"f": "{a} - {b}", "iu": "{t}({a} - {b})"},
+    "mul": {"f": "{a} * {b}", "iu": "{t}({a} * {b})", "b": "{a} & {b}"},
+    "div": {"f": "{a} / {b}"},
+    "neg": {"f": "-{a}", "iu": "{t}({t}(0) - {a})"},
+    "raw_divide": {"iu": "{t}(divide_{w}({a}, {b}))"},
+    "raw_remainder": {"iu": "{t}(remainder_{w}({a}, {b}))"},
+    "maximum": {"f": "maximum({a}, {b})", "iu": "{t}(max({a}, {b}))", "b": "{a} | {b}"},
+    "minimum": {"f": "minimum({a}, {b})", "iu": "{t}(min({a}, {b}))", "b": "{a} & {b}"},
+    "eq": {"fiub": "{a} == {b}"},
+    "ne": {"fiub": "{a} != {b}"},
+    "lt": {"fiub": "{a} < {b}"},
+    "le": {"fiub": "{a} <= {b}"},
+    "gt": {"fiub": "{a} > {b}"},
+    "ge": {"fiub": "{a} >= {b}"},
+    "where": {"fiub": "{b} if {a} else {c}"},
+    "isnan": {"fiub": "{a} != {a}"},
+    "logical_and": {"b": "{a} & {b}"},
+    "logical_or": {"b": "{a} | {b}"},
+    "logical_xor": {"b": "{a} ^ {b}"},
+    "logical_not": {"b": "not {a}"},
+    "bitwise_and": {"iu": "{t}({a} & {b})", "b": "{a} & {b}"},
+    "bitwise_or": {"iu": "{t}({a} | {b})", "b": "{a} | {b}"},
+    "bitwise_xor": {"iu": "{t}({a} ^ {b})", "b": "{a} ^ {b}"},
+    "bitwise_not": {"iu": "{t}(~{a})", "b": "not {a}"},
+    "shl": {"iu": "{t}({a} << {b})"},
+    "lshr": {"u": "{t}({a} >> {b})", "i": "{t}(u{t}({a}) >> u{t}({b}))"},
+    "ashr": {"iu": "{t}({a} >> {b})"},
+}
+
+COMPLEX_OF = {"f32": c64, "f64": c128}
+
+
+@dataclass(frozen=True)
+class Text:
+    """An operand: names or literals, one, or two for a complex number."""
+
+    dtype: DType
+    parts: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        (part,) = self.parts
+        return part
+
+
+class Functions:
+    """The device functions of a module, by name, in the order in which they need each other."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, list[str]] = {}
+
+    def add(self, name: str, operands: Sequence[DType], body: Callable[..., Sequence[Text]]) -> str:
+        """The function of this name, which returns what `body(builder, *operands)` makes."""
+        if name not in self.sources:
+            self.sources[name] = []  # it is being written
+            names = [
+                [f"{letter}{part}" for part in range(2 if item.is_complex else 1)]
+                for item, letter in zip(operands, "abcdefgh", strict=False)
+            ]
+            lines: list[str] = []
+            builder = TextBuilder(lines.append, self, inside=True)
+            results = body(builder, *(Text(item, tuple(parts)) for item, parts in zip(operands, names, strict=True)))
+            returned = ", ".join(part for item in results for part in item.parts)
+            head = f"def {name}({', '.join(part for parts in names for part in parts)}):"
+            del self.sources[name]  # behind those it calls
+            self.sources[name] = ["@device", head, *(f"    {line}" for line in [*lines, f"return {returned}"])]
+        return name
+
+
+class TextBuilder:
+    """A ScalarBuilder (kernels/scalar/table.py) that writes one line an op. Inside of an expansion every rounding
+    counts: there products are not contracted with sums."""
+
+    def __init__(self, line: Callable[[str], None], functions: Functions, inside: bool = False):
+        self.line = line
+        self.functions = functions
+        self.inside = inside
+        self.counter = 0
+        self.wanted: str | None = None  # the name that the next result gets
+
+    def fresh(self) -> str:
+        self.counter += 1
+        return f"{'s' if self.inside else 'e'}{self.counter}"
+
+    def assign(self, text: str, dtype: DType) -> Text:
+        name, self.wanted = self.wanted or self.fresh(), None
+        self.line(f"{name} = {text}")
+        return Text(dtype, (name,))
+
+    def constant(self, value: Any, dtype: DType) -> Text:
+        if dtype.is_complex:
+            number = complex(value)
+            return Text(dtype, (literal(number.real, dtype.real), literal(number.imag, dtype.real)))
+        return Text(dtype, (literal(value, dtype),))
+
+    def op(self, name: str, *operands: Text) -> Text:
+        row = SCALARS[name]
+        dtype = operands[-1].dtype
+        if name in ("real", "imag") and dtype.is_complex:
+            return Text(dtype.real, (operands[0].parts[name == "imag"],))
+        if name == "complex":
+            return Text(COMPLEX_OF[operands[0].dtype.name], (operands[0].name, operands[1].name))
+        text = None if dtype.is_complex else self.spelled(row, dtype, operands)
+        if text is not None:
+            return self.assign(text, result_dtype(row, dtype))
+        expansion = row.complex_expansion if dtype.is_complex else row.expansion
+        if expansion is None:
+            raise CompileError(f"{name} on {dtype} has neither a spelling for CUDA nor an expansion")
+        return self.called(f"{name}_{dtype}", expansion, operands, result_dtype(row, dtype))
+
+    def spelled(self, row: ScalarOp, dtype: DType, operands: Sequence[Text]) -> str | None:
+        """The text of a row on operands that are not complex, or None: it is to be expanded."""
+        names = [operand.name for operand in operands]
+        if dtype.is_float and row.name in FUNCTIONS:
+            return f"{function_name(FUNCTIONS[row.name], dtype)}({', '.join(names)})"
+        if row.name == "mul" and dtype.is_float and self.inside:
+            return f"{'fmul_rn' if dtype is f32 else 'dmul_rn'}({', '.join(names)})"
+        for kinds, text in OPERATORS.get(row.name, {}).items():
+            if dtype.kind in kinds:
+                wide = NAMES[dtype.name if dtype.bits >= 32 else "i32"]
+                return text.format(t=NAMES[dtype.name], w=wide, **dict(zip("abc", names, strict=False)))
+        return None
+
+    def called(self, name: str, expansion: Callable[..., Text], operands: Sequence[Text], result: DType) -> Text:
+        """The call of an expansion as a device function."""
+        kinds = [operand.dtype for operand in operands]
+        function = self.functions.add(name, kinds, lambda builder, *given: [expansion(builder, *given)])
+        arguments = ", ".join(part for operand in operands for part in operand.parts)
+        name, self.wanted = self.wanted or self.fresh(), None
+        names = (f"{name}_re", f"{name}_im") if result.is_complex else (name,)
+        self.line(f"{', '.join(names)} = {function}({arguments})")
+        return Text(result, names)
+
+    def cast(self, operand: Text, dtype: DType) -> Text:
+        """Conversion: from float to integer towards zero, out of range to the nearest, nan to 0."""
+        source = operand.dtype
+        if source is dtype:
+            return operand
+        if dtype.is_complex:
+            if source.is_complex:
+                parts = [self.cast(Text(source.real, (part,)), dtype.real).name for part in operand.parts]
+                return Text(dtype, tuple(parts))
+            return Text(dtype, (self.cast(operand, dtype.real).name, literal(0.0, dtype.real)))
+        if source.is_complex:
+            if dtype.kind == "b":
+                return self.op("ne", operand, self.constant(0, source))
+            return self.cast(Text(source.real, operand.parts[:1]), dtype)
+        if dtype.kind == "b":
+            return self.op("ne", operand, self.constant(0, source))
+        if source.is_float and dtype.is_integer:
+            wide = dtype if dtype.bits >= 32 else i32
+            whole = self.assign(f"{NAMES[source.name]}_to_{NAMES[wide.name]}({operand.name})", wide)
+            return whole if wide is dtype else self.cast(whole, dtype)
+        return self.assign(f"{NAMES[dtype.name]}({operand.name})", dtype)
+
+    def bitcast(self, operand: Text, dtype: DType) -> Text:
+        if {operand.dtype.kind, dtype.kind} <= {"i", "u"}:
+            return self.assign(f"{NAMES[dtype.name]}({operand.name})", dtype)
+        return self.assign(f"{BITCASTS[operand.dtype.name, dtype.name]}({operand.name})", dtype)
+
+    def rare(self, condition: Text, fast: Text, slow: Callable[..., Text], operands: Sequence[Text]) -> Text:
+        """A branch around the call of what hardly ever is needed."""
+        name = f"{slow.__name__.replace('.', '_')}_{operands[0].dtype}"
+        function = self.functions.add(
+            name, [operand.dtype for operand in operands], lambda builder, *given: [slow(builder, *given)]
+        )
+        arguments = ", ".join(operand.name for operand in operands)
+        return self.assign(f"{function}({arguments}) if {condition.name} else {fast.name}", fast.dtype)
+
+    def combiner(self, name: str, dtypes: Sequence[DType]) -> str:
+        """The device function that combines two partial results, the parts of one after those of the other."""
+        count = len(dtypes)
+        return self.functions.add(
+            f"combine_{name}_{dtypes[0]}",
+            [*dtypes, *dtypes],
+            lambda builder, *given: COMBINERS[name].combine(builder, given[:count], given[count:]),
+        )
+
+    def round_to(self, operand: Text, name: str) -> Text:
+        """An f32 with no more digits than f16 or bf16 has."""
+        return self.assign(f"from_{name}(to_{name}({operand.name}))", f32)
+
+
+BITCASTS = {
+    ("f32", "i32"): "float_as_int",
+    ("i32", "f32"): "int_as_float",
+    ("f64", "i64"): "double_as_longlong",
+    ("i64", "f64"): "longlong_as_double",
+}
+
+
+def function_name(name: str, dtype: DType) -> str:
+    return name if dtype is f64 else f"{name}f"
+
+
+def literal(value: Any, dtype: DType) -> str:
+    """A number of a type, as Python text."""
+    if dtype is bool_:
+        return str(bool(value))
+    name = NAMES[dtype.name]
+    if dtype.is_float:
+        number = float(value)
+        if math.isnan(number):
+            return f"{name}(nan)"
+        if math.isinf(number):
+            return f"{name}({'-' if number < 0 else ''}inf)"
+        return f"{name}({number!r})"
+    number = int(value)
+    # The least i64 is no literal: the minus sign comes after the number is read.
+    return f"{name}({number + 1} - 1)" if dtype is i64 and number == -(2**63) else f"{name}({number})"
+
+
+def memory_name(dtype: DType) -> str:
+    """The type of a buffer's elements: bools are bytes, bf16 its bits."""
+    return {"bool": "uint8", "bf16": "uint16", "f16": "float16"}.get(dtype.name) or NAMES[dtype.name]
+
+
+def from_memory(text: str, dtype: DType) -> str:
+    """What a load gave, as a register."""
+    if dtype is bool_:
+        return f"{text} != 0"
+    return f"from_{dtype.name}({text})" if dtype.compute is not dtype else text
+
+
+def to_memory(value: Text, dtype: DType) -> str:
+    """A register, as what a store takes."""
+    if dtype is bool_:
+        return f"uint8({value.name})"
+    if dtype.is_complex:
+        return f"{NAMES[dtype.name]}(complex({value.parts[0]}, {value.parts[1]}))"
+    return f"to_{dtype.name}({value.name})" if dtype.compute is not dtype else value.name

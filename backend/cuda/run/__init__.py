@@ -1,0 +1,1 @@
+"""Calls on a GPU: programs, device memory, launches."""

@@ -1,0 +1,389 @@
+"""Running a program on a GPU, through cuda.core: one sequence of launches on one stream, or a graph of them.
+
+Written as the library documents it, and tested with stand-ins for it. It has not been run on hardware yet: docs/cuda.md
+says what has been proved and how, and what `make gpu-check` does on a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....ir.errors import CompileError
+from ....ir.graph import Graph
+from ....ir.symbolic import Dim, evaluate
+from ....ir.types import DType
+from ...arrays import as_plain
+from ...options import CompileOptions
+from ...report.timings import Stages
+from ..codegen.launch import Launch, blocks, fits
+from ..toolchain.cached import compiled_code
+from ..toolchain.code import Code
+from .arrays import OTHER, Argument, Constant, allocate, first_argument, own_stream, stream_of
+from .executable import raise_errors, report_of, sizes_of
+
+if TYPE_CHECKING:
+    from cuda.core import Device, Kernel, LaunchConfig, Stream
+    from cuda.core.graph import Graph as CapturedGraph
+    from cuda.core.graph import GraphBuilder
+
+    from ...report.report import Report
+
+NO_DEVICE = (
+    "no NVIDIA GPU was found: {reason}. Without one, run the program in Numba's simulator (set NUMBA_ENABLE_CUDASIM=1 "
+    "before Python starts; it is slow), or look at the code with smelt dump --target cuda --stage ptx"
+)
+UNIT = 256  # bytes: where parts of the arena begin
+GRAPHS = 8  # kept for one set of sizes, each for other addresses
+FEWEST = 2  # launches that a graph is made of: one alone costs as much as a graph
+
+
+def current_device() -> Device:
+    """The GPU that this thread works with."""
+    from cuda.core import Device
+
+    try:
+        device = Device()
+        device.set_current()
+    except Exception as error:  # whatever keeps the driver from working is the reason
+        raise CompileError(NO_DEVICE.format(reason=" ".join(str(error).split()).rstrip("."))) from None
+    return device
+
+
+@contextmanager
+def current(device: int) -> Iterator[None]:
+    """Makes a GPU this thread's, for a while."""
+    from cuda.core import Device
+
+    before = current_device()
+    if before.device_id == device:
+        yield
+        return
+    Device(device).set_current()
+    try:
+        yield
+    finally:
+        before.set_current()
+
+
+class DeviceExecutable:
+    """A graph's code. Takes arrays in the host's memory or all in one GPU's; results are of the same kind."""
+
+    target = "cuda"
+
+    def __init__(self, graph: Graph, options: CompileOptions, architecture: str, stages: Stages):
+        self.graph = graph
+        self.options = options
+        self.stages = stages
+        code, self.cache = compiled_code(graph, options, architecture, stages)
+        self.artifact = code.program
+        self.codes = {architecture: code}
+        self.wide: dict[str, Code] = {}  # for symbolic sizes that 32 bits do not count
+        self.loaded: dict[tuple[int, bool], Loaded] = {}
+        self.lock = threading.Lock()
+
+    @property
+    def report(self) -> Report:
+        return report_of(self.artifact, self.cache, self.stages)
+
+    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> DeviceLauncher:
+        """How to call this code for parameters of these shapes."""
+        return DeviceLauncher(self, sizes_of(self.graph, shapes))
+
+    def load(self, device: Device, wide: bool) -> Loaded:
+        """The code on a GPU, which may be of another architecture than those before."""
+        with self.lock:
+            found = self.loaded.get((device.device_id, wide))
+            if found is None:
+                architecture, known = f"sm_{device.arch}", self.wide if wide else self.codes
+                if architecture not in known:
+                    known[architecture], _ = compiled_code(
+                        self.graph, self.options, architecture, self.stages, wide=wide
+                    )
+                with self.stages.timed("load"):
+                    found = self.loaded[device.device_id, wide] = Loaded(known[architecture])
+            return found
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        return self.launcher([tuple(array.shape) for array in arrays])(arrays)
+
+
+class Loaded:
+    """A program's functions, ready to be launched on one GPU."""
+
+    def __init__(self, code: Code):
+        from cuda.core import ObjectCode
+
+        self.program = code.program
+        self.kernels: list[Kernel] = [
+            ObjectCode.from_cubin(item.cubin).get_kernel(item.entry) for item in code.compiled
+        ]
+
+
+class DeviceLauncher:
+    """The call for one set of sizes."""
+
+    def __init__(self, executable: DeviceExecutable, sizes: dict[str, int]):
+        self.executable = executable
+        self.sizes = sizes
+        self.wide = not fits(executable.artifact.reaches, sizes)
+        self.ready: dict[int, Ready] = {}  # by device
+        self.results = [
+            (value.dtype, tuple(evaluate(size, sizes) for size in value.shape)) for value in executable.graph.results
+        ]
+
+    def on(self, device: int) -> Ready:
+        """What can be known beforehand of calls on one GPU."""
+        found = self.ready.get(device)
+        if found is None:
+            from cuda.core import Device
+
+            found = self.ready[device] = Ready(
+                self.executable, self.executable.load(Device(device), self.wide), self.sizes
+            )
+        return found
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        first = first_argument(arrays)
+        if first is None:
+            return self._on_host(arrays, current_device().device_id)
+        with current(first.device):
+            return self._on_device(arrays, first)
+
+    def _on_host(self, arrays: Sequence[Any], device: int) -> list[np.ndarray]:
+        """Arrays of NumPy's: copied to the GPU and back."""
+        ready = self.on(device)
+        stream = own_stream(device)
+        parts = Parts(ready.size)
+        params = [None if isinstance(item, Constant) else parts.add(item.nbytes) for item in arrays]
+        places = [parts.add(size_of(*item)) for item in self.results]
+        memory, base = allocate(device, parts.size, stream)
+        addresses = [
+            item.address(device) if place is None else base + place for item, place in zip(arrays, params, strict=True)
+        ]
+        plain = [(as_plain(item), base + place) for item, place in zip(arrays, params) if place is not None]
+        for item, address in plain:
+            write(address, item, stream)
+        ready.run(stream, addresses, [base + place for place in places], base)
+        found = [np.empty(shape, kind.numpy) for kind, shape in self.results]
+        for array, place in zip(found, places, strict=True):
+            read(base + place, array, stream)
+        ready.raise_errors(stream, base)
+        stream.sync()
+        memory.close(stream)
+        return found
+
+    def _on_device(self, arrays: Sequence[Any], first: Argument) -> list[Any]:
+        """Arrays that are on the GPU; only numbers are copied there. Nothing waits for the host, as a rule."""
+        ready = self.on(first.device)
+        stream = stream_of(first.stream)
+        others = self._join(arrays, stream)
+        parts = Parts(ready.size)
+        small = {at: parts.add(item.nbytes) for at, item in enumerate(arrays) if isinstance(item, np.ndarray)}
+        memory, base = first.library.memory(first, parts.size, stream) if parts.size else (None, 0)
+        for at, place in small.items():
+            write_number(base + place, arrays[at], stream)
+        addresses = [
+            base + small[at]
+            if at in small
+            else item.address
+            if isinstance(item, Argument)
+            else item.address(first.device)
+            for at, item in enumerate(arrays)
+        ]
+        made = [first.library.empty(first, kind, shape, stream) for kind, shape in self.results]
+        ready.run(stream, addresses, [address for _, address in made], base)
+        for other in others:
+            other.wait(stream)  # before its owner uses the memory for something else
+        ready.raise_errors(stream, base)
+        if any(isinstance(item, Argument) and item.library is OTHER for item in arrays):
+            stream.sync()  # its library would not know when the memory is free
+        del memory  # not before all is in order behind it
+        return [result for result, _ in made]
+
+    def _join(self, arrays: Sequence[Any], stream: Stream) -> list[Stream]:
+        """Let a stream wait for those that made the arguments; returns these."""
+        own = int(stream.handle)
+        handles = dict.fromkeys(item.stream for item in arrays if isinstance(item, Argument))
+        found = [stream_of(handle) for handle in handles if handle != own]
+        for other in found:
+            stream.wait(other)
+        return found
+
+
+class Parts:
+    """Parts of one block of memory, one behind the other."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def add(self, size: int) -> int:
+        """Where a further part begins."""
+        place = self.size + -self.size % UNIT
+        self.size = place + size
+        return place
+
+
+class Ready:
+    """A program for one set of sizes on one GPU: calls differ only in addresses."""
+
+    def __init__(self, executable: DeviceExecutable, loaded: Loaded, sizes: dict[str, int]):
+        program = loaded.program
+        self.graph, self.program = executable.graph, program
+        arena = Parts(number(program.arena, sizes))
+        self.offsets = {name: number(offset, sizes) for name, offset in program.offsets.items()}
+        self.sites = len(program.places) if any(item.sites for item in program.launches) else 0
+        self.errors = arena.add(24 * self.sites) if self.sites else 0
+        self.size = arena.size  # bytes that a call needs for temporaries and errors
+        # Stored arrays lie in the memory of the results that own them; all other results are copies.
+        owners = {source: at for at, (how, source) in enumerate(program.sources) if how == "own"}
+        self.owners = [owners[source] for source in range(len(program.stored))]
+        self.copies = [(at, how, source) for at, (how, source) in enumerate(program.sources) if how != "own"]
+        self.bytes = [
+            size_of(value.dtype, tuple(number(size, sizes) for size in value.shape)) for value in self.graph.results
+        ]
+        names = [*program.params, *(name for name, _, _ in program.stored)]
+        self.launches = [
+            self._prepare(item, kernel, {name: at for at, name in enumerate(names)}, sizes)
+            for item, kernel in zip(program.launches, loaded.kernels, strict=True)
+            if evaluate(item.count, sizes) > 0
+        ]
+        self.captured: dict[tuple[int, ...], CapturedGraph | None] = {}  # by addresses; None: they came once
+        self.lock = threading.Lock()
+
+    def _prepare(
+        self, item: Launch, kernel: Kernel, numbers: dict[str, int], sizes: dict[str, int]
+    ) -> tuple[LaunchConfig, Kernel, list[int | None], list[int], list[Any], bool]:
+        """A launch, with the number of the address of each buffer, or else its place in the arena."""
+        from cuda.core import LaunchConfig
+
+        config = LaunchConfig(grid=blocks(item, evaluate(item.count, sizes)), block=item.threads)
+        places = [numbers.get(buffer.name) for buffer in item.buffers]
+        offsets = [self.offsets.get(buffer.name, 0) for buffer in item.buffers]
+        integer = np.int32 if item.narrow else np.int64
+        return config, kernel, places, offsets, [integer(sizes[symbol.name]) for symbol in item.sizes], item.sites
+
+    def run(self, stream: Stream, params: Sequence[int], results: Sequence[int], base: int) -> None:
+        """All results, on a stream. `base` is the address of the arena."""
+        addresses = (*params, *(results[owner] for owner in self.owners))
+        self.launch(stream, addresses, base)
+        for at, how, source in self.copies:
+            origin = params[source] if how == "parameter" else addresses[len(params) + source]
+            copy(results[at], origin, self.bytes[at], stream)
+
+    def launch(self, stream: Stream, addresses: tuple[int, ...], base: int) -> None:
+        """All launches, on parameters and then stored arrays.
+
+        Addresses that come again are launched as a graph: allocators give the same ones to calls that are alike.
+        """
+        if len(self.launches) < FEWEST:
+            self._enqueue(stream, stream, addresses, base)
+            return
+        key = (base, *addresses)
+        with self.lock:
+            if key not in self.captured:
+                if len(self.captured) >= GRAPHS:
+                    del self.captured[next(iter(self.captured))]
+                self.captured[key] = None
+                graph = None
+            else:
+                graph = self.captured.pop(key) or self._capture(addresses, base)
+                self.captured[key] = graph  # the one used last is the last one to go
+            if graph is not None:
+                graph.launch(stream)
+        if graph is None:
+            self._enqueue(stream, stream, addresses, base)
+
+    def _capture(self, addresses: tuple[int, ...], base: int) -> CapturedGraph:
+        from cuda.core import Device
+
+        builder = Device().create_graph_builder()
+        builder.begin_building()
+        self._enqueue(builder, builder.stream, addresses, base)
+        graph = builder.end_building().complete()
+        builder.close()
+        return graph
+
+    def _enqueue(self, target: Stream | GraphBuilder, stream: Stream, addresses: tuple[int, ...], base: int) -> None:
+        from cuda.core import launch
+
+        if self.sites:
+            clear(base + self.errors, 24 * self.sites, stream)
+        for config, kernel, places, offsets, integers, sites in self.launches:
+            # Python's integers are passed as addresses, NumPy's as what they are.
+            pointers = [
+                base + offset if place is None else addresses[place]
+                for place, offset in zip(places, offsets, strict=True)
+            ]
+            noted = [base + self.errors] if sites else []
+            launch(target, config, kernel, *pointers, *integers, *noted)
+
+    def raise_errors(self, stream: Stream, base: int) -> None:
+        """Wait for what was noted of errors, where there can be any."""
+        if self.sites:
+            errors = np.empty(3 * self.sites, np.int64)
+            read(base + self.errors, errors, stream)
+            stream.sync()
+            raise_errors(self.graph, self.program, errors)
+
+
+def number(dim: Dim, sizes: dict[str, int]) -> int:
+    return dim if isinstance(dim, int) else evaluate(dim, sizes)
+
+
+def size_of(kind: DType, shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * kind.bytes
+
+
+# The driver.
+
+
+def write(address: int, array: np.ndarray, stream: Stream) -> None:
+    """An array of the host, to the GPU. It must not change, nor go, before the stream has passed."""
+    from cuda.bindings import driver
+
+    if array.nbytes:
+        check(driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, int(stream.handle)))
+
+
+def write_number(address: int, array: np.ndarray, stream: Stream) -> None:
+    """A few bytes to the GPU. They travel in the commands themselves: there is nothing to keep."""
+    from cuda.bindings import driver
+
+    content = np.ascontiguousarray(array).tobytes()
+    width = next(width for width in (4, 2, 1) if len(content) % width == 0)
+    fill = {4: driver.cuMemsetD32Async, 2: driver.cuMemsetD16Async, 1: driver.cuMemsetD8Async}[width]
+    for start in range(0, len(content), width):
+        value = int.from_bytes(content[start : start + width], sys.byteorder)
+        check(fill(address + start, value, 1, int(stream.handle)))
+
+
+def read(address: int, array: np.ndarray, stream: Stream) -> None:
+    from cuda.bindings import driver
+
+    if array.nbytes:
+        check(driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, int(stream.handle)))
+
+
+def copy(target: int, source: int, size: int, stream: Stream) -> None:
+    from cuda.bindings import driver
+
+    if size:
+        check(driver.cuMemcpyDtoDAsync(target, source, size, int(stream.handle)))
+
+
+def clear(address: int, size: int, stream: Stream) -> None:
+    from cuda.bindings import driver
+
+    check(driver.cuMemsetD8Async(address, 0, size, int(stream.handle)))
+
+
+def check(answer: tuple[Any, ...]) -> None:
+    """An error of the driver's as an exception."""
+    if int(answer[0]):
+        raise RuntimeError(f"the CUDA driver says {answer[0]!r}")

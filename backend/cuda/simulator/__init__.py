@@ -1,0 +1,1 @@
+"""Calls in Numba's simulator of CUDA, which sees races."""

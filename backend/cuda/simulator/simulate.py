@@ -1,0 +1,78 @@
+"""Running a program in Numba's simulator: the same source, with Python threads for CUDA's."""
+
+from __future__ import annotations
+
+import linecache
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ir.symbolic import evaluate, product
+from ....ir.types import bf16, bool_
+from ...interp.loops import garbage
+from ..codegen.launch import Launch, blocks
+from ..codegen.library import SIMULATED_SOURCE, names
+from ..program import Program
+from .turn_taking import Memory, Notes, taking_turns
+
+BLOCKS = 2  # fewer than most launches ask for: all blocks run one after the other, and loops over the grid are tried
+
+
+class Simulated:
+    """The kernels of a program as functions that the simulator runs."""
+
+    def __init__(self, program: Program):
+        from numba import cuda
+
+        self.program = program
+        # Found in a traceback, and by the simulator, which tells shared arrays apart by their lines.
+        filename = f"<smelt cuda {id(program)}>"
+        source = SIMULATED_SOURCE + program.source
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        space = dict(names())
+        exec(compile(source, filename, "exec"), space)
+        self.kernels = {item.function: cuda.jit(space[item.function]) for item in program.launches}
+
+    def run(
+        self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """All buffers by name after all launches, and what was noted of errors."""
+        memory = {name: _device(array) for name, array in arrays.items()}
+        errors = Notes(np.zeros(3 * max(len(self.program.places), 1), np.int64))
+        with warnings.catch_warnings(), taking_turns() as choose:
+            warnings.simplefilter("ignore", RuntimeWarning)  # of overflow in NumPy's scalars
+            for launch in self.program.launches:
+                choose(launch.kind)
+                self._launch(launch, memory, sizes, errors)
+        return {name: item.array for name, item in memory.items()}, errors.array
+
+    def _launch(self, launch: Launch, memory: dict[str, Memory], sizes: Mapping[str, int], errors: Notes) -> None:
+        count = evaluate(launch.count, sizes)
+        if count <= 0:
+            return
+        for buffer in launch.buffers:
+            if buffer.name not in memory:
+                memory[buffer.name] = _device(garbage(evaluate(product(buffer.shape), sizes), buffer.dtype))
+        integer = np.int32 if launch.narrow else np.int64
+        arguments: list[Any] = [memory[buffer.name] for buffer in launch.buffers]
+        arguments += [integer(sizes[symbol.name]) for symbol in launch.sizes]
+        arguments += [errors] if launch.sites else []
+        self.kernels[launch.function][min(blocks(launch, count), BLOCKS), launch.threads](*arguments)
+
+
+def _device(array: np.ndarray) -> Memory:
+    """A flat copy as kernels see it: bools as bytes, bf16 as its bits."""
+    flat = np.array(array).reshape(-1)
+    if flat.dtype == bool_.numpy:
+        flat = flat.view(np.uint8)
+    elif flat.dtype == bf16.numpy:
+        flat = flat.view(np.uint16)
+    return Memory(flat)
+
+
+def shaped(array: np.ndarray, dtype: Any, shape: Sequence[int]) -> np.ndarray:
+    """A buffer as an array of its type."""
+    count = int(np.prod(shape, dtype=np.int64))
+    return array[:count].view(dtype.numpy).reshape(shape)

@@ -1,0 +1,1 @@
+"""Source to PTX and machine code; what a GPU offers; the key of machine code in the store."""

@@ -1,0 +1,27 @@
+"""Objects of which a process has one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from .forks import no_forks
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """Call it for the object, which is made when first asked for."""
+
+    def __init__(self, make: Callable[[], T]):
+        self.make = make
+        self.made: list[T] = []
+        self.lock = threading.Lock()
+
+    def __call__(self) -> T:
+        if not self.made:
+            with no_forks(), self.lock:
+                if not self.made:
+                    self.made.append(self.make())
+        return self.made[0]

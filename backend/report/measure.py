@@ -1,0 +1,99 @@
+"""What a compiled graph does, counted for its report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.graph import Graph
+from ...ir.proofs import ceil_divide
+from ...ir.symbolic import Dim
+from ...kernels.loop.ir import OUTERMOST, Concurrent, Kernel, Loop, walk
+from ...passes.fusion.fuse import Fused
+from .report import KernelReport, Report
+
+
+def make_report(
+    graph: Graph,
+    fused: Fused,
+    kernels: Sequence[Kernel],
+    arena: Dim,
+    scratch: Sequence[Dim] | None = None,
+    own_scratch: Dim = 0,
+) -> Report:
+    """scratch: that each thread needs, by kernels; own_scratch: that each one has for those that threads share."""
+    entries: list[KernelReport] = []
+    after: Dim = 0
+    for number, (groups, kernel) in enumerate(zip(fused.launches, kernels, strict=True)):
+        reads, writes = traffic(kernel)
+        after = after + reads + writes
+        ops = [op.name for group in groups for op in group.ops]
+        widths = sorted({item.width for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"})
+        texts = size_text(reads), size_text(writes), "" if scratch is None else size_text(scratch[number])
+        entries.append(KernelReport(kernel.name, ops, regions(kernel), pieces(kernel), widths, *texts))
+    before: Dim = 0
+    for op in graph.ops:
+        for value in (*op.operands, *op.results):
+            if value.op is None or value.op.name != "constant":
+                before = before + value.type.nbytes
+    return Report(
+        graph.name,
+        len(graph.ops),
+        entries,
+        [str(refusal) for refusal in fused.refusals],
+        size_text(before),
+        size_text(after),
+        size_text(arena),
+        "" if scratch is None else size_text(own_scratch),
+    )
+
+
+def size_text(value: Dim) -> str:
+    """A number of bytes for people; a formula where sizes are symbolic."""
+    if not isinstance(value, int):
+        return f"{value} B"
+    number = float(value)
+    for unit in ("B", "KB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"
+
+
+def traffic(kernel: Kernel) -> tuple[Dim, Dim]:
+    """Bytes that a kernel reads and writes."""
+    moved: dict[str, Dim] = {"in": 0, "out": 0, "temp": 0}
+    for buffer in kernel.buffers:
+        nbytes: Dim = buffer.dtype.bytes
+        for size in buffer.shape:
+            nbytes = nbytes * size
+        moved[buffer.role] = moved[buffer.role] + nbytes
+    return moved["in"], moved["out"]
+
+
+def regions(kernel: Kernel) -> int:
+    """Parallel regions of a kernel; what runs before, between or after them on the caller counts as one each."""
+    total, serial = 0, False
+    for statement in kernel.body:
+        parallel = isinstance(statement, Concurrent) or (isinstance(statement, Loop) and statement.kind in OUTERMOST)
+        if parallel or not serial:
+            total += 1
+        serial = not parallel
+    return total
+
+
+def pieces(kernel: Kernel) -> int | str:
+    """How many pieces the largest region is cut into for threads; on a GPU, how many threads it has work for."""
+    most = 1
+    for statement in kernel.body:
+        loops = statement.branches if isinstance(statement, Concurrent) else (statement,)
+        parallel = [loop for loop in loops if isinstance(loop, Loop) and loop.kind in OUTERMOST]
+        if not parallel:
+            continue
+        total: Dim = len(loops) - len(parallel)
+        for loop in parallel:
+            each = {"parallel": ceil_divide(loop.extent, loop.width), "grid": loop.extent, "warp": loop.extent * 32}
+            total = total + each.get(loop.kind, loop.extent * loop.width)
+        if not isinstance(total, int):
+            return str(total)
+        most = max(most, total)
+    return most

@@ -1,0 +1,236 @@
+"""Every access of a kernel lies in its buffer: proved from shapes and loops, or by a guard or a check around it.
+
+An index that is not proved is an error: nothing else keeps a kernel from the memory of others. What a guard compares
+(`Index` against `Index`, joined by `logical_and`) is known where the guarded access happens, and the position of a
+`Check` lies in the range that it checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+from ...ir.proofs import ceil_divide, floor_divide, maximum, non_negative
+from ...ir.symbolic import Dim, product, symbols_of
+from ...ir.types import bool_
+from .facts import Facts, radices
+from .ir import (
+    Check,
+    Concurrent,
+    Gemm,
+    Index,
+    Kernel,
+    Lead,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    Matrix,
+    Operand,
+    Pack,
+    Register,
+    Statement,
+    Store,
+    Transpose,
+)
+from .text import statement_dims
+
+NEVER = Literal(False, bool_)
+COMPARED: dict[str, Callable[[Dim, Dim], tuple[Dim, ...]]] = {
+    "ge": lambda left, right: (left - right,),
+    "gt": lambda left, right: (left - right - 1,),
+    "le": lambda left, right: (right - left,),
+    "lt": lambda left, right: (right - left - 1,),
+    "eq": lambda left, right: (left - right, right - left),
+}
+
+
+@dataclass
+class Account:
+    """How many accesses are proved in range, by what."""
+
+    proved: int = 0  # shapes and loops alone
+    guarded: int = 0
+    checked: int = 0  # data chose the index, and a Check looked at it
+    unproved: int = 0
+
+    def __iadd__(self, other: Account) -> Account:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+        return self
+
+
+class Visitor:
+    """Walks a kernel, with what is known at each place."""
+
+    def __init__(self, kernel: Kernel, fail: Callable[[int | None, str], None], facts: Facts | None = None):
+        self.kernel = kernel
+        sizes = (size for item in kernel.buffers if item.role != "temp" for size in item.shape)
+        self.facts = Facts(sizes) if facts is None else facts
+        self.loops: list[Loop] = []
+        self.made: dict[str, Statement] = {}  # registers, by what defines them
+        self.number = -1  # of the statement, counted outer before inner
+        self._fail = fail
+
+    def fail(self, message: str) -> None:
+        self._fail(self.number, message)
+
+    def run(self) -> None:
+        self.block(self.kernel.body)
+
+    def block(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self.statement(statement)
+
+    def statement(self, statement: Statement) -> None:
+        self.number += 1
+        if isinstance(statement, Loop):
+            self.loop(statement)
+        elif isinstance(statement, Concurrent):
+            self.block(statement.branches)
+        else:
+            self.visit(statement)
+            if isinstance(statement, (Let, Index, Load)):
+                self.made[statement.result.name] = statement
+            elif isinstance(statement, Check):
+                self.made[statement.guard.name] = statement
+                # Out of range counts as place 0, and the call fails.
+                self.facts = self.facts.inside(statement.position.name, 0, maximum(statement.size, 1), (), False)
+            elif isinstance(statement, Lead):
+                upper = statement.symbol.upper
+                assert upper is not None
+                self.facts = self.facts.inside(statement.position.name, 0, upper + 1, (), False)
+
+    def loop(self, loop: Loop) -> None:
+        before = self.facts
+        self.facts = before.inside(
+            loop.variable.name, loop.start, loop.stop, radices(loop.variable, statement_dims(loop.body))
+        )
+        self.loops.append(loop)
+        self.block(loop.body)
+        self.loops.pop()
+        self.facts = before
+
+    def visit(self, statement: Statement) -> None:
+        """A statement that is no loop."""
+
+    @property
+    def never_runs(self) -> bool:
+        """Whether a loop around this place has no iterations."""
+        return any(non_negative(-loop.extent) for loop in self.loops)
+
+    def guarded(self, guard: Operand | None) -> Facts:
+        """What is known where a guard holds."""
+        return self.facts if guard is None else self.facts.when(*self.compared(guard))
+
+    def compared(self, guard: Operand) -> Iterator[Dim]:
+        """Expressions that are at least zero where a guard holds."""
+        found = self.made.get(guard.name) if isinstance(guard, Register) else None
+        if isinstance(found, Check):
+            yield found.size - 1
+            value = self.expression(found.value)
+            if value is not None and not found.wrap:
+                yield from (value, found.size - 1 - value)
+        elif isinstance(found, Let) and found.op in ("logical_and", "bitwise_and"):
+            for operand in found.operands:
+                yield from self.compared(operand)
+        elif isinstance(found, Let) and found.op in COMPARED:
+            left, right = map(self.expression, found.operands)
+            if left is not None and right is not None:
+                yield from COMPARED[found.op](left, right)
+
+    def expression(self, operand: Operand) -> Dim | None:
+        """The index expression that an operand is."""
+        if isinstance(operand, Literal):
+            return operand.value if isinstance(operand.value, int) else None
+        found = self.made.get(operand.name)
+        if isinstance(found, Index):
+            return found.expression
+        return self.facts.values.get(operand.name)
+
+
+class Bounds(Visitor):
+    """Proves that accesses are in range."""
+
+    def __init__(self, kernel: Kernel, fail: Callable[[int | None, str], None]):
+        super().__init__(kernel, fail)
+        self.account = Account()
+        self.chosen: set[str] = set()  # positions that data chose
+
+    def visit(self, statement: Statement) -> None:
+        if isinstance(statement, Check):
+            self.chosen.add(statement.position.name)
+        if isinstance(statement, (Load, Store)):
+            self.access(statement)
+        elif isinstance(statement, Gemm):
+            depth, rows, columns = statement.depth, statement.rows, statement.columns
+            left = (depth, rows) if statement.left.panel else (rows, depth)
+            self.matrix(statement.output, rows, columns, depth)
+            self.matrix(statement.left, *left, columns)
+            self.matrix(statement.right, depth, columns, rows)
+        elif isinstance(statement, Transpose):
+            self.matrix(statement.target, statement.rows, statement.columns)
+            self.matrix(statement.source, statement.rows, statement.columns)
+        elif isinstance(statement, Pack):
+            self.matrix(statement.output, statement.rows, statement.columns)
+            self.matrix(statement.source, statement.rows, statement.columns)
+
+    def access(self, statement: Load | Store) -> None:
+        if self.never_runs or statement.guard == NEVER:
+            return
+        facts, buffer = self.facts, statement.buffer
+        places = list(zip(statement.index, buffer.shape, strict=True))
+        if all(facts.within(place, size) for place, size in places):
+            chosen = any(symbol.name in self.chosen for place in statement.index for symbol in symbols_of(place))
+            self.account.checked += chosen
+            self.account.proved += not chosen
+            return
+        if statement.guard is not None:
+            facts = self.guarded(statement.guard)
+            if all(facts.within(place, size) for place, size in places):
+                self.account.guarded += 1
+                return
+        for dim, (place, size) in enumerate(places):
+            self.explain(facts, f"dim {dim} of {buffer.name}", place, size)
+        self.account.unproved += 1
+
+    def explain(self, facts: Facts, what: str, place: Dim, size: Dim) -> None:
+        """Say what is wrong with an index that is not proved."""
+        if not facts.at_least_zero(size - 1 - place):
+            high = facts.reaches(place, True)
+            how = "is not known to end before" if high is None else f"goes up to {high}"
+            self.fail(f"{what} has size {size}, the index {how}" + (f" it: {place}" if high is None else ""))
+        if not facts.at_least_zero(place):
+            low = facts.reaches(place, False)
+            how = f"may be negative: {place}" if low is None else f"goes down to {low}"
+            self.fail(f"{what} has size {size}, the index {how}")
+
+    def matrix(self, matrix: Matrix, rows: Dim, columns: Dim, other: Dim = 1) -> None:
+        if self.never_runs or any(non_negative(-size) for size in (rows, columns, other)):
+            return
+        # A matrix of no rows touches nothing, wherever its last row would be.
+        facts = self.facts.when(rows - 1, columns - 1)
+        size = product(matrix.buffer.shape)
+        first, last = matrix_ends(facts, matrix, rows, columns)
+        if facts.at_least_zero(first) and facts.at_least_zero(size - 1 - last):
+            self.account.proved += 1
+            return
+        for place in (first, last):
+            self.explain(facts, f"dim 0 of {matrix.buffer.name}", place, size)
+        self.account.unproved += 1
+
+
+def matrix_ends(facts: Facts, matrix: Matrix, rows: Dim, columns: Dim) -> tuple[Dim, Dim]:
+    """The first and the last place of a matrix that has an element."""
+    first = last = matrix.offset
+    if not matrix.panel:
+        for stride, count in ((matrix.row_stride, rows), (matrix.column_stride, columns)):
+            if facts.at_least_zero(stride):
+                last = last + (count - 1) * stride
+            else:
+                first = first + (count - 1) * stride
+        return first, last
+    together = 2 if matrix.buffer.dtype.bytes == 2 else 1
+    last = last + (ceil_divide(rows, together) * together - together) * matrix.row_stride
+    last = last + floor_divide(columns - 1, matrix.panel) * matrix.column_stride
+    return first, last + together * matrix.panel - 1

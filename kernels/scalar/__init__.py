@@ -1,0 +1,1 @@
+"""The closed table of scalar ops, and the expansions of its rows."""

@@ -1,0 +1,174 @@
+"""Loop axes, and how the dims of a value follow them through views.
+
+An axis is one loop of a group; fusion maps the dims of every value that a group reads or makes to its axes. A
+rigid view (permute, expand, a reshape that only adds or removes dims of size 1) renames dims, so axes pass
+through it. A reshape that regroups dims is an alias: the same memory under another shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ...ir.graph import Op, Value
+from ...ir.proofs import substitute
+from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, same, symbols_of
+from ...ir.types import TensorType
+from ...ops.kinds import View
+from ...ops.view import unit_reshape
+
+AxisSet = frozenset[int]
+Axes = tuple[int | None, ...]  # of a value: one axis a dim, None where the size is 1
+
+ANY = -1  # in place of an axis: data chooses in that dim
+
+
+class AxisUnion:
+    """Union-find over axes; each has an extent."""
+
+    def __init__(self) -> None:
+        self.parent: list[int] = []
+        self.extent: list[Dim] = []
+
+    def new(self, extent: Dim) -> int:
+        """One more axis."""
+        self.parent.append(len(self.parent))
+        self.extent.append(extent)
+        return len(self.parent) - 1
+
+    def over(self, shape: tuple[Dim, ...]) -> Axes:
+        """New axes for the dims of a shape."""
+        return tuple(None if size == 1 else self.new(size) for size in shape)
+
+    def find(self, axis: int) -> int:
+        """The axis that stands for all that are the same."""
+        parent = self.parent
+        while (above := parent[axis]) != axis:
+            parent[axis] = axis = parent[above]
+        return axis
+
+    def join(self, axis: int, into: int) -> None:
+        """Make two axes one: loops over the same places."""
+        assert same(self.extent[axis], self.extent[into]), f"{self.extent[axis]} and {self.extent[into]} are one axis"
+        self.parent[axis] = into
+
+    def root(self, axes: Axes) -> Axes:
+        find = self.find
+        return tuple([axis if axis is None or axis == ANY else find(axis) for axis in axes])
+
+    def roots(self, axes: AxisSet) -> AxisSet:
+        return frozenset(map(self.find, axes))
+
+
+def present(axes: Axes) -> AxisSet:
+    """The axes among a value's dims."""
+    return frozenset([axis for axis in axes if axis is not None])
+
+
+def aligned(axes: Axes, value: Value) -> Axes:
+    """The axes of an operand of an elementwise op whose result has `axes`: aligned at the end, size 1 has none."""
+    lead = len(axes) - value.ndim
+    return tuple(None if size == 1 else axes[lead + dim] for dim, size in enumerate(value.shape))
+
+
+def rigid_map(op: Op) -> tuple[int | None, ...] | None:
+    """For each operand dim of a rigid view, the result dim it becomes (None: a dim of size 1); else None."""
+    if not isinstance(op.defn.kind, View):
+        return None
+    value: Value = op.arguments["self"]
+    result = op.results[0]
+    if op.name == "permute":
+        position = {dim: at for at, dim in enumerate(op.arguments["dims"])}
+        return tuple(position[dim] for dim in range(value.ndim))
+    if op.name == "expand":
+        lead = result.ndim - value.ndim
+        return tuple(lead + dim if result.shape[lead + dim] == size else None for dim, size in enumerate(value.shape))
+    if op.name == "reshape":
+        sources = unit_reshape(value.shape, result.shape)
+        if sources is None:
+            return None
+        back = {source: at for at, source in enumerate(sources) if source is not None}
+        return tuple(back.get(dim) for dim in range(value.ndim))
+    return None
+
+
+def is_alias(op: Op) -> bool:
+    """A reshape that regroups dims: the same memory under another shape."""
+    return op.name == "reshape" and rigid_map(op) is None
+
+
+BATCH = Symbol("%batch")
+
+
+@dataclass(frozen=True)
+class BatchedMatrix:
+    """Matrices in memory: the value that has it, where matrix number BATCH begins, and the strides within one.
+
+    With a `panel` it lies as a packed one does, in panels of so many columns: kernels/loop/ir.py, Matrix.
+    """
+
+    base: Value
+    offset: Dim
+    row_stride: Dim
+    column_stride: Dim
+    panel: int = 0
+
+    def start(self, number: Dim) -> Dim:
+        return substitute(self.offset, {BATCH: number})
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is the same matrix for the whole batch."""
+        return BATCH not in symbols_of(self.offset)
+
+
+def batched_matrix(value: Value, inline: Callable[[Op], bool], panel: int = 0) -> BatchedMatrix | None:
+    """A value of three dims as matrices in memory, if it is a view that has strides for their rows and columns, or is
+    packed in panels of the width that is asked for."""
+    shape = value.shape
+    views: list[tuple[View, TensorType, tuple[tuple[str, Any], ...]]] = []
+    while value.op is not None and inline(value.op):
+        op = value.op
+        if not isinstance(op.defn.kind, View):
+            return None
+        (value,) = op.operands
+        views.append((op.defn.kind, value.type, tuple(op.attrs.items())))
+    found = _strides(shape, tuple(views), value.shape, panel)
+    return None if found is None else BatchedMatrix(value, *found)
+
+
+@lru_cache(maxsize=1024)  # layers of a model have the same views
+def _strides(
+    shape: tuple[Dim, ...],
+    views: tuple[tuple[View, TensorType, tuple[tuple[str, Any], ...]], ...],
+    base: tuple[Dim, ...],
+    panel: int,
+) -> tuple[Dim, Dim, Dim, int] | None:
+    """What a BatchedMatrix says of these views of memory, the last one first. Each has the type of its operand."""
+    names = (BATCH.name, "%row", "%column")
+    symbols = [Symbol(name, 0, size - 1) for name, size in zip(names, shape, strict=True)]
+    index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
+    for kind, source, attributes in views:
+        index = tuple(kind.index(index, {"self": Value(source), **dict(attributes)}))
+    offset: Dim = 0
+    for position, stride in zip(index, contiguous_strides(base), strict=True):
+        offset = offset + position * stride
+    batch, row, column = symbols
+    strides = [offset.coefficient(symbol) if isinstance(offset, Expr) else 0 for symbol in (row, column)]
+    if strides[1] is None and panel and base[-1] == panel:
+        # Panels are whole: what lies beyond the last column is memory of the value, too.
+        number, lane = Symbol("%panel", 0), Symbol("%lane", 0, panel - 1)
+        offset = substitute(offset, {column: number.expr() * panel + lane.expr()})
+        assert isinstance(offset, Expr)
+        strides = [offset.coefficient(symbol) for symbol in (row, number)]
+        if offset.coefficient(lane) != 1 or strides[0] != panel:
+            return None
+        symbols = [row, number, lane]
+    else:
+        symbols, panel = [row, column], 0
+    if strides[0] is None or strides[1] is None:
+        return None
+    places: dict[Symbol, Dim] = {batch: BATCH.expr(), **dict.fromkeys(symbols, 0)}
+    return substitute(offset, places), strides[0], strides[1], panel

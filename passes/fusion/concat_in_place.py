@@ -1,0 +1,57 @@
+"""Parts of joined values: where a value lies in the memory of the join that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.graph import Op, Value
+from ...ir.symbolic import Dim
+from .axes import rigid_map
+from .inline import Inlining, static
+
+RUN = 64  # elements of a part, at least, that lie one after the other in the joined value
+
+
+@dataclass(frozen=True)
+class Part:
+    """A value that has its memory in a joined one."""
+
+    value: Value
+    whole: Value
+    dims: tuple[int | None, ...]  # for each dim of the whole the part's (None: of size 1)
+    dim: int  # along which the parts are joined
+    start: Dim  # of the part in it
+
+    def place(self, index: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Where an element of the value lies in the whole."""
+        place = [0 if at is None else index[at] for at in self.dims]
+        place[self.dim] = place[self.dim] + self.start
+        return tuple(place)
+
+
+def part_of(op: Op, inlining: Inlining) -> list[Part]:
+    """The parts of what an op joins; none if one of them must be in memory of its own, or would be scattered."""
+    if op.name != "cat":
+        return []
+    (whole,), dim = op.results, op.arguments["dim"]
+    parts: list[Part] = []
+    start: Dim = 0
+    for operand in op.arguments["tensors"]:
+        run = 1
+        for size in operand.shape[dim:]:
+            run *= static(size)
+        value: Value = operand
+        dims: tuple[int | None, ...] = tuple(range(operand.ndim))
+        while value.op is not None and value.op.name == "reshape" and value.op in inlining:
+            step = rigid_map(value.op)
+            if step is None or len(inlining.uses[value]) > 1 or value in inlining.results:
+                return []
+            (value,) = value.op.operands
+            back = {at: source for source, at in enumerate(step) if at is not None}
+            dims = tuple(None if at is None else back.get(at) for at in dims)
+        if value.op is None or value in inlining.results or run < RUN:
+            return []
+        parts.append(Part(value, whole, dims, dim, start))
+        start = start + operand.shape[dim]
+    return parts

@@ -1,0 +1,170 @@
+"""Which loop tree a set of ops is, or why it is none.
+
+    outer axes   the parallel loops: "rows"
+    inner axes   the axes that the primary reductions run over; none in a pointwise group
+
+    full values  over outer x inner                    softmax's exp(x - max)
+    row values   over outer                            softmax's max and sum
+    secondary    reductions that run across rows: over the outer axes (a column sum: the gradient of a norm's
+                 weight) or over everything (a mean loss). Their results are only complete when all rows are
+                 done, so in this kernel only elementwise ops on them may follow.
+
+A value over fewer axes than that is worked out again in every iteration, if it is cheap and nothing outside of
+the kernel needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...ir.graph import Op, Value
+from ...ir.symbolic import Dim, Expr, product
+from ...ops.kinds import Elementwise, Reduce, View
+from .axes import Axes, AxisSet, present
+from .inline import INLINE_COST, Inlining, op_cost
+
+Reduction = tuple[Op, AxisSet, AxisSet]  # the op, the axes of its operand, the axes that it reduces
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The loop tree of a group of loops."""
+
+    outer: AxisSet
+    inner: AxisSet
+    secondary: frozenset[Op]
+    post: frozenset[Op]  # elementwise ops on results of secondary reductions
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Ops that might share a loop tree, in order."""
+
+    ops: Sequence[Op]
+    cells: dict[AxisSet, int]  # iteration space -> summed cost
+    reduces: Sequence[Reduction]
+    touch: tuple[dict[Value, Axes], ...]  # what they make and read along their axes; the first one that has it counts
+    rename: Callable[[int], int]  # what an axis of `touch` is called elsewhere here
+    extent: Sequence[Dim]  # of every axis
+    inlining: Inlining
+
+    def space(self, op: Op) -> AxisSet:
+        """The axes of an op's result."""
+        axes = next(table[op.results[0]] for table in self.touch if op.results[0] in table)
+        return frozenset(map(self.rename, present(axes)))
+
+    @cached_property
+    def every(self) -> AxisSet:
+        return frozenset().union(*self.cells)
+
+    @cached_property
+    def adjacent(self) -> AxisSet:
+        """The axes along which values over all axes are adjacent in memory."""
+        found: set[int] = set()
+        count = len(self.every)
+        for number, table in enumerate(self.touch):
+            for value, axes in table.items():
+                if not count or len(axes) - axes.count(None) != count:
+                    continue
+                if not any(value in before for before in self.touch[:number]):
+                    found.add(self.rename(next(axis for axis in reversed(axes) if axis is not None)))
+        return frozenset(found)
+
+
+def leaves_one(op: Op) -> bool:
+    """Whether a part of a reduction leaves one number, not a number and its place."""
+    return isinstance(op.defn.kind, Reduce) and op.defn.kind.result != "i64"
+
+
+def loop_tree(candidate: Candidate, split: int) -> Structure | str:
+    """The loop tree of these ops, or why there is none. Full reductions of over `split` elements run across rows."""
+    every = candidate.every
+    if not candidate.reduces:
+        for cell in candidate.cells:
+            if cell != every and not recomputable(candidate, cell):
+                return "they iterate over different dims, and computing one again and again would cost more"
+        return Structure(every, frozenset(), frozenset(), frozenset())
+    total = product(candidate.extent[axis] for axis in every)
+    large = isinstance(total, Expr) or total > split
+    options = list({over: None for _, _, over in candidate.reduces})
+    if len(options) > 1:
+        # Inner loops run along memory if they can, and are no longer than they need be.
+        options.sort(key=lambda over: (not over & candidate.adjacent, len(over), sorted(over)))
+    if large and any(over == every for _, _, over in candidate.reduces):
+        options = [frozenset(), *(option for option in options if option != every)]
+    reasons: list[str] = []
+    for inner in options:
+        found = row_tree(candidate, inner)
+        if isinstance(found, Structure):
+            return found
+        reasons.append(found)
+    return reasons[0]
+
+
+def row_tree(candidate: Candidate, inner: AxisSet) -> Structure | str:
+    """The loop tree with these inner axes, or why there is none."""
+    every = candidate.every
+    outer = every - inner
+    secondary: dict[Op, AxisSet] = {}
+    for op, space, over in candidate.reduces:
+        if inner and space == every and over == inner:
+            continue
+        whole = over == space and space in (every, outer)
+        columns = inner and space == every and over == outer and leaves_one(op)
+        if not outer or not (whole or columns):
+            return f"{op.name} reduces other dims"
+        if columns and candidate.adjacent and not inner & candidate.adjacent:
+            return f"{op.name} and the other reductions would read across memory"
+        secondary[op] = space - over
+    spaces = set(secondary.values())
+    for cell in candidate.cells:
+        if cell not in (every, outer) and cell not in spaces and not recomputable(candidate, cell):
+            return "they iterate over different dims"
+    post = after_rows(candidate, secondary, (every, outer)) if secondary else frozenset()
+    return post if isinstance(post, str) else Structure(outer, inner, frozenset(secondary), post)
+
+
+def after_rows(
+    candidate: Candidate, secondary: dict[Op, AxisSet], rows: tuple[AxisSet, AxisSet]
+) -> frozenset[Op] | str:
+    """The ops that follow secondary reductions, or why they cannot."""
+    inlining = candidate.inlining
+    complete = dict(secondary)  # what exists when all rows are done, and its axes
+    narrow: list[Op] = []  # over the axes of secondary reductions, but behind none
+    for op in candidate.ops:
+        sources = {inlining.peel(operand)[0].op for operand in op.operands}
+        spaces = {complete[source] for source in sources if source in complete}
+        space = candidate.space(op)
+        if spaces:
+            if op in secondary or not isinstance(op.defn.kind, (Elementwise, View)) or spaces != {space}:
+                return f"{op.name} needs a reduction over all rows to be complete"
+            complete[op] = space
+        elif op not in secondary and space not in rows and space in secondary.values():
+            narrow.append(op)
+    post = frozenset(op for op in complete if op not in secondary)
+    inside = set(candidate.ops)
+    late = set(post)
+    for op in reversed(narrow):
+        # Made once behind the rows if only what comes there reads it, else anew in each row.
+        if any(inlining.escapes(value, inside) for value in op.results):
+            return "they iterate over different dims"
+        if all(reader in late for value in op.results for reader in inlining.readers(value)):
+            late.add(op)
+        elif op_cost(op) > INLINE_COST:
+            return "they iterate over different dims"
+    return post
+
+
+def recomputable(candidate: Candidate, cell: AxisSet) -> bool:
+    """Whether what is made over few axes is cheap enough to work out in every iteration, and needed nowhere else."""
+    if candidate.cells[cell] > INLINE_COST:
+        return False
+    inside = set(candidate.ops)
+    return not any(
+        candidate.inlining.escapes(value, inside)
+        for op in candidate.ops
+        if candidate.space(op) == cell
+        for value in op.results
+    )

@@ -1,0 +1,1 @@
+"""Graph to graph: decompose, simplify, clean up, split reductions, sink slices."""

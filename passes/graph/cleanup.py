@@ -1,0 +1,130 @@
+"""cse, dce and fold: nothing is computed twice, in vain, or at run time if the answer is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ir.errors import SmeltError
+from ...ir.graph import Graph, Op, Value
+from ...ir.types import DType, TensorType
+from ...kernels.scalar.table import SCALARS
+from ...ops.define import REGISTRY, Scalar, constant, scalar_value
+from ...ops.kinds import Elementwise, Reduce
+from ...ops.shapes import are_ints
+from ..registry import graph_pass
+from ..rewrite import live_ops, rebuild, remake, splat_number
+
+COMMUTATIVE = frozenset(
+    ("add", "mul", "maximum", "minimum", "fmax", "fmin", "eq", "ne")
+    + ("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot")
+)
+
+
+@graph_pass("cse")
+def cse(graph: Graph) -> Graph:
+    """Same op, same operands, same attributes: one value. Random ops are left alone."""
+    seen: dict[tuple, tuple[Value, ...]] = {}
+
+    def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
+        if "stream" in arguments:
+            return None
+        key = (op.defn, *map(argument_key, arguments.values()))
+        if op.defn.name in COMMUTATIVE:
+            key = (op.defn, *sorted(key[1:3]), *key[3:])
+        known = seen.get(key)
+        if known is not None:
+            return known
+        if isinstance(op.defn.kind, Reduce):
+            # Whether the reduced dims stay or go, the numbers are the same.
+            other = arguments | {"keepdim": not arguments["keepdim"]}
+            twin = seen.get((op.defn, *map(argument_key, other.values())))
+            if twin is not None:
+                shaped = REGISTRY["reshape"](twin[0], op.results[0].shape)
+                assert shaped.op is not None
+                return visit(shaped.op, shaped.op.arguments) or (shaped,)
+        if arguments is op.arguments:
+            seen[key] = op.results
+            return None
+        # An op whose operands changed is made here, not by the walker: the table must have the new one.
+        seen[key] = remake(op, arguments)
+        return seen[key]
+
+    return rebuild(graph, visit, again=False)
+
+
+def argument_key(argument: Any) -> Any:
+    """What makes two arguments the same. Values are compared as objects: `==` on them builds an op."""
+    if isinstance(argument, Value):
+        return id(argument)
+    if isinstance(argument, tuple):
+        return ("ints", argument) if are_ints(argument) else ("tuple", *map(argument_key, argument))
+    if isinstance(argument, (bool, float, complex)):
+        # True == 1 == 1.0 and -0.0 == 0.0 for a dict, but not for an op; nan is nan.
+        return (argument.__class__, repr(argument))
+    if isinstance(argument, int):
+        return ("int", argument)
+    return argument
+
+
+@graph_pass("dce")
+def dce(graph: Graph) -> Graph:
+    """Ops that no result needs are dropped."""
+    kept = live_ops(graph.ops, graph.results)
+    return graph if len(kept) == len(graph.ops) else Graph(graph.name, graph.params, kept, graph.results)
+
+
+@graph_pass("fold")
+def fold(graph: Graph) -> Graph:
+    """Elementwise ops on numbers become numbers, computed by NumPy in the compute type of the op."""
+    return rebuild(graph, folded)
+
+
+def folded(op: Op, arguments: dict[str, Any]) -> Value | None:
+    """The constant that an elementwise op on constants is, or None."""
+    if not isinstance(op.defn.kind, Elementwise):
+        return None
+    values = [arguments[parameter.name] for parameter in op.defn.tensors]
+    numbers = [splat_number(value) for value in values]
+    if any(number is None for number in numbers):
+        return None
+    type = op.results[0].type
+    number = computed(op.defn.kind.scalar_on(type.dtype), [value.dtype for value in values], numbers, type)
+    return None if number is None else splat(number, type)
+
+
+def splat(number: Scalar, type: TensorType) -> Value:
+    """A tensor of one number."""
+    if not type.shape:
+        return constant(number, type.dtype)
+    return REGISTRY["full"](type.shape, scalar_value(number, type.dtype), dtype=type.dtype)
+
+
+def computed(scalar: str, dtypes: list[DType], numbers: list[Any], type: TensorType) -> Scalar | None:
+    """One scalar op on numbers, or None where NumPy has no answer that fits the type."""
+    try:
+        with np.errstate(all="ignore"):
+            if scalar == "cast":
+                number = converted(numbers[0], type)
+                # A cast is what rounds to f16 and bf16; arithmetic keeps the compute type's precision.
+                return float(np.asarray(number).astype(type.dtype.numpy)) if type.dtype.is_float else number
+            operands = [np.asarray(number, dtype.compute.numpy) for number, dtype in zip(numbers, dtypes, strict=True)]
+            result = np.asarray(SCALARS[scalar].numpy(*operands))
+    except (SmeltError, ValueError, TypeError, OverflowError):
+        return None
+    return converted(result.item(), type)
+
+
+def converted(number: Any, type: TensorType) -> Any:
+    """A number as an element of the type; None if the conversion is one that hardware decides."""
+    dtype = type.dtype
+    if isinstance(number, complex) and dtype.kind in "iuf":
+        number = number.real
+    if dtype.is_integer:
+        half = 2 ** (dtype.bits - 1)
+        low, high = (0, 2 * half) if dtype.kind == "u" else (-half, half)
+        if not isinstance(number, float):
+            return (int(number) - low) % (2 * half) + low  # an integer that does not fit wraps
+        return int(number) if low - 1 < number < high else None
+    return number

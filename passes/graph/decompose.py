@@ -1,0 +1,111 @@
+"""Composites by their bodies, until only primitives are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.graph import Graph, Location, Op, Value, located, ops_behind, replace_values
+from ...ops.define import known_number
+from ..registry import graph_pass, map_nested
+from ..rewrite import Replacements, rebuild
+from .cleanup import argument_key
+
+
+@graph_pass("decompose", stage="primitives")
+def decompose(graph: Graph) -> Graph:
+    """Every composite is replaced by its body, recursively. New ops keep the composite's line and name."""
+    return _expanded(graph, lambda op: True)
+
+
+def _expanded(graph: Graph, wanted: Callable[[Op], bool]) -> Graph:
+    bodies: dict[tuple, Body] = {}
+
+    def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
+        if op.defn.kind is not None or not wanted(op):
+            return None
+        location = op.loc
+        if location is not None and not location.op:
+            location = location.inside(op.name)
+        with located(location):
+            return expanded(op, arguments, bodies, location).results
+
+    return rebuild(graph, visit, again=False)
+
+
+def expand_foreign(graph: Graph) -> Graph:
+    """Replace the composites that are not smelt's own by their bodies: what is left means the same everywhere."""
+    return map_nested(_expanded(graph, lambda op: not op.defn.is_own), expand_foreign)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A composite's body in primitives, as it came out for some operands: the same ops do for others of their types."""
+
+    operands: tuple[Value, ...]
+    ops: list[Op]
+    results: tuple[Value, ...]
+
+    def copy(self, operands: tuple[Value, ...], location: Location | None) -> Body:
+        replaced = Replacements(zip(self.operands, operands, strict=True))
+        ops: list[Op] = []
+        for inner in self.ops:
+            if inner.defn.name == "constant":
+                ops.append(inner)  # the same everywhere
+                continue
+            arguments = inner.arguments.copy()
+            for name in inner.defn.tensor_names:
+                arguments[name] = replace_values(arguments[name], replaced)
+            made = Op(inner.defn, arguments, [value.type for value in inner.results], location)
+            replaced.update(zip(inner.results, made.results))
+            ops.append(made)
+        return Body(operands, ops, tuple([replaced[value] for value in self.results]))
+
+
+def expanded(op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body], location: Location | None) -> Body:
+    """What a composite becomes. A body is worked out once for each combination of types and attributes."""
+    operands: dict[Value, int] = {}
+    is_random = op.defn.draws(arguments)
+    key = (op.defn, *(body_key(item, operands) for name, item in arguments.items() if name != "stream"))
+    if is_random:
+        # Two random ops never share a stream, so what draws random numbers is worked out each time.
+        return _worked_out(op, arguments, tuple(operands), bodies, location)
+    known = bodies.get(key)
+    if known is None:
+        known = bodies[key] = _worked_out(op, arguments, tuple(operands), bodies, location)
+    return known.copy(tuple(operands), location)
+
+
+def _worked_out(
+    op: Op, arguments: dict[str, Any], operands: tuple[Value, ...], bodies: dict[tuple, Body], location: Location | None
+) -> Body:
+    results = op.defn.expand(arguments)
+    replaced = Replacements()
+    ops: list[Op] = []
+    for inner in ops_behind(results, {value.op.serial for value in operands if value.op is not None}):
+        arguments = inner.arguments
+        if any(operand in replaced for operand in inner.operands):
+            arguments = {name: replace_values(item, replaced) for name, item in arguments.items()}
+        if inner.defn.kind is None:
+            body = expanded(inner, arguments, bodies, location)
+            ops += body.ops
+            replaced.update(zip(inner.results, body.results, strict=True))
+        elif arguments is inner.arguments:
+            ops.append(inner)
+        else:
+            made = Op(inner.defn, arguments, [value.type for value in inner.results], inner.loc)
+            ops.append(made)
+            replaced.update(zip(inner.results, made.results))
+    return Body(operands, ops, tuple([replaced[value] for value in results]))
+
+
+def body_key(argument: Any, operands: dict[Value, int]) -> Any:
+    """What a body may depend on: types, attributes, constants and open sizes, and which operands are the same."""
+    if isinstance(argument, Value):
+        position = operands.setdefault(argument, len(operands))
+        number = known_number(argument)
+        return (position, argument.type) if number is None else (position, argument.type, argument_key(number))
+    if isinstance(argument, tuple):
+        return ("tuple", *(body_key(item, operands) for item in argument))
+    return argument_key(argument)

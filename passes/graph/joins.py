@@ -1,0 +1,56 @@
+"""Joins of many parts: each element would be looked for among all of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from ...ir.graph import Graph, Op, Value
+from ...ops.define import REGISTRY
+from ...ops.kinds import Elementwise, Reduce
+from ..fusion.concat_in_place import RUN
+from ..fusion.inline import static
+from ..registry import graph_pass
+from ..rewrite import rebuild
+
+MOST = 32  # parts among which an element is looked for
+GROUP = 16  # parts that are joined first, at least: of 4 elements each, they are as long as RUN
+
+
+@graph_pass("joins")
+def joins(graph: Graph) -> Graph:
+    """Join many parts in groups, and then these: a kernel of n parts takes n steps for each of their elements.
+
+        %0 = cat(%x0, %x1, ..., %x999)  ->  %0 = cat(%x0, ..., %x15)
+                                            ...
+                                            %62 = cat(%0, %1, ..., %61)
+
+    The groups are stored where the whole lies (passes/fusion/concat_in_place.py), so each element is copied once. Parts
+    that can be stored there themselves are left alone.
+    """
+    if not any(op.name == "cat" and len(op.arguments["tensors"]) > MOST for op in graph.ops):
+        return graph
+    uses = graph.uses()
+    results = set(graph.results)
+
+    def is_stored_there(value: Value, dim: int) -> bool:
+        run = 1
+        for size in value.shape[dim:]:
+            run *= static(size)
+        while value.op is not None and value.op.name == "reshape" and len(uses[value]) == 1:
+            (value,) = value.op.operands
+        makes = value.op is not None and isinstance(value.op.defn.kind, (Elementwise, Reduce))
+        return makes and run >= RUN and value not in results and len(uses.get(value, ())) == 1
+
+    def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
+        if op.name != "cat" or len(arguments["tensors"]) <= MOST:
+            return None
+        parts, dim = arguments["tensors"], arguments["dim"]
+        if all(is_stored_there(value, dim) for value in parts):
+            return None
+        count = len(parts) // GROUP
+        bounds = [number * len(parts) // count for number in range(count + 1)]
+        groups = [parts[start:end] for start, end in pairwise(bounds)]
+        return REGISTRY["cat"]([REGISTRY["cat"](group, dim) for group in groups], dim)
+
+    return rebuild(graph, visit)

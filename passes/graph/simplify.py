@@ -1,0 +1,535 @@
+"""Rules that make a program smaller and keep what it means, to the bit.
+
+The exceptions are PyTorch's too: pow(x, 3) is x * x * x, which rounds twice, and pow(x, 0.5) is sqrt(x), though
+they differ for -0.0 and -inf; pow(z, 1) of a complex z is z, with the signs of its zeros. exp(log_softmax(x)) is
+softmax(x): rounded fewer times, and no logarithm's error grows with the exponential. The sign of a NaN may change. What
+is not a rule: x + 0.0 is not x, because -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and NaNs.
+
+Views move towards the inputs, through elementwise ops whose value has no other reader: there they meet other
+views and cancel, slices save work, and an elementwise op stands next to the op that makes its operand.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...ir.graph import Graph, Op, Value, operands_of
+from ...ir.symbolic import Dim, Expr, UndecidedSize
+from ...ir.types import DType
+from ...ops.define import REGISTRY, constant, scalar_value
+from ...ops.kinds import Contract, Elementwise, Reduce, View
+from ...ops.view import dim_groups, unit_reshape
+from ..registry import graph_pass
+from ..rewrite import rebuild, remake, splat_number
+from .cleanup import folded, splat
+from .rules import ANY, Rules
+
+# Views that read each element at most once: moving them duplicates no work.
+MOVABLE = frozenset(("permute", "reshape", "slice", "flip", "diagonal"))
+# How far a view moves in one step. The next visit takes it further.
+DEPTH = 64
+# Combiners whose result for one element is that element.
+PLAIN_COMBINERS = frozenset(("add", "mul", "max", "min", "any", "all"))
+ROUNDS = 6
+
+rules = Rules()
+
+
+@graph_pass("simplify")
+def simplify(graph: Graph) -> Graph:
+    """Identities removed, numbers folded, casts and views merged, views moved towards the inputs."""
+    for _round in range(ROUNDS):
+        simple = rebuild(graph, simplified)
+        graph = move_views(simple)
+        if graph is simple:
+            break  # what a rule makes of an op depends on nothing behind it, so the rules have nothing left to do
+    return graph
+
+
+def simplified(op: Op, arguments: dict[str, Any]) -> Value | None:
+    """What an op becomes by the rules of its kind, then by those of its name."""
+    kind = op.defn.kind
+    if isinstance(kind, Elementwise):
+        result = folded(op, arguments)
+    elif isinstance(kind, View):
+        number = splat_number(arguments["self"])
+        result = None if number is None else splat(number, op.results[0].type)
+    elif isinstance(kind, Reduce):
+        result = trivial_reduction(op, arguments)
+    else:
+        result = None
+    return rules.apply(op, arguments) if result is None else result
+
+
+# Arithmetic ------------------------------------------------------------------------------------------------
+
+
+@rules.rule("mul(%x, 1)", "mul(1, %x)", "true_divide(%x, 1)", on="biuf")
+def times_one(x):
+    return x  # of complex numbers (a + bi)(1 + 0i) has NaNs where a or b is infinite
+
+
+@rules.rule("mul(%x, -1)", "mul(-1, %x)", "true_divide(%x, -1)", on="if")
+def times_minus_one(x):
+    return REGISTRY["neg"](x)
+
+
+@rules.rule("mul(%x, 0)", "mul(0, %x)", on="biu")
+def integer_times_zero(x, op):
+    return splat(0, op.results[0].type)
+
+
+@rules.rule("add(%x, 0)", "add(0, %x)", on="biuf")
+def plus_zero(x):
+    return x if not x.dtype.is_float or never_negative(x) else None
+
+
+@rules.rule("add(%x, -0.0)", "add(-0.0, %x)", "sub(%x, 0)", on="iuf")
+def plus_minus_zero(x):
+    return x
+
+
+@rules.rule("add(%x, neg(%y))", on="iufc")
+def plus_negative(x, y):
+    return REGISTRY["sub"](x, y)
+
+
+@rules.rule("add(neg(%x), %y)", on="iufc")
+def negative_plus(x, y):
+    return REGISTRY["sub"](y, x)
+
+
+@rules.rule("sub(%x, neg(%y))", on="iufc")
+def minus_negative(x, y):
+    return REGISTRY["add"](x, y)
+
+
+@rules.rule("neg(neg(%x))", "bitwise_not(bitwise_not(%x))", "conj(conj(%x))", on=ANY)
+def involution(x):
+    return x
+
+
+@rules.rule("logical_not(logical_not(%x))", on="b")
+def double_negation(x):
+    return x
+
+
+@rules.rule("maximum(%x, %x)", "minimum(%x, %x)", "bitwise_and(%x, %x)", "bitwise_or(%x, %x)", on="biuf")
+def idempotent(x):
+    return x
+
+
+@rules.rule("abs(neg(%x))", on="ifc")  # -x of an unsigned x is 256 - x
+@rules.rule("abs(abs(%x))", on="iuf")
+def absolute_drops_sign(x):
+    return REGISTRY["abs"](x)
+
+
+@rules.rule("logical_and(%x, true)", "logical_and(true, %x)", on="b")
+@rules.rule("logical_or(%x, false)", "logical_or(false, %x)", on="b")
+def neutral_logic(x):
+    return x
+
+
+@rules.rule("true_divide(%x, #c)", on="f")
+def divide_by_power_of_two(x, c, op):
+    dtype = op.results[0].dtype
+    if c == 0 or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
+        return None
+    inverse = 1 / c
+    # Exact only if the reciprocal is, and neither it nor the quotient differ in range from the division.
+    if not math.isfinite(inverse) or scalar_value(inverse, dtype) != inverse:
+        return None
+    return REGISTRY["mul"](x, constant(inverse, dtype))
+
+
+@rules.rule("pow(%x, 0)", on="iufc")
+def power_zero(op):
+    return splat(1, op.results[0].type)
+
+
+@rules.rule("pow(%x, 1)", on="iufc")
+def power_one(x):
+    return x
+
+
+@rules.rule("pow(%x, 2)", on="iufc")
+def power_two(x):
+    return REGISTRY["mul"](x, x)
+
+
+@rules.rule("pow(%x, 3)", on="iuf")
+def power_three(x):
+    return REGISTRY["mul"](REGISTRY["mul"](x, x), x)
+
+
+@rules.rule("pow(%x, -1)", on="f")
+def power_minus_one(x):
+    return REGISTRY["reciprocal"](x)
+
+
+@rules.rule("pow(%x, 0.5)", on="f")
+def power_half(x):
+    return REGISTRY["sqrt"](x)
+
+
+_SHIFTED = "sub(%x, amax(%x) {dim = %dim, keepdim = true})"
+
+
+@rules.rule(f"exp(sub({_SHIFTED}, log(sum(exp({_SHIFTED})) {{dim = %dim, keepdim = true}})))", on="f")
+def exp_of_log_softmax(x, dim):
+    """A softmax: its exponentials are those of the sum. They are at most 1, and their sum is at least that."""
+    make = REGISTRY
+    powers = make["exp"](make["sub"](x, make["amax"](x, dim, True)))
+    return make["mul"](powers, make["reciprocal"](make["sum"](powers, dim, True)))
+
+
+def never_negative(value: Value, depth: int = 4) -> bool:
+    """Whether no element is below zero, -inf or -0.0, as far as the ops that make it tell."""
+    op = value.op
+    if not value.dtype.is_float or op is None or depth == 0:
+        return False  # an integer's square may be negative, and a complex number is neither
+    number = splat_number(value)
+    if number is not None:
+        return math.copysign(1, float(number)) > 0  # type: ignore[arg-type]
+    if op.name in ("exp", "exp2", "abs", "sigmoid"):
+        return True
+    if op.name == "mul" and op.operands[0] is op.operands[1]:
+        return True
+    if op.name in ("add", "mul", "true_divide", "sum", "amax", "amin", *MOVABLE, "expand"):
+        return all(never_negative(operand, depth - 1) for operand in op.operands)
+    return False
+
+
+@rules.rule("where(true, %x, %y)", on=ANY)
+def where_true(x):
+    return x
+
+
+@rules.rule("where(false, %x, %y)", on=ANY)
+def where_false(y):
+    return y
+
+
+@rules.rule("where(%c, %x, %x)", on=ANY)
+def where_same(x):
+    return x
+
+
+@rules.rule("where(logical_not(%c), %x, %y)", on=ANY)
+def where_not(c, x, y):
+    return REGISTRY["where"](c, y, x) if c.dtype.kind == "b" else None
+
+
+# Casts -----------------------------------------------------------------------------------------------------
+
+
+@rules.rule("cast(%x) {dtype = %dtype}", on=ANY)
+def cast_to_same(x, dtype):
+    return x if x.dtype is dtype else None
+
+
+@rules.rule("cast(cast(%x)) {dtype = %dtype}", on=ANY)
+def cast_of_cast(x, dtype, op):
+    between = op.operands[0].dtype
+    return REGISTRY["cast"](x, dtype) if holds_all(x.dtype, between) else None
+
+
+# The bits of an integer's magnitude, and those that a float type has for it.
+_MAGNITUDE = {"bool": 1, "u8": 8, "i8": 7, "i16": 15, "i32": 31, "i64": 63}
+_SIGNIFICAND = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53, "c64": 24, "c128": 53}
+
+
+def holds_all(narrow: DType, wide: DType) -> bool:
+    """Whether every value of one type is a value of the other."""
+    if narrow is wide:
+        return True
+    if narrow.name in _MAGNITUDE:
+        if wide.name in _SIGNIFICAND:
+            # 2**15 is beyond the range of no float type; 2**16 is beyond f16.
+            return _MAGNITUDE[narrow.name] <= _SIGNIFICAND[wide.name]
+        signed = narrow.kind == "i" and wide.kind != "i"
+        return not signed and _MAGNITUDE[narrow.name] <= _MAGNITUDE[wide.name]
+    if wide.name in _MAGNITUDE or (narrow.is_complex and not wide.is_complex):
+        return False
+    return wide.real.bits > narrow.real.bits or wide.real is narrow.real
+
+
+# Views -----------------------------------------------------------------------------------------------------
+
+
+@rules.rule("alias(%x)", on=ANY)
+def alias_is_itself(x):
+    return x
+
+
+@rules.rule("permute(%x) {dims = %dims}", on=ANY)
+def permute_nothing(x, dims):
+    return x if dims == tuple(range(len(dims))) else None
+
+
+@rules.rule("permute(permute(%x) {dims = %inner}) {dims = %outer}", on=ANY)
+def permute_twice(x, inner, outer):
+    return REGISTRY["permute"](x, tuple(inner[dim] for dim in outer))
+
+
+@rules.rule("reshape(%x) {shape = %shape}", "expand(%x) {size = %shape}", on=ANY)
+def same_shape(x, shape):
+    return x if x.shape == shape else None
+
+
+@rules.rule("reshape(reshape(%x)) {shape = %shape}", on=ANY)
+def reshape_twice(x, shape):
+    return REGISTRY["reshape"](x, shape)
+
+
+@rules.rule("reshape(permute(%x) {dims = %dims}) {shape = %shape}", on=ANY)
+def reshape_before_permute(x, dims, shape):
+    """A reshape of dims that are neighbours before the permute, too, is memory in another shape; behind it, a copy."""
+    moved = tuple(x.shape[dim] for dim in dims)
+    if unit_reshape(moved, shape) is not None or any(size == 0 for size in moved):
+        return None
+    wide = [dim for dim, size in enumerate(x.shape) if size != 1]
+    groups = []  # where the dims of a group begin in x, and the sizes that they become
+    for olds, news in dim_groups(moved, shape):
+        places = [wide.index(dims[position]) for position in olds]
+        if places != list(range(places[0], places[0] + len(places))):
+            return None
+        groups.append((places[0], tuple(shape[position] for position in news)))
+    order = sorted(range(len(groups)), key=lambda number: groups[number][0])
+    inner = REGISTRY["reshape"](x, tuple(size for number in order for size in groups[number][1]))
+    starts, start = {}, 0
+    for number in order:
+        starts[number] = start
+        start += len(groups[number][1])
+    outer = tuple(starts[number] + at for number, (_, sizes) in enumerate(groups) for at in range(len(sizes)))
+    return REGISTRY["reshape"](REGISTRY["permute"](inner, outer), shape)
+
+
+@rules.rule("expand(expand(%x)) {size = %size}", on=ANY)
+def expand_twice(x, size):
+    return REGISTRY["expand"](x, size)
+
+
+@rules.rule("slice(%x) {dim = %dim, start = 0, end = %end, step = 1}", on=ANY)
+def slice_all(x, dim, end):
+    return x if x.shape[dim] == end else None
+
+
+@rules.rule(
+    "slice(slice(%x) {dim = %dim, start = %first, step = %stride})"
+    "{dim = %dim, start = %start, end = %end, step = %step}",
+    on=ANY,
+)
+def slice_twice(x, dim, first, stride, start, end, step):
+    if not all(isinstance(item, int) for item in (first, start, end)):
+        return None
+    count = -(-(end - start) // step)
+    begin, jump = first + start * stride, stride * step
+    stop = begin + (count - 1) * jump + 1 if count else begin
+    return REGISTRY["slice"](x, dim, begin, stop, jump)
+
+
+@rules.rule("slice(permute(%x) {dims = %dims}) {dim = %dim, start = %start, end = %end, step = %step}", on=ANY)
+def slice_before_permute(x, dims, dim, start, end, step):
+    # One order of the two, so that permutes meet permutes and slices meet slices.
+    return REGISTRY["permute"](REGISTRY["slice"](x, dims[dim], start, end, step), dims)
+
+
+@rules.rule("flip(permute(%x) {dims = %dims}) {dims = %flipped}", on=ANY)
+def flip_before_permute(x, dims, flipped):
+    return REGISTRY["permute"](REGISTRY["flip"](x, tuple(dims[dim] for dim in flipped)), dims)
+
+
+@rules.rule("flip(%x) {dims = %dims}", on=ANY)
+def flip_nothing(x, dims):
+    return x if all(x.shape[dim] == 1 for dim in dims) else None
+
+
+@rules.rule("flip(flip(%x) {dims = %inner}) {dims = %outer}", on=ANY)
+def flip_twice(x, inner, outer):
+    return REGISTRY["flip"](x, tuple(sorted(set(inner) ^ set(outer))))
+
+
+@rules.rule("cat(%tensors)", on=ANY)
+def cat_one(tensors):
+    return tensors[0] if len(tensors) == 1 else None
+
+
+@rules.rule("constant_pad_nd(%x) {pad = %pad}", on=ANY)
+def pad_nothing(x, pad):
+    return x if all(size == 0 for size in pad) else None
+
+
+def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
+    """A reduction over no dimensions, or over ones of size 1, is its operand.
+
+    A sum starts at 0.0, so the sum of one -0.0 is 0.0. A product starts at 1, which times a complex infinity has a NaN.
+    """
+    value, result = arguments["self"], op.results[0]
+    kind: Reduce = op.defn.kind  # type: ignore[assignment]
+    if kind.combiner not in PLAIN_COMBINERS or value.dtype is not result.dtype:
+        return None
+    if kind.combiner == "mul" and value.dtype.is_complex:
+        return None
+    if not all(value.shape[dim] == 1 for dim in arguments["dim"]):
+        return None
+    if value.shape != result.shape:
+        value = REGISTRY["reshape"](value, result.shape)
+    if kind.combiner == "add" and value.dtype.is_inexact:
+        return REGISTRY["add"](value, constant(0.0, value.dtype))
+    return value
+
+
+@rules.rule("sum(where(%condition, %x, 0.0)) {dim = %dim}", on=ANY)
+def sum_of_one_hot(condition, x, dim, op):
+    """The sum along a dim of what is zero but where the index equals a label is that one element, if it is there.
+
+    Gradients of losses by class labels are such values."""
+    whole = op.arguments["self"].type
+    if len(dim) != 1 or x.dtype is not op.results[0].dtype:
+        return None
+    (at,) = dim
+
+    def size(value: Value) -> Dim:
+        place = at - (len(whole.shape) - value.ndim)
+        return 1 if place < 0 else value.shape[place]
+
+    conditions, pending, label = [], [condition], None
+    while pending:
+        item = pending.pop()
+        if item.op is not None and item.op.name == "logical_and" and item.dtype.kind == "b" and size(item) != 1:
+            pending.extend(item.op.operands)
+            continue
+        if item.op is not None and item.op.name == "eq" and label is None:
+            left, right = item.op.operands
+            if right.op is not None and right.op.name == "iota":
+                left, right = right, left
+            if left.op is not None and left.op.name == "iota" and size(right) == 1 and left.dtype is right.dtype:
+                if left.op.arguments["dim"] - left.ndim == at - len(whole.shape) and size(left) == whole.shape[at]:
+                    label = right
+                    continue
+        conditions.append(item)
+    if label is None or any(size(item) != 1 for item in (*conditions, x)) or isinstance(whole.shape[at], Expr):
+        return None
+    # A label of 1.5 is within range but no index; in a type that is too narrow, indices repeat.
+    if not label.dtype.is_integer or whole.shape[at] >> _MAGNITUDE[label.dtype.name]:
+        return None
+    make = REGISTRY
+    chosen = make["logical_and"](make["ge"](label, 0), make["lt"](label, whole.shape[at]))
+    for item in conditions:
+        chosen = make["logical_and"](chosen, item)
+    # A sum starts at 0.0, so it is never -0.0.
+    total = make["add"](make["where"](chosen, x, constant(0.0, x.dtype)), constant(0.0, x.dtype))
+    kept = [1 if place == at else extent for place, extent in enumerate(whole.shape)]
+    return make["reshape"](make["expand"](total, kept), op.results[0].shape)
+
+
+def move_views(graph: Graph) -> Graph:
+    """view(elementwise(a, b)) becomes elementwise(view(a), view(b)) if nothing else reads what is viewed.
+
+    A reshape that cannot go that way, as a broadcast is in its way, goes behind the elementwise ops that read it.
+    A value counts as having one reader if the value that it replaces had one."""
+    single = {value for value, users in graph.uses().items() if len(users) == 1}
+    single.difference_update(graph.results)
+
+    def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
+        if arguments is not op.arguments:
+            for old, new in zip(op.operands, operands_of(op.defn, arguments), strict=True):
+                if old in single:
+                    single.add(new)
+        if op.defn.name not in MOVABLE:
+            return sunk(op, arguments, single) if isinstance(op.defn.kind, Elementwise) else None
+        source = arguments["self"]
+        if not movable(source, single):
+            return None
+        if op.defn.name == "reshape" and not reshapes_well(source, single, DEPTH):
+            return None
+        try:
+            return moved(op, arguments, source, single, {}, DEPTH)
+        except UndecidedSize:
+            return None  # nobody can tell that views of the operands have the same sizes: the view stays
+
+    return rebuild(graph, visit)
+
+
+def movable(value: Value, single: set[Value]) -> bool:
+    """Whether a view of this value can be taken of its operands instead."""
+    op = value.op
+    if op is None or not value.shape or value not in single or not isinstance(op.defn.kind, Elementwise):
+        return False
+    return all(operand.shape == value.shape or not operand.shape for operand in op.operands)
+
+
+def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
+    """Whether a reshape ends at values that have their own memory or are reshapes already.
+
+    Anywhere else it would keep the ops on both sides of it from sharing a kernel."""
+    level = {value}
+    for _step in range(depth + 1):
+        further: set[Value] = set()  # each value once: an op may read the same one twice
+        for item in level:
+            op = item.op
+            if not item.shape or op is None or op.name == "reshape" or isinstance(op.defn.kind, Contract):
+                continue
+            if not movable(item, single):
+                return False
+            further.update(op.operands)
+        if not further:
+            return True
+        level = further
+    return False
+
+
+def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
+    """elementwise(reshape(a), b) as reshape(elementwise(a, reshape(b))), if a can only be had in its own shape."""
+    operands = [item for item in operands_of(op.defn, arguments) if item.shape]
+    shape = op.results[0].shape
+    if any(item.shape != shape for item in operands):
+        return None
+    for item in operands:
+        if item.op is not None and item.op.name == "reshape":
+            (source,) = item.op.operands
+            kind = None if source.op is None else source.op.defn.kind
+            if isinstance(kind, Elementwise) and not reshapes_well(source, single, DEPTH):
+                break
+    else:
+        return None
+    inner: dict[str, Any] = {}
+    for name, item in arguments.items():
+        if not isinstance(item, Value) or not item.shape:
+            inner[name] = item
+        elif item.op is not None and item.op.name == "reshape" and item.op.operands[0].shape == source.shape:
+            inner[name] = item.op.operands[0]
+        elif reshapes_well(item, single, DEPTH):
+            inner[name] = REGISTRY["reshape"](item, source.shape)
+        else:
+            return None
+    return REGISTRY["reshape"](remake(op, inner)[0], shape)
+
+
+def moved(
+    view: Op,
+    arguments: dict[str, Any],
+    value: Value,
+    single: set[Value],
+    known: dict[Value, Value],
+    depth: int,
+) -> Value:
+    """The view of a value, taken as near to the inputs as possible."""
+    if value in known:
+        return known[value]
+    if not value.shape:
+        result = value
+    elif depth and movable(value, single):
+        op: Op = value.op  # type: ignore[assignment]
+        inner = {
+            name: moved(view, arguments, item, single, known, depth - 1) if isinstance(item, Value) else item
+            for name, item in op.arguments.items()
+        }
+        (result,) = remake(op, inner)
+    else:
+        (result,) = remake(view, arguments | {"self": value})
+    known[value] = result
+    return result

@@ -1,0 +1,106 @@
+"""Reductions of few long rows, and of tall columns, in two steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.graph import Graph, Op, Value
+from ...ir.symbolic import Dim, product
+from ...ops.define import REGISTRY
+from ...ops.kinds import Contract, Elementwise, Reduce
+from ..fusion.inline import elements
+from ..registry import graph_pass
+from ..rewrite import rebuild
+
+LONG = 1 << 16  # elements of a row
+FEW = 16  # rows too few to share out evenly
+LARGE = 1 << 18  # elements of columns that are worth two steps
+TALL = 256  # elements of one column
+PARTS = (16, 12, 20, 10, 24, 8, 32)  # how many parts a row or a column is cut into: the first that divides it
+MUCH = 16  # times as many elements
+
+
+@graph_pass("split")
+def split(graph: Graph) -> Graph:
+    """The reduction of few long rows becomes one of many shorter rows, and one of their results. So does that of
+    columns: threads then share out the rows, which lie one after the other in memory.
+
+        %0 = sum(%x) {dim = (1)} : f32[3]                          // %x: f32[3, 65536]
+    ->
+        %0 = reshape(%x) {shape = (3, 16, 4096)} : f32[3, 16, 4096]
+        %1 = sum(%0) {dim = (2)} : f32[3, 16]
+        %2 = sum(%1) {dim = (1)} : f32[3]
+
+    Parts of f16 and bf16 are f32, and the result is rounded once.
+
+    Rows that are needed again, as in a softmax, stay whole: they are read once, and from the caches afterwards. So do
+    reductions of what other ops read or make from more than elements: in a kernel with those they cost nothing.
+    """
+    if not any(_parts(op, op.arguments) for op in graph.ops):
+        return graph
+    alone = {value for value, users in graph.uses().items() if len(users) == 1}
+    alone.difference_update(graph.results)
+    after: dict[Value, int] = {}  # elements of the largest value that depends on a value
+    for op in reversed(graph.ops):
+        sizes = [max(after.get(value, 0), elements(value)) for value in op.results]
+        for value in op.operands:
+            after[value] = max(after.get(value, 0), *sizes)
+
+    def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
+        parts = _parts(op, arguments)
+        if parts is None:
+            return None
+        value, dims, result = arguments["self"], arguments["dim"], op.results[0]
+        if after.get(result, 0) * MUCH > elements(value) or not own_chain(op.arguments["self"], alone):
+            return None
+        start, length = dims[0], product(value.shape[dim] for dim in dims)
+        shape = (*value.shape[:start], parts, length // parts, *value.shape[start + len(dims) :])
+        others = {name: item for name, item in arguments.items() if name not in ("self", "dim", "keepdim")}
+        if value.dtype is result.dtype and value.dtype.compute is not value.dtype:
+            value = REGISTRY["cast"](
+                value, value.dtype.compute
+            )  # a part of a sum may leave the range that the sum keeps
+        partial = op.defn(REGISTRY["reshape"](value, shape), dim=(start + 1,), keepdim=False, **others)
+        whole = op.defn(partial, dim=(start,), keepdim=False, **others)
+        rounded = REGISTRY["reshape"](whole, result.shape)
+        return rounded if rounded.dtype is result.dtype else REGISTRY["cast"](rounded, result.dtype)
+
+    return rebuild(graph, visit)
+
+
+def _parts(op: Op, arguments: dict[str, Any]) -> int | None:
+    """Into how many parts to cut what an op reduces; None for none, or if it is no such op."""
+    kind = op.defn.kind
+    if not isinstance(kind, Reduce) or kind.result == "i64":
+        return None
+    return pieces(arguments["self"].shape, arguments["dim"])
+
+
+def own_chain(value: Value, alone: set[Value]) -> bool:
+    """Whether a value is made, element by element, of inputs and products that nothing else reads."""
+    pending, seen = [value], set()
+    while pending:
+        item = pending.pop()
+        if not item.shape or item in seen:
+            continue
+        seen.add(item)
+        if item not in alone or item.shape != value.shape:
+            return False
+        if item.op is not None and not isinstance(item.op.defn.kind, Contract):
+            if not isinstance(item.op.defn.kind, Elementwise):
+                return False
+            pending.extend(item.op.operands)
+    return True
+
+
+def pieces(shape: tuple[Dim, ...], dims: tuple[int, ...]) -> int | None:
+    """Into how many parts to cut what is reduced; None for none."""
+    if not dims or list(dims) != list(range(dims[0], dims[0] + len(dims))):
+        return None
+    before, length = product(shape[: dims[0]]), product(shape[dim] for dim in dims)
+    behind = product(shape[dims[-1] + 1 :])
+    if not (isinstance(before, int) and isinstance(length, int) and isinstance(behind, int)):
+        return None
+    rows = behind == 1 and 1 < before < FEW and length >= LONG
+    columns = behind > 1 and before < FEW and length >= TALL and before * length * behind >= LARGE
+    return next((parts for parts in PARTS if length % parts == 0), None) if rows or columns else None

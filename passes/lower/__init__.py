@@ -1,0 +1,1 @@
+"""Group to kernel of loop IR: one function for each kind of op."""

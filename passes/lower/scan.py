@@ -1,0 +1,107 @@
+"""Lowering of scans: a combiner over all prefixes of one dim.
+
+The lines along that dim are shared out. A few long lines are first cut into chunks: the total of each chunk, then
+what precedes it, then its prefixes from there on. Sizes alone decide about that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.graph import Op, Value
+from ...ir.proofs import ceil_divide, minimum
+from ...ir.symbolic import Dim, product
+from ...kernels.loop.ir import Literal, Operand, Store
+from ...kernels.scalar.table import COMBINERS
+from ...ops.kinds import Scan
+from ..fusion.inline import static
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+Place = tuple[Dim, ...]
+
+CHUNK = 4096  # elements of a line
+LONG = 16 * CHUNK  # lines that are cut
+MANY = 16  # lines that are enough to share out
+ADJACENT = 64  # lines beside each other that run together, as lanes
+
+
+def lower_scan(lowering: Lowering, op: Op, kind: Scan) -> None:
+    """The kernel of one scan."""
+    value, dim = op.arguments["self"], op.arguments["dim"]
+    lines = static(product(value.shape[:dim])) * -(-static(product(value.shape[dim + 1 :])) // ADJACENT)
+    scanning = Scanning(lowering, op, kind)
+    if lines < MANY and static(value.shape[dim]) >= LONG:
+        scanning.in_chunks()
+    else:
+        scanning.whole()
+
+
+class Scanning:
+    """Writes the loops of one scan. An index of lines lacks the dim that is scanned."""
+
+    def __init__(self, lowering: Lowering, op: Op, kind: Scan):
+        self.l = lowering
+        self.value: Value = op.arguments["self"]
+        self.out = lowering.buffer(op.results[0])
+        self.combiner = kind.combiner
+        self.dim: int = op.arguments["dim"]
+        self.length = self.value.shape[self.dim]
+        self.lines = self.value.shape[: self.dim] + self.value.shape[self.dim + 1 :]
+        self.dtype = self.value.dtype.compute
+        self.neutral = Literal(COMBINERS[kind.combiner].identity(self.dtype)[0], self.dtype)
+        lowering.members = set()
+
+    def _at(self, line: Place, place: Dim) -> Place:
+        return (*line[: self.dim], place, *line[self.dim :])
+
+    def _store(self, index: Place, start: Operand) -> None:
+        """One element, in the loop along the dim."""
+        item = self.l.prefix(self.combiner, self.l.element(self.value, index), start)
+        self.l.add(len(self.l.scopes) - 1, Store(self.out, index, item))
+
+    def whole(self) -> None:
+        def along(line: Place) -> None:
+            self.l.nest((self.length,), lambda place: self._store(self._at(line, place[0]), self.neutral))
+
+        self.l.nest(self.lines, along)
+
+    def in_chunks(self) -> None:
+        chunks = ceil_divide(self.length, CHUNK)
+        totals = self.l.temporary(self.dtype, self._at(self.lines, chunks))
+        before = self.l.temporary(self.dtype, self._at(self.lines, chunks + 1))
+
+        def total(index: Place) -> None:
+            start = index[self.dim] * CHUNK
+            length = minimum(CHUNK, self.length - start)
+            step = self.l.new_variable(length)
+            self.l.open(step, 0, length)
+            item = self.l.element(self.value, self._at(self._line(index), start + step.expr()))
+            ((result,),) = self.l.close([(self.combiner, (item,))])
+            self.l.add(len(self.l.scopes) - 1, Store(totals, index, result))
+
+        def precede(line: Place) -> None:
+            self.l.add(len(self.l.scopes) - 1, Store(before, self._at(line, 0), self.neutral))
+
+            def add(place: Place) -> None:
+                item = self.l.load_buffer(totals, self._at(line, place[0]))
+                so_far = self.l.prefix(self.combiner, item, self.neutral)
+                self.l.add(len(self.l.scopes) - 1, Store(before, self._at(line, place[0] + 1), so_far))
+
+            self.l.nest((chunks,), add)
+
+        def go_on(index: Place) -> None:
+            start = index[self.dim] * CHUNK
+            line, offset = self._line(index), self.l.load_buffer(before, index)
+            self.l.nest(
+                (minimum(CHUNK, self.length - start),),
+                lambda place: self._store(self._at(line, start + place[0]), offset),
+            )
+
+        self.l.nest(self._at(self.lines, chunks), total)
+        self.l.nest(self.lines, precede)
+        self.l.nest(self._at(self.lines, chunks), go_on)
+
+    def _line(self, index: Place) -> Place:
+        return (*index[: self.dim], *index[self.dim + 1 :])

@@ -1,0 +1,268 @@
+"""Lowering of scatters: a copy of an operand with updates combined into places that data chooses.
+
+Updates that meet at one place are combined in the order of the update space, so that the bits are the same every
+time. What threads share out is therefore the destinations, in one of three ways:
+
+    rows of their own  the leading dims of the result follow those of the updates: each iteration of those loops
+                       copies its part of the operand and combines its updates into it
+    tiles              the trailing dims follow, and the data that chooses does not have them: whole rows are
+                       updated. First the numbers of the updates are sorted by the tile of rows that they go to,
+                       chunk by chunk, each chunk by itself and without changing their order within a tile; then
+                       each tile copies its rows and combines what the chunks have for it
+    slices             the last dim follows: each slice of it is copied and updated by itself
+
+Little work, or what is none of these, is a copy and then all updates in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.graph import Op, Value
+from ...ir.proofs import ceil_divide, floor_divide, minimum, non_negative, remainder
+from ...ir.symbolic import Dim, contiguous_strides, product, same
+from ...ir.types import i64
+from ...kernels.loop.ir import Alloc, Buffer, Literal, Operand, Store
+from ...ops.kinds import Scatter
+from ..fusion.inline import static
+
+if TYPE_CHECKING:
+    from .lower import Lowering
+
+Place = tuple[Dim, ...]
+
+SPLIT = 1 << 15  # fewer updated elements are not worth sharing out
+ROWS = 16  # rows of their own, or rows to make tiles of: at least so many
+ROW_BYTES = 64  # shorter rows are updated faster than they are sorted
+TILE_BYTES = 1 << 15  # of the result: what stays in the cache while a tile is updated
+TILES = 32  # at least so many, if there are rows enough
+MOST_TILES = 1024
+CHUNK = 4096  # updates that are sorted at a time
+SLICE = 64  # elements of the last dim
+
+
+def lower_scatter(lowering: Lowering, op: Op, kind: Scatter) -> None:
+    """The kernel of one scatter."""
+    Scattering(lowering, op, kind).build()
+
+
+class Scattering:
+    """Writes the loops of one scatter."""
+
+    def __init__(self, lowering: Lowering, op: Op, kind: Scatter):
+        self.l = lowering
+        self.kind = kind
+        self.arguments = op.arguments
+        self.value: Value = op.arguments["self"]
+        self.out = lowering.buffer(op.results[0])
+        self.shape = self.value.shape
+        self.updates = tuple(kind.updates(op.arguments))
+
+    def build(self) -> None:
+        self.l.members = set()
+        lead, tail = self._leading(), self._trailing(choosing=False)
+        rows, row = product(self.shape[: len(self.shape) - tail]), product(self.shape[len(self.shape) - tail :])
+        # Of an empty dim data can choose nothing: its guards are only good for updates in turn.
+        little = static(product(self.updates)) < SPLIT or not all(non_negative(size - 1) for size in self.shape)
+        if any(size == 0 for size in self.updates):
+            self.l.nest(self.shape, self._copy)
+        elif not little and lead and static(product(self.updates[:lead])) >= ROWS:
+            self._rows_of_their_own(lead)
+        elif not little and static(rows) >= ROWS and static(row) * self.out.dtype.bytes >= ROW_BYTES:
+            self._tiles(tail, rows, static(row) * self.out.dtype.bytes)
+        elif not little and self._trailing(choosing=True) and static(self.shape[-1]) >= 2 * SLICE:
+            self._slices()
+        else:
+            self.l.nest(self.shape, self._copy)
+            self.l.nest(self.updates, self._update)
+
+    # Which dims of the result follow those of the updates.
+
+    def _leading(self) -> int:
+        """How many dims the result begins with as the updates do."""
+        follows = self.kind.follows(self.arguments)
+        count = 0
+        for here, there in zip(self.shape, self.updates, strict=False):
+            if follows[count] != count or not same(here, there):
+                break
+            count += 1
+        return count
+
+    def _trailing(self, choosing: bool) -> int:
+        """How many dims the result ends with as the updates do; `choosing`: the data that chooses may have them."""
+        follows, chosen_by = self.kind.follows(self.arguments), self.kind.chosen_by(self.arguments)
+        count = 0
+        for here, there in zip(reversed(self.shape), reversed(self.updates), strict=False):
+            dim = len(self.updates) - 1 - count
+            if follows[len(self.shape) - 1 - count] != dim or not same(here, there):
+                break
+            if dim in chosen_by and not choosing:
+                break
+            count += 1
+        return count
+
+    # Statements.
+
+    def _add(self, buffer: Buffer, place: Place, item: Operand, guard: Operand | None, combine: str | None) -> None:
+        self.l.add(len(self.l.scopes) - 1, Store(buffer, place, item, guard, combine))
+
+    def _copy(self, index: Place) -> None:
+        """One element of the operand."""
+        self._add(self.out, index, self.l.element(self.value, index), None, None)
+
+    def _update(self, index: Place) -> None:
+        """One update: what it is first, since an index that is out of range there is to be reported."""
+        item = self.kind.item(self.l, index, self.arguments)
+        place, guard = self.kind.place(self.l, index, self.arguments)
+        self._combine(self.out, tuple(place), guard, item)
+
+    def _combine(self, buffer: Buffer, place: Place, guard: Operand | None, item: Operand) -> None:
+        self._add(buffer, place, item, self.l.needed(guard), self.kind.combine(self.arguments))
+
+    # The ways to share them out.
+
+    def _rows_of_their_own(self, lead: int) -> None:
+        def rows(index: Place) -> None:
+            self.l.nest(self.shape[lead:], lambda rest: self._copy((*index, *rest)))
+            self.l.nest(self.updates[lead:], lambda rest: self._update((*index, *rest)))
+
+        self.l.nest(self.shape[:lead], rows)
+
+    def _slices(self) -> None:
+        size = self.shape[-1]
+
+        def slices(number: Place) -> None:
+            start = number[0] * SLICE
+            length = minimum(SLICE, size - start)
+
+            def along(shape: Place, body: Callable[[Place], None]) -> None:
+                self.l.nest((*shape[:-1], length), lambda index: body((*index[:-1], start + index[-1])))
+
+            along(self.shape, self._copy)
+            along(self.updates, self._update)
+
+        self.l.nest((ceil_divide(size, SLICE),), slices)
+
+    def _tiles(self, tail: int, rows: Dim, row_bytes: int) -> None:
+        """Rows `height * t .. height * t + height` are tile t."""
+        height = tile_height(rows, row_bytes)
+        tiles = ceil_divide(rows, height)
+        lead, trailing = self.shape[: len(self.shape) - tail], self.shape[len(self.shape) - tail :]
+        sources = self.updates[: len(self.updates) - tail]
+        count = product(sources)
+        chunk = chunk_length(count, tiles)
+        chunks = ceil_divide(count, chunk)
+        first = self.l.temporary(i64, (chunks, tiles + 1))  # where a tile's updates begin in a chunk
+        order = self.l.temporary(i64, (chunks, chunk))  # their numbers
+        targets = self.l.temporary(i64, (chunks, chunk))  # and their rows within the tile
+        out = Buffer(self.out.name, self.out.dtype, (rows, *trailing), self.out.role)
+
+        def row_of(number: Dim) -> Dim:
+            """The row that an update goes to."""
+            index = (*unflatten(number, sources), *(0 for _ in trailing))
+            place, _ = self.kind.place(self.l, index, self.arguments)
+            return flatten(place[: len(lead)], lead)
+
+        def sort(index: Place) -> None:
+            """Counts by tile, where each tile begins, then all numbers to their places."""
+            (at,) = index
+            following = Buffer(f"%{self.l.name}.next", i64, (tiles + 1,), "scratch")
+            self.l.add(1, Alloc(following))
+            one, length = Literal(1, i64), minimum(chunk, count - at * chunk)
+
+            def tally(step: Place) -> None:
+                tile = floor_divide(row_of(at * chunk + step[0]), height)
+                self._add(following, (tile + 1,), one, None, "add")
+
+            def put(step: Place) -> None:
+                number = at * chunk + step[0]
+                row = row_of(number)
+                tile = floor_divide(row, height)
+                place, _ = self.l.dynamic(self.l.load_buffer(following, (tile,)), chunk, False)
+                self._add(order, (at, place), self.l.index(number), None, None)
+                self._add(targets, (at, place), self.l.index(remainder(row, height)), None, None)
+                self._add(following, (tile,), one, None, "add")
+
+            self.l.nest((tiles + 1,), lambda tile: self._add(following, tile, Literal(0, i64), None, None))
+            self.l.nest((length,), tally)
+            self._starts(following, first, at, tiles + 1)
+            self.l.nest((length,), put)
+
+        def fill(index: Place) -> None:
+            """A tile: the operand's rows, then the updates for them, chunk by chunk."""
+            (tile,) = index
+            start = tile * height
+            size = minimum(height, rows - start)
+
+            def copy(place: Place) -> None:
+                row = start + place[0]
+                item = self.l.element(self.value, (*unflatten(row, lead), *place[1:]))
+                self._add(out, (row, *place[1:]), item, None, None)
+
+            def updates(step: Place) -> None:
+                (at,) = step
+                begin, _ = self.l.dynamic(self.l.load_buffer(first, (at, tile)), chunk + 1, False)
+                end, _ = self.l.dynamic(self.l.load_buffer(first, (at, tile + 1)), chunk + 1, False)
+                variable = self.l.new_variable(chunk)
+                self.l.open(variable, begin, end)
+                here = (at, variable.expr())
+                number, _ = self.l.dynamic(self.l.load_buffer(order, here), count, False)
+                row, guard = self.l.dynamic(self.l.load_buffer(targets, here), size, False)
+
+                def update(rest: Place) -> None:
+                    item = self.kind.item(self.l, (*unflatten(number, sources), *rest), self.arguments)
+                    self._combine(out, (start + row, *rest), guard, item)
+
+                self.l.nest(trailing, update)
+                self.l.close()
+
+            self.l.nest((size, *trailing), copy)
+            self.l.nest((chunks,), updates)
+
+        self.l.nest((chunks,), sort)
+        self.l.nest((tiles,), fill)
+
+    def _starts(self, following: Buffer, first: Buffer, at: Dim, count: Dim) -> None:
+        """Counts, each one place behind its tile, become the places where the tiles begin."""
+
+        def total(index: Place) -> None:
+            so_far = self.l.prefix("add", self.l.load_buffer(following, index), Literal(0, i64))
+            self._add(following, index, so_far, None, None)
+            self._add(first, (at, *index), so_far, None, None)
+
+        self.l.nest((count,), total)
+
+
+def tile_height(rows: Dim, row_bytes: int) -> int:
+    """Rows of a tile: a power of two, so that a row's tile is found by a shift."""
+    height = 1 << max(TILE_BYTES // row_bytes, 1).bit_length() - 1
+    if isinstance(rows, int):
+        while height > 1 and -(-rows // height) < TILES:
+            height //= 2
+        while -(-rows // height) > MOST_TILES:
+            height *= 2
+    return height
+
+
+def chunk_length(count: Dim, tiles: Dim) -> int:
+    """Updates that are sorted at a time: many more than there are tiles, whose counts take time, too."""
+    length = max(CHUNK, 4 * tiles) if isinstance(tiles, int) else CHUNK
+    return min(length, count) if isinstance(count, int) else length
+
+
+def flatten(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
+    """An index as one number."""
+    total: Dim = 0
+    for position, stride in zip(index, contiguous_strides(shape), strict=True):
+        total = total + position * stride
+    return total
+
+
+def unflatten(number: Dim, shape: Sequence[Dim]) -> list[Dim]:
+    """The index that a number stands for."""
+    index: list[Dim] = []
+    for size in reversed(shape[1:]):
+        index.insert(0, remainder(number, size))
+        number = floor_divide(number, size)
+    return [number, *index] if shape else []

@@ -1,0 +1,115 @@
+"""Which results may be written into the memory of a parameter: it must have been read by then.
+
+Kernels run one after the other, so a result may take the place of what only earlier kernels read. The kernel that
+writes the result may read the parameter itself, if each element is read in the iteration, and before the statement,
+that overwrites it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ...ir.symbolic import Dim
+from ...kernels.loop.analysis import offset
+from ...kernels.loop.ir import Concurrent, Kernel, Load, Loop, Statement, Store
+
+NEVER = -1
+
+
+@dataclass
+class Times:
+    """When memory is read for the last time and written for the first, by number of kernel."""
+
+    reads: list[int]  # of each parameter; NEVER
+    writes: list[int]  # of each result
+    same_place: list[tuple[int, int]] = field(default_factory=list)  # result and parameter, in one kernel
+
+
+@dataclass
+class _Access:
+    """Reads or writes of a buffer in a kernel: where, if all of them are at one place of one body."""
+
+    body: int
+    place: Dim
+    first: int
+    last: int
+    alone: bool = True
+
+
+def find_overwrites(kernels: Sequence[Kernel], params: Sequence[str], results: Sequence[str]) -> Times:
+    found = Times([NEVER] * len(params), [NEVER] * len(results))
+    numbers = {name: number for number, name in enumerate(params)}
+    targets = {name: number for number, name in enumerate(results)}
+    for time, kernel in enumerate(kernels):
+        read = [buffer.name for buffer in kernel.buffers if buffer.name in numbers]
+        written = [buffer.name for buffer in kernel.buffers if buffer.name in targets]
+        for name in read:
+            found.reads[numbers[name]] = time
+        for name in written:
+            if found.writes[targets[name]] == NEVER:
+                found.writes[targets[name]] = time
+        if not read or not written:
+            continue
+        loads, stores = _accesses(kernel)
+        by_place: dict[tuple[int, Dim], list[str]] = {}
+        for name in read:
+            access = loads.get(name)
+            if access is not None and access.alone:
+                by_place.setdefault((access.body, access.place), []).append(name)
+        for name in written:
+            store = stores.get(name)
+            if store is None or not store.alone:
+                continue
+            for other in by_place.get((store.body, store.place), ()):
+                if loads[other].last < store.first:
+                    found.same_place.append((targets[name], numbers[other]))
+    return found
+
+
+def _accesses(kernel: Kernel) -> tuple[dict[str, _Access], dict[str, _Access]]:
+    """Loads and stores of each buffer; one that other statements touch is not alone."""
+    loads: dict[str, _Access] = {}
+    stores: dict[str, _Access] = {}
+    for body, (number, statement) in _statements(kernel.body):
+        if isinstance(statement, Load):
+            _note(loads, statement.buffer.name, body, offset(statement.buffer, statement.index), number)
+        elif isinstance(statement, Store):
+            _note(stores, statement.buffer.name, body, offset(statement.buffer, statement.index), number)
+            if statement.combine is not None:
+                stores[statement.buffer.name].alone = False
+        else:
+            for matrix in (getattr(statement, name, None) for name in ("output", "left", "right", "target", "source")):
+                if matrix is not None:
+                    for table in (loads, stores):
+                        _note(table, matrix.buffer.name, body, 0, number)
+                        table[matrix.buffer.name].alone = False
+    return loads, stores
+
+
+def _note(table: dict[str, _Access], name: str, body: int, place: Dim, number: int) -> None:
+    known = table.get(name)
+    if known is None:
+        table[name] = _Access(body, place, number, number)
+        return
+    known.last = number
+    known.alone = known.alone and known.body == body and known.place == place
+
+
+def _statements(statements: Sequence[Statement]) -> Iterator[tuple[int, tuple[int, Statement]]]:
+    """All statements with the body that they stand in and their number there."""
+    pending: list[tuple[int, Sequence[Statement]]] = [(0, statements)]
+    bodies = 0
+    while pending:
+        body, items = pending.pop()
+        for number, item in enumerate(items):
+            inner: Sequence[Sequence[Statement]] = ()
+            if isinstance(item, Loop):
+                inner = (item.body,)
+            elif isinstance(item, Concurrent):
+                inner = tuple(branch.body for branch in item.branches)
+            else:
+                yield body, (number, item)
+            for nested in inner:
+                bodies += 1
+                pending.append((bodies, nested))
