@@ -212,3 +212,13 @@ def test_search_in_rows_that_end_with_nan(length: int, backend: str) -> None:
         wanted[-1] = length
         (got,) = evaluate(lambda row, values: ops.searchsorted(row, values, right=right), [row, values], backend)  # noqa: B023
         np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_counts_of_differences_beside_nan(backend: str) -> None:
+    """Distances of order 0 count, but NaN is no count."""
+    x = np.array([[1.0, np.nan, 2.0], [1.0, 3.0, 2.0], [np.inf, 0.0, 2.0]])
+    wanted = torch.cdist(torch.from_numpy(x), torch.from_numpy(x[1:]), 0.0).numpy()
+    np.testing.assert_array_equal(evaluate(lambda x: ops.cdist(x, x[1:], 0.0), [x], backend)[0], wanted)
+    wanted = torch.pdist(torch.from_numpy(x), 0.0).numpy()
+    np.testing.assert_array_equal(evaluate(lambda x: ops.pdist(x, 0.0), [x], backend)[0], wanted)

@@ -18,6 +18,9 @@ from .view import alias, cyclic_shift, expand, transpose, unsqueeze
 def _norm(difference: Tensor, p: float) -> Tensor:
     if difference.shape[-1] == 0:
         return full(difference.shape[:-1], 0, dtype=difference.dtype)
+    if p == 0:  # a count of differences, but NaN is no number of them
+        differs = pointwise.convert(pointwise.ne(difference, 0), difference.dtype)
+        return reduce.sum(pointwise.where(pointwise.isnan(difference), difference, differs), -1)
     return reduce.linalg_vector_norm(difference, p, -1)
 
 

@@ -30,7 +30,7 @@ from support import from_torch, to_torch
 from . import faults
 from .defects import put_back
 from .draw import Drawer, Finding, drawable
-from .oracle import Expected, expected
+from .oracle import Execution, Expected, expected
 from .program import Program
 
 _put_back: set[str] = set()
@@ -38,6 +38,7 @@ DERIVATIVES = ("reverse", "forward", "second", "nested", "training")
 NUMPY = ("jit", "sizes", "reverse", "forward", "second", "nested", "simulator")  # ways through smelt.jit
 DERIVATIVE_ROOM = 16.0
 SIMULATED = 1000  # elements of an input
+MOST_SIMULATED = 8000  # elements of any other value
 DIFFERENTIABLE = (np.float32, np.float64)
 
 
@@ -387,6 +388,10 @@ def by_simulator(program: Program, seed: int) -> tuple[str, float]:
     if max(np.size(item) for item in program.inputs) > SIMULATED or any("conv" in step.op for step in program.steps):
         raise NothingToCompare
     function: Callable[..., Any] = program.traced
+    whole = Execution(program)
+    whole(*program.tensors())
+    if max(np.size(item) for step in whole.kept for item in step) > MOST_SIMULATED:
+        raise NothingToCompare
     known = by_eager(program)
     if seed % 2 and (derivative := Derivative(program, seed, "reverse")).prepare():
         function, known = derivative.gradient, differentiated(lambda: expected(program, derivative.eager))
