@@ -92,6 +92,11 @@ DEFECTS: dict[str, tuple[Edit, ...]] = {
     "halves": (
         Edit("smelt.passes.graph.split_reductions:split", "if value.dtype is result.dtype and", "if False and"),
     ),
+    # LLVM merges a rounding to f32 with one to f16 into a call of a function that the process does not have.
+    "symbols": (
+        Edit("smelt.backend.cpu.codegen.halves:_instruction", "if not target", "if True or not target"),
+        Edit("smelt.backend.cpu.codegen.halves:load", "return emitter.call(kind, f", "return extended or (kind, f"),
+    ),
     # A load of memory that the kernel writes leaves the loop that changes it.
     "hoist": (
         Edit(
