@@ -322,6 +322,11 @@ class Drawer:
     def number(self) -> Any:
         return self.random.choice(RARE_NUMBERS if self.coin(0.2) else NUMBERS)
 
+    def setting(self) -> Any:
+        """A number that says what an op does, an order or a slope: none of these is NaN."""
+        number = self.number()
+        return 1 if isinstance(number, float) and math.isnan(number) else number
+
     def number_or_input(self) -> Any:
         """A Python number: written down in the program, or an argument of it."""
         number = self.number()
@@ -465,7 +470,7 @@ class Drawer:
         return Type(self.random.choice(ELEMENTS))
 
     def real(self, parameter: Parameter) -> float:
-        return float(self.number())
+        return float(self.setting())
 
 
 def on_meta(item: Any) -> Any:
@@ -493,7 +498,7 @@ DRAWS = {
     "Dim": Drawer.size,
     "bool": lambda drawer, parameter: drawer.coin(),
     "float": Drawer.real,
-    "Scalar": lambda drawer, parameter: drawer.number(),
+    "Scalar": lambda drawer, parameter: drawer.setting(),
     "Size": Drawer.lengths,
     "Lengths": Drawer.lengths,
     "OutputSize": Drawer.output_size,
