@@ -59,12 +59,6 @@ def _empty(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bo
     return any(item.numel() == 0 for item in operands)
 
 
-def _extreme_order(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
-    """Powers leave the range, in the derivatives at least."""
-    order = arguments.get("p", arguments.get("ord"))
-    return isinstance(order, (int, float)) and math.isfinite(order) and not 0.1 <= order <= 10
-
-
 def _unsigned(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
     """The derivative negates the operand in its own type."""
     return any(item.dtype is torch.uint8 for item in operands)
@@ -96,9 +90,6 @@ CALLS: dict[str, Call] = {
     "fmax": _tie,
     "polar": lambda operands, arguments: bool((operands[0] < 0).any()),  # the derivative by abs has its sign
     "atan2": _unsigned,
-    "renorm": _extreme_order,
-    "norm": _extreme_order,
-    "linalg_vector_norm": _extreme_order,
     "softplus": _at_threshold,
     "prelu": lambda operands, arguments: any(
         bool((item == 0).any()) for item in operands
@@ -118,6 +109,12 @@ VALUES = {
 def _nan(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
     """The sign of a NaN is not defined."""
     return any(bool(item.isnan().any()) for item in operands)
+
+
+def _extreme_order(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """Powers leave the range, or lose digits in roots of such an order."""
+    order = arguments.get("p", arguments.get("ord"))
+    return isinstance(order, (int, float)) and math.isfinite(order) and order != 0 and not 0.1 <= order <= 10
 
 
 def _zeros(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
@@ -140,6 +137,7 @@ UNDEFINED: dict[str, Call] = {
     "signbit": _nan,
     "copysign": _nan,
     "gelu": _infinite,
+    **dict.fromkeys(("norm", "linalg_vector_norm", "normalize", "renorm", "dist"), _extreme_order),
     "cdist": _infinite,  # by a product of matrices, where there are many rows
     "remainder": _huge,
     "cumprod": _huge,  # a running product that leaves the range of f32 and comes back: PyTorch's is f64
