@@ -222,3 +222,16 @@ def test_counts_of_differences_beside_nan(backend: str) -> None:
     np.testing.assert_array_equal(evaluate(lambda x: ops.cdist(x, x[1:], 0.0), [x], backend)[0], wanted)
     wanted = torch.pdist(torch.from_numpy(x), 0.0).numpy()
     np.testing.assert_array_equal(evaluate(lambda x: ops.pdist(x, 0.0), [x], backend)[0], wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_elu_at_zero_with_an_infinite_input_scale(backend: str) -> None:
+    x = np.array([0.0, 1.0, -1.0], np.float32)
+    wanted = torch.ops.aten.elu(torch.from_numpy(x), 1, 1, math.inf).numpy()
+    np.testing.assert_array_equal(evaluate(lambda x: ops.elu(x, 1, 1, math.inf), [x], backend)[0], wanted)
+
+
+def test_statistics_without_a_dimension_are_refused() -> None:
+    x, one = np.ones((2, 3, 4), np.float32), np.ones((), np.float32)
+    with pytest.raises(smelt.SmeltError, match="one dimension"):
+        smelt.jit(lambda x, s: ops.instance_norm(x, None, None, s, s, False))(x, one)

@@ -37,8 +37,7 @@ class Input:
         is_guarded = program.is_guarded
         # In shape or type: what PyTorch's ops make may not be what their fake kernels promised, and the user's hooks
         # may unpack other tensors than they packed.
-        self.is_made = node.op == "call_function"
-        self.may_differ = self.is_made or (node.op == "placeholder" and not program.is_typed)
+        self.may_differ = node.op == "call_function" or (node.op == "placeholder" and not program.is_typed)
         self.number = number_type(node.meta["val"])  # of sizes, which Python computes for each call
         if self.number is None:
             tensor = node.meta["val"]

@@ -65,7 +65,8 @@ def main() -> int:
                 failed[way] += 1
                 print(f"----- seed {int(task[0]) + at}, {way}: {outcome['why']}\n", flush=True)
         if options.defect is not None and failed:
-            print(f"the defect {options.defect} shows within {sum(counts.values())} programs")
+            print(f"a failure within {sum(counts.values())} programs: the defect {options.defect} is shown if the seed")
+            print("passes without --defect")
             return 0
         show_progress(done, len(tasks), sum(failed.values()), task[0], begin)
     total = sum(counts.values())

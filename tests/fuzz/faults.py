@@ -69,6 +69,11 @@ def _tie(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool
     return len(operands) < 2 or bool((operands[0] == operands[1]).any())
 
 
+def _kink(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
+    """The kink at 0 is on another side in each order."""
+    return any(bool((item == 0).any()) for item in operands)
+
+
 def _at_threshold(operands: Sequence[torch.Tensor], arguments: Mapping[str, Any]) -> bool:
     """The kink is on another side in each order."""
     beta, threshold = arguments.get("beta", 1), arguments.get("threshold", 20)
@@ -91,9 +96,7 @@ CALLS: dict[str, Call] = {
     "polar": lambda operands, arguments: bool((operands[0] < 0).any()),  # the derivative by abs has its sign
     "atan2": _unsigned,
     "softplus": _at_threshold,
-    "prelu": lambda operands, arguments: any(
-        bool((item == 0).any()) for item in operands
-    ),  # has another side in each order
+    "prelu": _kink,
     "block_diag": _empty,
 }
 # These ops are not compared.
