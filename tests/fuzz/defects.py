@@ -2,8 +2,8 @@
 
     make fuzz ARGS="--defect gather --count 5000"
 
-ends at the first program that fails; it shows the defect if it passes without one. An edit names a function and a piece of its text, and what takes its place; a
-test sees to it that each piece is still there.
+ends at the first program that fails; it shows the defect if it passes without one. An edit names a function and a
+piece of its text, and what takes its place; a test sees to it that each piece is still there.
 """
 
 from __future__ import annotations
