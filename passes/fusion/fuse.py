@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
 from ...ir.graph import Graph, Op, Value
 from ...ir.symbolic import same
@@ -85,10 +84,15 @@ class Group:
         return sum(self.cells.values())
 
 
-def in_order(left: list[Op], right: list[Op]) -> list[Op]:
-    """The ops of both, in the order of the program."""
-    both = [*left, *right]
-    return both if left[-1].serial < right[0].serial else sorted(both, key=attrgetter("serial"))
+def constants_first(graph: Graph) -> Graph:
+    """The graph with its constants first, in the order of their first use. Programs share constants, so that their
+    serial numbers say what the process compiled before."""
+    constants: dict[Op, None] = {}
+    for value in (*(value for op in graph.ops for value in op.operands), *graph.results):
+        if value.op is not None and value.op.name == "constant":
+            constants.setdefault(value.op)
+    others = [op for op in graph.ops if op not in constants]
+    return Graph(graph.name, graph.params, (*constants, *others), graph.results)
 
 
 def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:
@@ -177,6 +181,13 @@ class Fuser:
         self.aliases: dict[Value, Value] = {}
         self.parts: dict[Value, Part] = {}
         self.started = 0
+        self.position = {op: number for number, op in enumerate(graph.ops)}
+
+    def in_order(self, left: list[Op], right: list[Op]) -> list[Op]:
+        """Return the ops of both in the order of the program."""
+        both = [*left, *right]
+        position = self.position
+        return both if position[left[-1]] < position[right[0]] else sorted(both, key=position.__getitem__)
 
     # One op as a group.
 
@@ -352,7 +363,7 @@ class Fuser:
             (op, frozenset(map(rename, space)), frozenset(map(rename, over)))
             for op, space, over in (*left.reduces, *right.reduces)
         ]
-        ops = in_order(left.ops, right.ops)
+        ops = self.in_order(left.ops, right.ops)
         product = right.product if left.product is None else left.product
         structure: Structure | str | None = self._same_structure(left, right, cells, rename)
         if structure is None:
@@ -702,4 +713,4 @@ class Fuser:
 def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True, bits: int = 0) -> Fused:
     """Groups of primitives that become one kernel each, and why others do not. With a width of vectors in `bits`,
     matrix products read matrices that are packed for it where they lie, and share kernels with others."""
-    return Fuser(graph, max_cost, whole_rows, bits).run()
+    return Fuser(constants_first(graph), max_cost, whole_rows, bits).run()

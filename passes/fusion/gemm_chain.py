@@ -69,7 +69,7 @@ def chain(fuser: Fuser) -> None:
             reason = _obstacle(fuser, maker, group, left)
             if reason is None:
                 maker.tile = left
-                ops = sorted((*maker.ops, *group.ops), key=lambda op: op.serial)
+                ops = fuser.in_order(maker.ops, group.ops)
                 group = fuser.adopt(replace(group, ops=ops, left=maker), group, maker)
             else:
                 fuser.refuse(maker, group, reason)

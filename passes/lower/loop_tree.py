@@ -256,7 +256,7 @@ class Tree:
         chunk = self.l.new_variable(count)
         self.l.open(chunk, 0, count)
         self.chunk, self.chunk_count = chunk.expr(), count
-        for op in sorted(self.structure.secondary, key=lambda op: op.serial):
+        for op in (op for op in self.group.ops if op in self.structure.secondary):
             dtypes = [op.arguments["self"].dtype.compute, i64][: COMBINERS[self._combiner(op)].arity]
             shape = [extent for _, extent in inner] if self._result_axes(op) else []
             self.partials[op] = tuple(self.l.temporary(dtype, [count, *shape]) for dtype in dtypes)

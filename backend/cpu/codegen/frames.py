@@ -7,12 +7,19 @@ until it is closed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from ....ir.proofs import fits, non_negative
 from ....ir.symbolic import Compound, Dim, Expr, Symbol, symbols_of
 from ....ir.types import i64
 from ..llvm.types import Lanes, constant, suffix, vector
 from .scalars import ScalarEmitter
+
+
+def ordered_symbols(value: Dim) -> list[Symbol]:
+    """The symbols of an expression by name: sizes are loaded in the order in which they are asked for, which must not
+    follow from the hashes of this process."""
+    return sorted(symbols_of(value), key=attrgetter("name"))
 
 
 class Frame:
@@ -93,10 +100,10 @@ class Frames:
         """Whether a place is one more in each lane than in the one before."""
         if self.variable is None or not isinstance(place, Expr) or place.coefficient(self.variable) != 1:
             return False
-        return all(symbol == self.variable or self.symbol(symbol)[0].lanes == 1 for symbol in symbols_of(place))
+        return all(symbol == self.variable or self.symbol(symbol)[0].lanes == 1 for symbol in ordered_symbols(place))
 
     def varying(self, value: Dim) -> bool:
-        return any(symbol == self.variable or self.symbol(symbol)[0].lanes > 1 for symbol in symbols_of(value))
+        return any(symbol == self.variable or self.symbol(symbol)[0].lanes > 1 for symbol in ordered_symbols(value))
 
     def uniform(self, value: Dim) -> str:
         """An index that is the same for all lanes (or its value in the first lane), as an i64."""
@@ -106,7 +113,7 @@ class Frames:
         for monomial, coefficient in value.terms:
             deepest = 0
             for atom in monomial:
-                for symbol in symbols_of(Expr((((atom,), 1),))):
+                for symbol in ordered_symbols(Expr((((atom,), 1),))):
                     deepest = max(deepest, self.symbol(symbol)[1])
             parts.setdefault(deepest, []).append((monomial, coefficient))
         total = ""
