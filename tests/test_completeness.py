@@ -9,7 +9,7 @@ from parity.gaps import INTERNAL, KNOWN_GAPS
 from parity.runner import MODES, entry_of, tables
 from smelt.ir.graph import Value
 from smelt.ir.types import ANY, DType, TensorType, bool_
-from smelt.kernels.scalar.table import BASE, COMBINERS, SCALARS, expansion, spelling
+from smelt.kernels.scalar.table import BASE, COMBINERS, SCALARS, cuda_spelling, expansion, spelling
 from smelt.ops.define import REGISTRY, OpDef
 from smelt.ops.kinds import Element, Elementwise, Generate, Kind, Reduce, Scan
 from support import ALL_BACKENDS
@@ -74,6 +74,8 @@ def test_elementwise_primitive_has_a_scalar_op(name: str) -> None:
     for dtype in reaching(op):
         known = spelling(row, dtype) or expansion(row, dtype)
         assert known, f"{name}: {scalar} has neither a spelling nor an expansion for {dtype}"
+        known = cuda_spelling(row, dtype) or (row.complex_expansion if dtype.is_complex else row.expansion)
+        assert known, f"{name}: {scalar} has neither a spelling for CUDA nor an expansion for {dtype}"
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)

@@ -1,12 +1,17 @@
 """The closed table of scalar ops: what one element's computation may use.
 
-One row = one scalar op: its name, how NumPy computes it (the reference), how LLVM spells it, or an expansion
+One row = one scalar op: its name, how NumPy computes it (the reference), how LLVM and CUDA spell it, or an expansion
 into other scalar ops. A back end that has every row without an expansion can compile every elementwise op.
 
 LLVM spellings are by the kind of the operand type (b u i f): either an intrinsic ("llvm.sqrt"), called on
 operands of one type, or an instruction template with {t} for the type, {m} for the bool type of the same
 width, {a} {b} {c} for the operands and {f} for the fast-math flags. Both serve scalars and vectors alike. In
 registers a bool is an i1, f16 and bf16 are f32, and a complex number is a pair.
+
+CUDA spellings are Python text for numba.cuda, by the same kinds: either the name of a function of CUDA's math library
+for f64 ("exp", of which the f32 one is expf), or an expression with {a} {b} {c} for the operands, {t} for the type's
+name in NumPy and {w} for that of the type of 32 bits or more. Numba computes integers in 64 bits, so results are cut
+to their width by {t}(...). A library function is as accurate as the expansion, and shorter code.
 
 An expansion is a function `(b, *operands) -> operand` over a ScalarBuilder. It is straight-line code, inlined
 into vector loops, but for `rare`: a branch around what hardly any operand needs. Where a row has a spelling for
@@ -61,6 +66,7 @@ class ScalarOp:
     arity: int
     numpy: Callable[..., Any]
     llvm: Mapping[str, str] | None = None
+    cuda: Mapping[str, str] | None = None
     expansion: Callable[..., Any] | None = None
     complex_expansion: Callable[..., Any] | None = None
     result: str = "same"  # same | bool | real | complex
@@ -80,6 +86,7 @@ def scalar(
     numpy: Callable[..., Any] | None = None,
     *,
     llvm: Mapping[str, str] | None = None,
+    cuda: Mapping[str, str] | None = None,
     terms: Callable[..., Any] | None = None,
     complex_terms: Callable[..., Any] | None = None,
     result: str = "same",
@@ -93,15 +100,31 @@ def scalar(
         assert expansion is not None
         numpy = by_expansion(expansion)
     complex_expansion = expand(complex_terms) if complex_terms is not None else None
-    SCALARS[name] = ScalarOp(name, arity, quiet(numpy), llvm, expansion, complex_expansion, result, cost)
+    SCALARS[name] = ScalarOp(name, arity, quiet(numpy), llvm, cuda, expansion, complex_expansion, result, cost)
+
+
+def by_kind(spellings: Mapping[str, str] | None, dtype: DType) -> str | None:
+    """The spelling for operands of this type, or None: expand the row."""
+    for kinds, text in (spellings or {}).items():
+        if dtype.kind in kinds:
+            return text
+    return None
 
 
 def spelling(op: ScalarOp, dtype: DType) -> str | None:
     """How LLVM spells the row on operands of this type, or None: expand it."""
-    for kinds, text in (op.llvm or {}).items():
-        if dtype.kind in kinds:
-            return text
-    return None
+    return by_kind(op.llvm, dtype)
+
+
+def cuda_spelling(op: ScalarOp, dtype: DType) -> str | None:
+    """How CUDA spells the row on operands of this type, or None: expand it."""
+    return by_kind(op.cuda, dtype)
+
+
+def cuda_function(op: ScalarOp) -> str | None:
+    """The function of CUDA's math library that computes the row on f64, or None."""
+    text = (op.cuda or {}).get("f")
+    return text if text is not None and text.isidentifier() else None
 
 
 def expansion(op: ScalarOp, dtype: DType) -> Callable[..., Any] | None:
@@ -192,6 +215,7 @@ scalar(
     2,
     np.add,
     llvm={"f": "fadd {f}{t} {a}, {b}", "iu": "add {t} {a}, {b}", "b": "or {t} {a}, {b}"},
+    cuda={"f": "{a} + {b}", "iu": "{t}({a} + {b})", "b": "{a} | {b}"},
     complex_terms=complexmath.add,
 )
 scalar(
@@ -199,6 +223,7 @@ scalar(
     2,
     np.subtract,
     llvm={"f": "fsub {f}{t} {a}, {b}", "iu": "sub {t} {a}, {b}"},
+    cuda={"f": "{a} - {b}", "iu": "{t}({a} - {b})"},
     complex_terms=complexmath.sub,
 )
 scalar(
@@ -206,14 +231,24 @@ scalar(
     2,
     np.multiply,
     llvm={"f": "fmul {f}{t} {a}, {b}", "iu": "mul {t} {a}, {b}", "b": "and {t} {a}, {b}"},
+    cuda={"f": "{a} * {b}", "iu": "{t}({a} * {b})", "b": "{a} & {b}"},
     complex_terms=complexmath.mul,
 )
-scalar("div", 2, np.divide, llvm={"f": "fdiv {f}{t} {a}, {b}"}, complex_terms=complexmath.div, cost=4)
+scalar(
+    "div",
+    2,
+    np.divide,
+    llvm={"f": "fdiv {f}{t} {a}, {b}"},
+    cuda={"f": "{a} / {b}"},
+    complex_terms=complexmath.div,
+    cost=4,
+)
 scalar(
     "neg",
     1,
     np.negative,
     llvm={"f": "fneg {t} {a}", "iu": "sub {t} zeroinitializer, {a}"},
+    cuda={"f": "-{a}", "iu": "{t}({t}(0) - {a})"},
     complex_terms=complexmath.neg,
 )
 scalar(
@@ -221,6 +256,7 @@ scalar(
     1,
     np.abs,
     llvm={"f": "llvm.fabs"},
+    cuda={"f": "fabs"},
     terms=basic.integer_abs,
     complex_terms=complexmath.absolute,
     result="real",
@@ -234,11 +270,11 @@ scalar(
     complex_terms=complexmath.reciprocal,
     cost=4,
 )
-scalar("fma", 3, reference.fma, llvm={"f": "llvm.fma"})
-scalar("sqrt", 1, np.sqrt, llvm={"f": "llvm.sqrt"}, complex_terms=complexmath.sqrt, cost=6)
-scalar("rsqrt", 1, reference.rsqrt, terms=basic.rsqrt, complex_terms=complexmath.rsqrt, cost=10)
-scalar("cbrt", 1, np.cbrt, terms=vecmath.cbrt, cost=60)
-scalar("hypot", 2, np.hypot, terms=vecmath.hypot, cost=12)
+scalar("fma", 3, reference.fma, llvm={"f": "llvm.fma"}, cuda={"f": "fma"})
+scalar("sqrt", 1, np.sqrt, llvm={"f": "llvm.sqrt"}, cuda={"f": "sqrt"}, complex_terms=complexmath.sqrt, cost=6)
+scalar("rsqrt", 1, reference.rsqrt, cuda={"f": "rsqrt"}, terms=basic.rsqrt, complex_terms=complexmath.rsqrt, cost=10)
+scalar("cbrt", 1, np.cbrt, cuda={"f": "cbrt"}, terms=vecmath.cbrt, cost=60)
+scalar("hypot", 2, np.hypot, cuda={"f": "hypot"}, terms=vecmath.hypot, cost=12)
 
 # Division with a remainder. The raw rows trap or are undefined for a zero divisor and for the least integer
 # divided by -1, and of floats they are slow: only guarded expansions may use them.
@@ -248,6 +284,7 @@ scalar(
     2,
     reference.trunc_divide,
     llvm={"i": "sdiv {t} {a}, {b}", "u": "udiv {t} {a}, {b}"},
+    cuda={"iu": "{t}(divide_{w}({a}, {b}))"},
     cost=20,
 )
 scalar(
@@ -255,6 +292,7 @@ scalar(
     2,
     np.fmod,
     llvm={"i": "srem {t} {a}, {b}", "u": "urem {t} {a}, {b}", "f": "frem {t} {a}, {b}"},
+    cuda={"f": "fmod", "iu": "{t}(remainder_{w}({a}, {b}))"},
     cost=20,
 )
 scalar("trunc_divide", 2, reference.trunc_divide, terms=basic.trunc_divide, cost=20)
@@ -269,6 +307,7 @@ scalar(
     2,
     np.maximum,
     llvm={"f": "llvm.maximum", "i": "llvm.smax", "u": "llvm.umax", "b": "or {t} {a}, {b}"},
+    cuda={"f": "maximum({a}, {b})", "iu": "{t}(max({a}, {b}))", "b": "{a} | {b}"},
     cost=2,
 )
 scalar(
@@ -276,15 +315,17 @@ scalar(
     2,
     np.minimum,
     llvm={"f": "llvm.minimum", "i": "llvm.smin", "u": "llvm.umin", "b": "and {t} {a}, {b}"},
+    cuda={"f": "minimum({a}, {b})", "iu": "{t}(min({a}, {b}))", "b": "{a} & {b}"},
     cost=2,
 )
-scalar("fmax", 2, np.fmax, llvm={"f": "llvm.maxnum"}, terms=basic.integer_fmax, cost=2)
-scalar("fmin", 2, np.fmin, llvm={"f": "llvm.minnum"}, terms=basic.integer_fmin, cost=2)
+scalar("fmax", 2, np.fmax, llvm={"f": "llvm.maxnum"}, cuda={"f": "fmax"}, terms=basic.integer_fmax, cost=2)
+scalar("fmin", 2, np.fmin, llvm={"f": "llvm.minnum"}, cuda={"f": "fmin"}, terms=basic.integer_fmin, cost=2)
 scalar(
     "eq",
     2,
     np.equal,
     llvm={"f": "fcmp oeq {t} {a}, {b}", "iub": "icmp eq {t} {a}, {b}"},
+    cuda={"fiub": "{a} == {b}"},
     complex_terms=complexmath.eq,
     result="bool",
 )
@@ -293,6 +334,7 @@ scalar(
     2,
     np.not_equal,
     llvm={"f": "fcmp une {t} {a}, {b}", "iub": "icmp ne {t} {a}, {b}"},
+    cuda={"fiub": "{a} != {b}"},
     complex_terms=complexmath.ne,
     result="bool",
 )
@@ -301,6 +343,7 @@ scalar(
     2,
     np.less,
     llvm={"f": "fcmp olt {t} {a}, {b}", "i": "icmp slt {t} {a}, {b}", "ub": "icmp ult {t} {a}, {b}"},
+    cuda={"fiub": "{a} < {b}"},
     result="bool",
 )
 scalar(
@@ -308,6 +351,7 @@ scalar(
     2,
     np.less_equal,
     llvm={"f": "fcmp ole {t} {a}, {b}", "i": "icmp sle {t} {a}, {b}", "ub": "icmp ule {t} {a}, {b}"},
+    cuda={"fiub": "{a} <= {b}"},
     result="bool",
 )
 scalar(
@@ -315,6 +359,7 @@ scalar(
     2,
     np.greater,
     llvm={"f": "fcmp ogt {t} {a}, {b}", "i": "icmp sgt {t} {a}, {b}", "ub": "icmp ugt {t} {a}, {b}"},
+    cuda={"fiub": "{a} > {b}"},
     result="bool",
 )
 scalar(
@@ -322,6 +367,7 @@ scalar(
     2,
     np.greater_equal,
     llvm={"f": "fcmp oge {t} {a}, {b}", "i": "icmp sge {t} {a}, {b}", "ub": "icmp uge {t} {a}, {b}"},
+    cuda={"fiub": "{a} >= {b}"},
     result="bool",
 )
 scalar(
@@ -329,6 +375,7 @@ scalar(
     3,
     reference.where,
     llvm={"fiub": "select {m} {a}, {t} {b}, {t} {c}"},
+    cuda={"fiub": "{b} if {a} else {c}"},
     complex_terms=complexmath.where,
 )
 scalar(
@@ -336,39 +383,50 @@ scalar(
     1,
     np.isnan,
     llvm={"f": "fcmp uno {t} {a}, {a}", "iub": "icmp ne {t} {a}, {a}"},
+    cuda={"fiub": "{a} != {a}"},
     complex_terms=complexmath.isnan,
     result="bool",
 )
 scalar("isinf", 1, np.isinf, terms=basic.isinf, complex_terms=complexmath.isinf, result="bool")
 scalar("isfinite", 1, np.isfinite, terms=basic.isfinite, complex_terms=complexmath.isfinite, result="bool")
 scalar("signbit", 1, np.signbit, terms=basic.signbit, result="bool")
-scalar("copysign", 2, np.copysign, llvm={"f": "llvm.copysign"})
-scalar("nextafter", 2, np.nextafter, terms=basic.nextafter, cost=10)
+scalar("copysign", 2, np.copysign, llvm={"f": "llvm.copysign"}, cuda={"f": "copysign"})
+scalar("nextafter", 2, np.nextafter, cuda={"f": "nextafter"}, terms=basic.nextafter, cost=10)
 scalar("nextafter_f16", 2, reference.narrow_nextafter(f16), terms=basic.nextafter_f16, cost=18)
 scalar("nextafter_bf16", 2, reference.narrow_nextafter(bf16), terms=basic.nextafter_bf16, cost=18)
 
 # Logic and bits. The counts of shl, lshr and ashr must be in range; the bitwise shifts take any.
 
-scalar("logical_and", 2, np.logical_and, llvm={"b": "and {t} {a}, {b}"}, result="bool")
-scalar("logical_or", 2, np.logical_or, llvm={"b": "or {t} {a}, {b}"}, result="bool")
-scalar("logical_xor", 2, np.logical_xor, llvm={"b": "xor {t} {a}, {b}"}, result="bool")
-scalar("logical_not", 1, np.logical_not, terms=basic.bitwise_not, result="bool")
-scalar("bitwise_and", 2, np.bitwise_and, llvm={"iub": "and {t} {a}, {b}"})
-scalar("bitwise_or", 2, np.bitwise_or, llvm={"iub": "or {t} {a}, {b}"})
-scalar("bitwise_xor", 2, np.bitwise_xor, llvm={"iub": "xor {t} {a}, {b}"})
-scalar("bitwise_not", 1, np.bitwise_not, terms=basic.bitwise_not)
-scalar("shl", 2, np.left_shift, llvm={"iu": "shl {t} {a}, {b}"})
-scalar("lshr", 2, reference.logical_shift_right, llvm={"iu": "lshr {t} {a}, {b}"})
-scalar("ashr", 2, np.right_shift, llvm={"iu": "ashr {t} {a}, {b}"})
+scalar("logical_and", 2, np.logical_and, llvm={"b": "and {t} {a}, {b}"}, cuda={"b": "{a} & {b}"}, result="bool")
+scalar("logical_or", 2, np.logical_or, llvm={"b": "or {t} {a}, {b}"}, cuda={"b": "{a} | {b}"}, result="bool")
+scalar("logical_xor", 2, np.logical_xor, llvm={"b": "xor {t} {a}, {b}"}, cuda={"b": "{a} ^ {b}"}, result="bool")
+scalar("logical_not", 1, np.logical_not, cuda={"b": "not {a}"}, terms=basic.bitwise_not, result="bool")
+scalar(
+    "bitwise_and", 2, np.bitwise_and, llvm={"iub": "and {t} {a}, {b}"}, cuda={"iu": "{t}({a} & {b})", "b": "{a} & {b}"}
+)
+scalar("bitwise_or", 2, np.bitwise_or, llvm={"iub": "or {t} {a}, {b}"}, cuda={"iu": "{t}({a} | {b})", "b": "{a} | {b}"})
+scalar(
+    "bitwise_xor", 2, np.bitwise_xor, llvm={"iub": "xor {t} {a}, {b}"}, cuda={"iu": "{t}({a} ^ {b})", "b": "{a} ^ {b}"}
+)
+scalar("bitwise_not", 1, np.bitwise_not, cuda={"iu": "{t}(~{a})", "b": "not {a}"}, terms=basic.bitwise_not)
+scalar("shl", 2, np.left_shift, llvm={"iu": "shl {t} {a}, {b}"}, cuda={"iu": "{t}({a} << {b})"})
+scalar(
+    "lshr",
+    2,
+    reference.logical_shift_right,
+    llvm={"iu": "lshr {t} {a}, {b}"},
+    cuda={"u": "{t}({a} >> {b})", "i": "{t}(u{t}({a}) >> u{t}({b}))"},
+)
+scalar("ashr", 2, np.right_shift, llvm={"iu": "ashr {t} {a}, {b}"}, cuda={"iu": "{t}({a} >> {b})"})
 scalar("bitwise_left_shift", 2, np.left_shift, terms=basic.bitwise_left_shift, cost=3)
 scalar("bitwise_right_shift", 2, np.right_shift, terms=basic.bitwise_right_shift, cost=3)
 
 # Rounding
 
-scalar("floor", 1, reference.whole(np.floor), llvm={"f": "llvm.floor"}, terms=basic.identity)
-scalar("ceil", 1, reference.whole(np.ceil), llvm={"f": "llvm.ceil"}, terms=basic.identity)
-scalar("trunc", 1, reference.whole(np.trunc), llvm={"f": "llvm.trunc"}, terms=basic.identity)
-scalar("round", 1, reference.whole(np.rint), llvm={"f": "llvm.roundeven"}, terms=basic.identity)
+scalar("floor", 1, reference.whole(np.floor), llvm={"f": "llvm.floor"}, cuda={"f": "floor"}, terms=basic.identity)
+scalar("ceil", 1, reference.whole(np.ceil), llvm={"f": "llvm.ceil"}, cuda={"f": "ceil"}, terms=basic.identity)
+scalar("trunc", 1, reference.whole(np.trunc), llvm={"f": "llvm.trunc"}, cuda={"f": "trunc"}, terms=basic.identity)
+scalar("round", 1, reference.whole(np.rint), llvm={"f": "llvm.roundeven"}, cuda={"f": "rint"}, terms=basic.identity)
 scalar("frac", 1, reference.frac, terms=basic.frac, cost=2)
 scalar("ldexp", 2, reference.ldexp, terms=basic.ldexp, cost=12)
 
@@ -384,40 +442,40 @@ scalar("angle", 1, reference.angle, terms=basic.angle, complex_terms=complexmath
 
 # Exponentials and logarithms
 
-scalar("exp", 1, np.exp, terms=vecmath.exp, complex_terms=complexmath.exp, cost=12)
-scalar("exp2", 1, np.exp2, terms=vecmath.exp2, complex_terms=complexmath.exp2, cost=12)
-scalar("expm1", 1, np.expm1, terms=vecmath.expm1, complex_terms=complexmath.expm1, cost=15)
-scalar("log", 1, np.log, terms=vecmath.log, complex_terms=complexmath.log, cost=18)
-scalar("log2", 1, np.log2, terms=vecmath.log2, complex_terms=complexmath.log2, cost=20)
-scalar("log10", 1, np.log10, terms=vecmath.log10, complex_terms=complexmath.log10, cost=20)
-scalar("log1p", 1, np.log1p, terms=vecmath.log1p, complex_terms=complexmath.log1p, cost=25)
+scalar("exp", 1, np.exp, cuda={"f": "exp"}, terms=vecmath.exp, complex_terms=complexmath.exp, cost=12)
+scalar("exp2", 1, np.exp2, cuda={"f": "exp2"}, terms=vecmath.exp2, complex_terms=complexmath.exp2, cost=12)
+scalar("expm1", 1, np.expm1, cuda={"f": "expm1"}, terms=vecmath.expm1, complex_terms=complexmath.expm1, cost=15)
+scalar("log", 1, np.log, cuda={"f": "log"}, terms=vecmath.log, complex_terms=complexmath.log, cost=18)
+scalar("log2", 1, np.log2, cuda={"f": "log2"}, terms=vecmath.log2, complex_terms=complexmath.log2, cost=20)
+scalar("log10", 1, np.log10, cuda={"f": "log10"}, terms=vecmath.log10, complex_terms=complexmath.log10, cost=20)
+scalar("log1p", 1, np.log1p, cuda={"f": "log1p"}, terms=vecmath.log1p, complex_terms=complexmath.log1p, cost=25)
 scalar("logaddexp", 2, np.logaddexp, terms=special.logaddexp, cost=45)
-scalar("pow", 2, reference.power, terms=vecmath.power, complex_terms=complexmath.power, cost=60)
+scalar("pow", 2, reference.power, cuda={"f": "pow"}, terms=vecmath.power, complex_terms=complexmath.power, cost=60)
 scalar("sigmoid", 1, reference.sigmoid, terms=vecmath.sigmoid, complex_terms=complexmath.sigmoid, cost=20)
 
 # Trigonometry
 
-scalar("sin", 1, np.sin, terms=trigonometry.sin, complex_terms=complexmath.sin, cost=40)
-scalar("cos", 1, np.cos, terms=trigonometry.cos, complex_terms=complexmath.cos, cost=40)
-scalar("tan", 1, np.tan, terms=trigonometry.tan, complex_terms=complexmath.tan, cost=50)
-scalar("asin", 1, np.arcsin, terms=trigonometry.asin, complex_terms=complexmath.asin, cost=40)
-scalar("acos", 1, np.arccos, terms=trigonometry.acos, complex_terms=complexmath.acos, cost=40)
-scalar("atan", 1, np.arctan, terms=trigonometry.atan, complex_terms=complexmath.atan, cost=30)
-scalar("atan2", 2, np.arctan2, terms=trigonometry.atan2, cost=40)
-scalar("sinh", 1, np.sinh, terms=vecmath.sinh, complex_terms=complexmath.sinh, cost=40)
-scalar("cosh", 1, np.cosh, terms=vecmath.cosh, complex_terms=complexmath.cosh, cost=35)
-scalar("tanh", 1, np.tanh, terms=vecmath.tanh, complex_terms=complexmath.tanh, cost=25)
-scalar("asinh", 1, np.arcsinh, terms=vecmath.asinh, complex_terms=complexmath.asinh, cost=60)
-scalar("acosh", 1, np.arccosh, terms=vecmath.acosh, complex_terms=complexmath.acosh, cost=60)
-scalar("atanh", 1, np.arctanh, terms=vecmath.atanh, complex_terms=complexmath.atanh, cost=40)
+scalar("sin", 1, np.sin, cuda={"f": "sin"}, terms=trigonometry.sin, complex_terms=complexmath.sin, cost=40)
+scalar("cos", 1, np.cos, cuda={"f": "cos"}, terms=trigonometry.cos, complex_terms=complexmath.cos, cost=40)
+scalar("tan", 1, np.tan, cuda={"f": "tan"}, terms=trigonometry.tan, complex_terms=complexmath.tan, cost=50)
+scalar("asin", 1, np.arcsin, cuda={"f": "asin"}, terms=trigonometry.asin, complex_terms=complexmath.asin, cost=40)
+scalar("acos", 1, np.arccos, cuda={"f": "acos"}, terms=trigonometry.acos, complex_terms=complexmath.acos, cost=40)
+scalar("atan", 1, np.arctan, cuda={"f": "atan"}, terms=trigonometry.atan, complex_terms=complexmath.atan, cost=30)
+scalar("atan2", 2, np.arctan2, cuda={"f": "atan2"}, terms=trigonometry.atan2, cost=40)
+scalar("sinh", 1, np.sinh, cuda={"f": "sinh"}, terms=vecmath.sinh, complex_terms=complexmath.sinh, cost=40)
+scalar("cosh", 1, np.cosh, cuda={"f": "cosh"}, terms=vecmath.cosh, complex_terms=complexmath.cosh, cost=35)
+scalar("tanh", 1, np.tanh, cuda={"f": "tanh"}, terms=vecmath.tanh, complex_terms=complexmath.tanh, cost=25)
+scalar("asinh", 1, np.arcsinh, cuda={"f": "asinh"}, terms=vecmath.asinh, complex_terms=complexmath.asinh, cost=60)
+scalar("acosh", 1, np.arccosh, cuda={"f": "acosh"}, terms=vecmath.acosh, complex_terms=complexmath.acosh, cost=60)
+scalar("atanh", 1, np.arctanh, cuda={"f": "atanh"}, terms=vecmath.atanh, complex_terms=complexmath.atanh, cost=40)
 
 # Special functions
 
-scalar("erf", 1, terms=special.erf, cost=30)
-scalar("erfc", 1, terms=special.erfc, cost=60)
-scalar("erfinv", 1, terms=special.erfinv, cost=70)
+scalar("erf", 1, cuda={"f": "erf"}, terms=special.erf, cost=30)
+scalar("erfc", 1, cuda={"f": "erfc"}, terms=special.erfc, cost=60)
+scalar("erfinv", 1, cuda={"f": "erfinv"}, terms=special.erfinv, cost=70)
 scalar("normal_cdf", 1, terms=special.normal_cdf, cost=25)
-scalar("lgamma", 1, terms=special.lgamma, cost=100)
+scalar("lgamma", 1, cuda={"f": "lgamma"}, terms=special.lgamma, cost=100)
 scalar("digamma", 1, terms=special.digamma, cost=90)
 scalar("trigamma", 1, terms=special.trigamma, cost=90)
 scalar("tetragamma", 1, terms=special.tetragamma, cost=90)

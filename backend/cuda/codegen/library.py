@@ -18,9 +18,9 @@ import numpy as np
 
 from ....ir.types import DType, bf16, dtype, f16
 from ....kernels.scalar import reference
-from ....kernels.scalar.table import SCALARS
+from ....kernels.scalar.table import SCALARS, cuda_function
 from ..simulated import is_simulated
-from .scalars import FUNCTIONS, NAMES
+from .scalars import NAMES
 
 INTEGERS = ("int32", "int64")
 UNSIGNED = ("uint16", "uint32", "uint64")  # of which there are no tensors
@@ -56,9 +56,10 @@ def reserved() -> frozenset[str]:
 
 def _simulated() -> dict[str, Any]:
     found: dict[str, Any] = {"device": lambda function: function}
-    for row, name in FUNCTIONS.items():
-        for kind, suffix in ((np.float32, "f"), (np.float64, "")):
-            found[name + suffix] = _scalar(SCALARS[row].numpy, kind)
+    for row in SCALARS.values():
+        name = cuda_function(row)
+        for kind, suffix in ((np.float32, "f"), (np.float64, "")) if name else ():
+            found[f"{name}{suffix}"] = _scalar(row.numpy, kind)
     for source, target in CONVERSIONS:
         found[f"{source}_to_{target}"] = _conversion(dtype(target))
     for name in INTEGERS:
@@ -229,7 +230,7 @@ def _native(modern: bool) -> dict[str, Any]:
     from .intrinsics import intrinsics
 
     found: dict[str, Any] = {"device": cuda.jit(device=True), "float16": f16.numpy.type}
-    for name in FUNCTIONS.values():
+    for name in filter(None, map(cuda_function, SCALARS.values())):
         for suffix in ("f", ""):
             found[name + suffix] = getattr(libdevice, name + suffix)
     for name in (*CONVERSIONS.values(), *BITS, "fmul_rn", "dmul_rn"):

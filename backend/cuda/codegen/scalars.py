@@ -1,8 +1,8 @@
 """Scalar ops as Python text that numba.cuda compiles and that its simulator runs.
 
-Arithmetic is spelled with Python's operators, on values whose types are NumPy's scalars; functions have CUDA's names
-(expf for f32, exp for f64) and come from library.py. What has neither is expanded (kernels/scalar/table.py), once for
-all of its uses: as a device function of the module. A complex number is a pair of texts.
+Values have the types of NumPy's scalars. Spellings are those of the scalar table (kernels/scalar/table.py): Python's
+operators, and functions with CUDA's names (expf for f32, exp for f64), which library.py has. A row without a spelling
+is expanded once for all of its uses, as a device function of the module. A complex number is a pair of texts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ....ir.errors import CompileError
 from ....ir.types import DType, bool_, c64, c128, f32, f64, i32, i64
-from ....kernels.scalar.table import COMBINERS, SCALARS, ScalarOp, result_dtype
+from ....kernels.scalar.table import COMBINERS, SCALARS, ScalarOp, cuda_spelling, result_dtype
 
 # NumPy's names of the types that registers have.
 NAMES = {
@@ -28,49 +28,6 @@ NAMES = {
     "f64": "float64",
     "c64": "complex64",
     "c128": "complex128",
-}
-
-# Rows that a function of CUDA's library computes, on floats: as accurate as an expansion, and shorter code.
-FUNCTIONS = {
-    name: name
-    for name in (
-        *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "hypot", "cbrt", "sqrt", "rsqrt", "fma"),
-        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-        *("erf", "erfc", "erfinv", "lgamma", "floor", "ceil", "trunc", "copysign", "nextafter", "fmax", "fmin"),
-    )
-} | {"abs": "fabs", "round": "rint", "raw_remainder": "fmod"}
-
-# Operators by the kind of operands (b u i f), for {a}, {b} and {c}; {t} is the type's name, {w} that of it with 32 bits
-# or more. Integers are cut to their width: Numba computes with 64 bits.
-OPERATORS: dict[str, dict[str, str]] = {
-    "add": {"f": "{a} + {b}", "iu": "{t}({a} + {b})", "b": "{a} | {b}"},
-    "sub": {"f": "{a} - {b}", "iu": "{t}({a} - {b})"},
-    "mul": {"f": "{a} * {b}", "iu": "{t}({a} * {b})", "b": "{a} & {b}"},
-    "div": {"f": "{a} / {b}"},
-    "neg": {"f": "-{a}", "iu": "{t}({t}(0) - {a})"},
-    "raw_divide": {"iu": "{t}(divide_{w}({a}, {b}))"},
-    "raw_remainder": {"iu": "{t}(remainder_{w}({a}, {b}))"},
-    "maximum": {"f": "maximum({a}, {b})", "iu": "{t}(max({a}, {b}))", "b": "{a} | {b}"},
-    "minimum": {"f": "minimum({a}, {b})", "iu": "{t}(min({a}, {b}))", "b": "{a} & {b}"},
-    "eq": {"fiub": "{a} == {b}"},
-    "ne": {"fiub": "{a} != {b}"},
-    "lt": {"fiub": "{a} < {b}"},
-    "le": {"fiub": "{a} <= {b}"},
-    "gt": {"fiub": "{a} > {b}"},
-    "ge": {"fiub": "{a} >= {b}"},
-    "where": {"fiub": "{b} if {a} else {c}"},
-    "isnan": {"fiub": "{a} != {a}"},
-    "logical_and": {"b": "{a} & {b}"},
-    "logical_or": {"b": "{a} | {b}"},
-    "logical_xor": {"b": "{a} ^ {b}"},
-    "logical_not": {"b": "not {a}"},
-    "bitwise_and": {"iu": "{t}({a} & {b})", "b": "{a} & {b}"},
-    "bitwise_or": {"iu": "{t}({a} | {b})", "b": "{a} | {b}"},
-    "bitwise_xor": {"iu": "{t}({a} ^ {b})", "b": "{a} ^ {b}"},
-    "bitwise_not": {"iu": "{t}(~{a})", "b": "not {a}"},
-    "shl": {"iu": "{t}({a} << {b})"},
-    "lshr": {"u": "{t}({a} >> {b})", "i": "{t}(u{t}({a}) >> u{t}({b}))"},
-    "ashr": {"iu": "{t}({a} >> {b})"},
 }
 
 COMPLEX_OF = {"f32": c64, "f64": c128}
@@ -157,15 +114,15 @@ class TextBuilder:
     def spelled(self, row: ScalarOp, dtype: DType, operands: Sequence[Text]) -> str | None:
         """The text of a row on operands that are not complex, or None: it is to be expanded."""
         names = [operand.name for operand in operands]
-        if dtype.is_float and row.name in FUNCTIONS:
-            return f"{function_name(FUNCTIONS[row.name], dtype)}({', '.join(names)})"
         if row.name == "mul" and dtype.is_float and self.inside:
             return f"{'fmul_rn' if dtype is f32 else 'dmul_rn'}({', '.join(names)})"
-        for kinds, text in OPERATORS.get(row.name, {}).items():
-            if dtype.kind in kinds:
-                wide = NAMES[dtype.name if dtype.bits >= 32 else "i32"]
-                return text.format(t=NAMES[dtype.name], w=wide, **dict(zip("abc", names, strict=False)))
-        return None
+        text = cuda_spelling(row, dtype)
+        if text is None:
+            return None
+        if text.isidentifier():
+            return f"{function_name(text, dtype)}({', '.join(names)})"
+        wide = NAMES[dtype.name if dtype.bits >= 32 else "i32"]
+        return text.format(t=NAMES[dtype.name], w=wide, **dict(zip("abc", names, strict=False)))
 
     def called(self, name: str, expansion: Callable[..., Text], operands: Sequence[Text], result: DType) -> Text:
         """The call of an expansion as a device function."""
