@@ -163,7 +163,7 @@ def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
     if printer.unsaid:
         return None, printer.unsaid
     chosen = {
-        "vector_bits": options.vector_bits or host().vector_bits,
+        "vector_bits": options.vector_bits or host().machine.vector_bits,
         "max_cost": options.max_cost,
         "rounding": options.rounding,
         "check_bounds": options.check_bounds,

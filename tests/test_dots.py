@@ -34,6 +34,7 @@ from smelt.kernels.gemm import (
 )
 from smelt.kernels.loop.ir import Gemm, Loop, Pack, walk
 from smelt.kernels.loop.verify import verify_kernel
+from smelt.kernels.machine import PRESETS
 from smelt.passes.fusion.fuse import fuse
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
@@ -112,7 +113,7 @@ def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, dept
     arrays = floats(rows, depth, dtype=ml_dtypes.bfloat16), floats(columns, depth, seed=1, dtype=ml_dtypes.bfloat16)
     stages: dict[str, Any] = {}
     program = compile_graph(trace(linear, arrays), on_stage=stages.__setitem__)
-    narrow = host().dot_types(host().vector_bits)
+    narrow = host().machine.dot_types
     if narrow:
         assert expected_libraries(stages["simplify"], narrow) == program.artifact.products
     assert expected_libraries(stages["simplify"], {"bf16"}) == wanted
@@ -287,7 +288,7 @@ class TestNarrow:
             (got,) = program((left, right))
             assert got.dtype == bfloat16
             assert (np.abs(got.astype(np.float64) - exact) <= error).all()
-            if "bf16" in host().dot_types(bits):
+            if "bf16" in host().machine.with_vector_bits(bits).dot_types:
                 assert set(program.artifact.products) <= {"bf16 dots", "bf16", "bf16 rest"}
 
     @pytest.mark.parametrize(
@@ -445,7 +446,7 @@ class TestNarrow:
                 np.testing.assert_allclose(result.astype(float), exact, rtol=2.0**-7, atol=3e-2)
 
     def test_a_machine_without(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(host(), "narrow_dots", frozenset())
+        monkeypatch.setattr(host(), "machine", PRESETS["x86-64-v4"])
         x, w = floats(20, 300, dtype=ml_dtypes.bfloat16), floats(30, 300, seed=1, dtype=ml_dtypes.bfloat16)
         program = compile_graph(trace(linear, (x, w)), CompileOptions(vector_bits=512, verify=True))
         assert "bf16 dots" not in program.artifact.products
@@ -458,8 +459,8 @@ class TestNarrow:
         keys = []
         for features in ("+avx512f,+avx512bw,+avx512vl", "+avx512f,+avx512bw,+avx512vl,+avx512bf16"):
             machine = Target("x86_64-unknown-linux-gnu", "znver4", features, "22.1.0")
-            assert machine.dot_types(512) == ({"bf16"} if "bf16" in features else set())
-            assert not machine.dot_types(256)
+            assert machine.machine.dot_types == ({"bf16"} if "bf16" in features else set())
+            assert not machine.machine.with_vector_bits(256).dot_types
             monkeypatch.setattr(cached, "host", lambda machine=machine: machine)
             key, _ = graph_key(graph, CompileOptions(vector_bits=512))
             assert key is not None

@@ -21,7 +21,7 @@ from smelt.backend.cpu.target import host
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 WAYS = [("bits", 128), *([("f16c", 256)] if "f16c" in host().instructions else [])]
-WAYS += [("f16c", 512)] if host().vector_bits == 512 else []
+WAYS += [("f16c", 512)] if host().machine.vector_bits == 512 else []
 ALL = np.arange(1 << 16, dtype=np.uint16)
 
 

@@ -234,7 +234,7 @@ def test_a_library_that_another_thread_just_stores_is_ready(monkeypatch: pytest.
     smelt.get_num_threads()  # the run time is stored before
     monkeypatch.setattr(products, "_loaded", {})
     monkeypatch.setattr(Kept, "find", lambda kept: None)
-    usual, bits = libraries.library, host().vector_bits
+    usual, bits = libraries.library, host().machine.vector_bits
     begun, storing, done = (threading.Event() for _ in range(3))
     ready: list[bool] = []
 
@@ -301,7 +301,7 @@ def test_layers_of_different_depths_share_their_code(monkeypatch: pytest.MonkeyP
 def test_libraries_that_are_expected_are_needed(rows: int, columns: int, dtype: str) -> None:
     graph = smelt.jit(lambda x, y: x @ y).trace(np.ones((rows, 3), dtype), np.ones((3, columns), dtype))
     simple = Pipeline(GRAPH).run(graph)
-    bits = host().vector_bits
+    bits = host().machine.vector_bits
     fused = fuse(simple, bits=bits)
     name_values(fused)
     needed = needed_libraries(lower(fused, bits), bits)

@@ -13,7 +13,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from .terminal import FINE, WRONG_INPUT, heading, paint, table
+from .terminal import FINE, WRONG_INPUT, heading, paint, size_text, table
 
 # What an optional dependency is for, by the extra that installs it.
 PURPOSES = {
@@ -25,6 +25,10 @@ PURPOSES = {
 
 # The features that matter to generated code; the rest (cache control, cryptography, ...) would bury them.
 ARITHMETIC = re.compile(r"sse4|avx|fma|f16c|bmi2|amx|neon|sve|sme|fp16|fullfp16|dotprod|bf16|i8mm|v$|zv")
+
+
+# What the planned and the real machine are compared by, and how these are called.
+SIZES = {"l1": "L1", "l2": "L2", "l3": "L3", "line": "lines", "page": "pages"}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -89,16 +93,24 @@ def cuda_facts() -> dict[str, str]:
 def compiler_facts() -> dict[str, str]:
     """What the native compiler sees, and that it works."""
     from ..backend.cpu.runtime.threads import available_cpus
-    from ..backend.cpu.target import Target, ask_llvm
+    from ..backend.cpu.target import Target, ask_llvm, detected_sizes
 
     target = Target(*ask_llvm())
+    machine, found = target.machine, detected_sizes()
     present = [name[1:] for name in target.features.split(",") if name.startswith("+")]
     return {
         "target": f"{target.cpu}, {target.triple}",
         "instructions": " ".join(sorted(name for name in present if ARITHMETIC.match(name))),
-        "vectors": f"{target.vector_bits} bits",
+        "vectors": f"{machine.vector_bits} bits",
+        "planned for": f"{machine.name}: {sizes_text({name: getattr(machine, name) for name in SIZES})}",
+        "detected": sizes_text(found) or "nothing: the system does not tell",
         "threads": f"{available_cpus()} by default (affinity and control group)",
     }
+
+
+def sizes_text(sizes: dict[str, int]) -> str:
+    """Sizes of caches, lines and pages, by the names of Machine's fields."""
+    return ", ".join(f"{SIZES[name]} {size_text(sizes[name])}" for name in SIZES if name in sizes)
 
 
 def dependencies() -> tuple[dict[str, str], dict[str, dict[str, str]]]:

@@ -39,10 +39,11 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     """Compile for this machine. The hook sees the program at every stage; str(thing) is its text. The machine code is
     still being made: the artifact has none yet."""
     hook("graph", graph)
-    bits = options.vector_bits or host().vector_bits
+    machine = host().machine.with_vector_bits(options.vector_bits)
+    bits = machine.vector_bits
     with stages.timed("graph passes"):
         simple = Pipeline(graph_passes(options.rounding)).run(graph, verify_each=options.verify, on_stage=hook)
-    narrow = host().dot_types(bits)
+    narrow = machine.dot_types
     start(expected_libraries(simple, narrow), bits)  # which goes on meanwhile
     with stages.timed("fuse"):
         fused = fuse(simple, max_cost=options.max_cost, bits=bits)

@@ -1,12 +1,16 @@
-"""The machine that code is made for."""
+"""The host: the target of LLVM, the nominal machine that kernels are planned for, and the detected caches."""
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 
+from ...kernels.machine import PRESETS, Machine
 from ..process.apart import apart
 from ..store.cache import current
 from ..store.fact_file import remember, remembered
@@ -34,7 +38,7 @@ DECISIVE = {
 
 
 class Target:
-    """A CPU: its name for LLVM, its instruction set features, and how wide its vectors are."""
+    """A CPU: its name for LLVM, its instruction set features, and the machine that kernels are planned for."""
 
     def __init__(self, triple: str, cpu: str, features: str, llvm: str):
         self.triple = triple
@@ -44,15 +48,16 @@ class Target:
         present = {name[1:] for name in features.split(",") if name.startswith("+")}
         # What generated code may rely on. The CPU's name is not among it: it chooses among equals.
         self.instructions = sorted(present - UNUSED)
-        if present >= {"avx512f", "avx512bw", "avx512vl"}:
-            self.vector_bits = 512
-        else:
-            self.vector_bits = 256 if "avx2" in present else 128
-        self.narrow_dots = frozenset({"bf16"} if "avx512bf16" in present else ())
+        self.machine = nominal_machine(triple, present)
 
-    def dot_types(self, bits: int) -> frozenset[str]:
-        """Narrow element types whose products vectors of so many bits add up in f32."""
-        return self.narrow_dots if bits == 512 else frozenset()
+
+def nominal_machine(triple: str, features: set[str]) -> Machine:
+    """The preset of an instruction set, and the narrow dot products that it has beyond that."""
+    if features >= {"avx512f", "avx512bw", "avx512vl"}:
+        return replace(PRESETS["x86-64-v4"], dot_types=frozenset({"bf16"} if "avx512bf16" in features else ()))
+    if "avx2" in features:
+        return PRESETS["x86-64-v3"]
+    return PRESETS["aarch64" if triple.startswith(("aarch64", "arm64")) else "x86-64"]
 
 
 @lru_cache
@@ -90,6 +95,24 @@ def ask_llvm() -> tuple[str, str, str, str]:
     triple = llvm.get_process_triple() + ("" if sys.platform == "linux" else "-elf")
     version = ".".join(map(str, llvm.llvm_version_info))
     return triple, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), version
+
+
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def detected_sizes() -> dict[str, int]:
+    """Bytes of the first CPU's data caches, of lines and of pages, by the names of Machine's fields, as far as they are
+    known. For people to compare: no plan reads them."""
+    found = {}
+    with suppress(OSError, ValueError):
+        for index in sorted(CACHES.glob("index*")):
+            if (index / "type").read_text().strip() != "Instruction":
+                level, size = ((index / name).read_text().strip() for name in ("level", "size"))
+                found[f"l{level}"] = int(size.removesuffix("K")) << 10
+                found["line"] = int((index / "coherency_line_size").read_text())
+    with suppress(OSError, ValueError):
+        found["page"] = os.sysconf("SC_PAGE_SIZE")
+    return found
 
 
 def _facts() -> str | None:
