@@ -7,6 +7,7 @@ FUNCTION ?= exp
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2
+TESTS := tests:tests/helpers
 
 .PHONY: help demo test check test-long test-open fuzz proofs replay parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
 
@@ -34,29 +35,29 @@ test: $(VENV)/installed-test
 	$(PYTEST) $(ARGS)
 
 test-long: $(VENV)/installed-test
-	$(PYTEST) tests/test_random_programs.py tests/test_open_sizes.py tests/test_torch_open_sizes.py tests/test_torch_models.py \
-		tests/test_interrupts.py tests/test_mutations.py tests/test_fuzz.py \
+	$(PYTEST) tests/cpu/test_random_programs.py tests/jit/test_open_sizes.py tests/torch/test_torch_open_sizes.py tests/torch/test_torch_models.py \
+		tests/runtime/test_interrupts.py tests/ir/test_mutations.py tests/ops/test_fuzz.py \
 		--long $(ARGS)
 
 fuzz: $(VENV)/installed-test
-	PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS)
+	PYTHONPATH=$(TESTS) $(BIN)/python -m fuzz $(ARGS)
 
 proofs: $(VENV)/installed-test
-	PYTHONPATH=tests $(BIN)/python -m proofs $(ARGS)
+	PYTHONPATH=$(TESTS) $(BIN)/python -m proofs $(ARGS)
 
 replay: $(VENV)/installed-test
 	@test -n "$(BASE)" || { echo "make replay BASE=<commit>: which commit?" >&2; exit 2; }
 	$(BIN)/python tools/replay.py $(BASE) $(ARGS)
 
 test-open: $(VENV)/installed-test
-	$(PYTEST) tests/test_open_sizes.py tests/test_torch_open_sizes.py --long $(ARGS)
+	$(PYTEST) tests/jit/test_open_sizes.py tests/torch/test_torch_open_sizes.py --long $(ARGS)
 
 parity-torch: $(VENV)/installed-test
-	PYTHONPATH=tests $(BIN)/python -m parity_torch $(ARGS)
+	PYTHONPATH=$(TESTS) $(BIN)/python -m parity_torch $(ARGS)
 
 parity-cuda: $(VENV)/installed-test
-	NUMBA_ENABLE_CUDASIM=1 PYTHONPATH=tests $(BIN)/python -m parity_cuda $(ARGS)
-	PYTHONPATH=tests $(BIN)/python -m parity_cuda $(ARGS)
+	NUMBA_ENABLE_CUDASIM=1 PYTHONPATH=$(TESTS) $(BIN)/python -m parity_cuda $(ARGS)
+	PYTHONPATH=$(TESTS) $(BIN)/python -m parity_cuda $(ARGS)
 
 cuda-kernels: $(VENV)/installed-test
 	$(BIN)/python -m smelt.tools.cuda.kernels $(ARGS)
@@ -66,7 +67,7 @@ cuda-compare: $(VENV)/installed-test
 
 gpu-check: $(VENV)/installed-test
 	$(BIN)/smelt doctor
-	SMELT_TEST_BACKENDS=cuda $(BIN)/python -m pytest tests/test_gpu.py tests/test_parity.py $(ARGS)
+	SMELT_TEST_BACKENDS=cuda $(BIN)/python -m pytest tests/cuda/test_gpu.py tests/ops/test_parity.py $(ARGS)
 
 ulp: $(VENV)/installed-test
 	$(BIN)/python -m smelt.tools.ulp $(FUNCTION) $(ARGS)

@@ -60,7 +60,7 @@ def main() -> int:
 
 def recorded_commit(commit: str, chosen: Sequence[str]) -> Path:
     """Return the directory with a commit's record, made unless it is there."""
-    recorder = "".join(sorted(path.read_text() for path in (ROOT / RECORDER).glob("*.py")))
+    recorder = "".join(sorted(recorder_of(commit)))
     key = hashlib.sha256(json.dumps([list(chosen), recorder]).encode()).hexdigest()[:12]
     place = ROOT / ".replay" / f"{commit[:12]}-{key}"
     if place.exists():
@@ -78,6 +78,14 @@ def recorded_commit(commit: str, chosen: Sequence[str]) -> Path:
     return place
 
 
+def recorder_of(commit: str) -> list[str]:
+    """Return the texts of a commit's own recorder, or of this tree's for a commit from before replay."""
+    names = _git("ls-tree", "--name-only", commit, f"{RECORDER.as_posix()}/", error=f"no tree of {commit}").split()
+    if not names:
+        return [path.read_text() for path in (ROOT / RECORDER).glob("*.py")]
+    return [_git("show", f"{commit}:{name}", error=f"no {name}") + "\n" for name in names if name.endswith(".py")]
+
+
 def record(tree: Path, directory: Path, chosen: Sequence[str]) -> None:
     """Record the programs of a tree in a process that imports smelt and the tests from that tree."""
     shutil.rmtree(directory, ignore_errors=True)
@@ -86,7 +94,7 @@ def record(tree: Path, directory: Path, chosen: Sequence[str]) -> None:
         package.mkdir()
         for item in [*(tree / "frontend").iterdir(), *(tree / name for name in FOLDERS)]:
             (package / item.name).symlink_to(item)
-        path = os.pathsep.join([packages, str(tree / "tests")])
+        path = os.pathsep.join([packages, str(tree / "tests"), str(tree / "tests" / "helpers")])
         settings = [f"PYTHONPATH={path}", "SMELT_CACHE_DIR=off", "PYTHONHASHSEED=0"]
         command = ["env", *settings, sys.executable, "-m", "replayed", str(directory), *chosen]
         if subprocess.run(command, cwd=tree).returncode != 0:

@@ -2,7 +2,7 @@
 
 They hold over the whole domain: infinities, nan, denormals and the sign of zero. Polynomials are minimax fits
 of what is left after the leading terms, which are exact. f32 functions that matter for speed work in f32; the
-others compute in f64 and round once. tests/test_vecmath.py has a bound on the error of each.
+others compute in f64 and round once. tests/ops/test_vecmath.py has a bound on the error of each.
 """
 
 from __future__ import annotations

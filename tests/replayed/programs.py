@@ -51,8 +51,9 @@ def recorded(file: str) -> list[tuple[str, Graph]]:
         found.append((file, graph))
         return compile_graph(graph, options)
 
+    place = next(TESTS.rglob(file))
     with patch.object(module, "_compile", note):
-        code = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", str(TESTS / file)])
+        code = pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", str(place)])
     if code != pytest.ExitCode.OK:
         raise RuntimeError(f"{file} ends with {code!r}: its programs are not complete")
     return found

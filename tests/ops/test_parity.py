@@ -4,8 +4,8 @@ Nothing here names an op. The samples are in parity/samples_*.py; an op that no 
 ones, so an op just added is tested at once. A test runs all samples of an op; one alone is named by its
 number and element type, as the message of a failure does:
 
-    pytest "tests/test_parity.py::test_vjp[cpu-gelu]"
-    pytest "tests/test_parity.py::test_vjp[cpu-gelu-3-f64]"
+    pytest "tests/ops/test_parity.py::test_vjp[cpu-gelu]"
+    pytest "tests/ops/test_parity.py::test_vjp[cpu-gelu-3-f64]"
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def check(name: str, mode: str, backend: str, sample: str | None) -> None:
         gap = matching(KNOWN_GAPS, name, mode, backend, failure.name)
         if gap is None:
             unexpected.append(f"{name}{failure.case.shown} in {failure.case.dtype}: {failure.message}")
-            unexpected.append(f'    pytest "tests/test_parity.py::test_{mode}[{backend}-{name}-{failure.name}]"')
+            unexpected.append(f'    pytest "tests/ops/test_parity.py::test_{mode}[{backend}-{name}-{failure.name}]"')
         else:
             used.add(gap)
     stale = [gap for gap in KNOWN_GAPS if gap.startswith(f"{name}/{mode}/{backend}/") and gap not in used]

@@ -6,7 +6,6 @@ included: the same results, or an error where torch has one, and no memory that 
 
 from __future__ import annotations
 
-import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,21 +17,17 @@ import pytest
 import smelt
 import torch
 from open_programs import SMELT, TORCH, Program, draw
+from open_sizes import ALL_SIZES, ERRORS, FEW_SIZES, FIRST, all_sizes, compare, outcome
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu import build
 from smelt.backend.cpu.build import schedule
 from smelt.backend.cpu.call import executable
 from smelt.kernels.loop.ir import Kernel, Loop
-from support import Guarded, flatten
+from support import Guarded
 
 PROGRAMS = 24
 LONG_PROGRAMS = 1500
-# The first is compiled by itself, the second with sizes left open.
-FIRST = ((5, 7), (6, 8))
-FEW_SIZES = ((2, 2), (17, 33), (3, 4), (1, 3))
-MANY_SIZES = ((2, 2), (3, 2), (2, 9), (17, 33), (64, 5), (4, 130), (1, 3), (3, 1), (1, 1), (300, 70), (33, 4))
-ALL_SIZES = (*FIRST, *MANY_SIZES)
 OUTSIDE = 777.0  # around arguments
 
 
@@ -55,34 +50,9 @@ def guarded_results() -> Iterator[None]:
     assert memory.intact(), "something was written outside of a result"
 
 
-def outcome(function: Callable[..., Any], arguments: Sequence[Any], errors: Any) -> list[np.ndarray] | Exception:
-    try:
-        return [np.asarray(item) for item in flatten(function(*arguments))]
-    except errors as error:
-        return error
-
-
-ERRORS = (RuntimeError, IndexError, ValueError)
 OWN_ERRORS = (smelt.SmeltError, IndexError)  # a program asks for a part that a split does not have
 # What torch says of pools and convolutions of nothing, where it would not have to.
 NOTHING = ("(batch mode)", "Only zero batch")
-
-
-def compare(found: Any, wanted: Any, exact: Sequence[bool], what: str) -> None:
-    if isinstance(found, Exception) or isinstance(wanted, Exception):
-        assert isinstance(found, Exception) and isinstance(wanted, Exception), f"{what}: {found!r}, torch: {wanted!r}"
-        return
-    for number, (one, other, is_exact) in enumerate(zip(found, wanted, exact, strict=True)):
-        assert one.shape == other.shape, f"{what}: result {number} is {one.shape}, torch: {other.shape}"
-        finite = other[np.isfinite(other)]
-        most = 0.0 if is_exact or not finite.size else 1e-4 * (1 + np.abs(finite).max())
-        np.testing.assert_allclose(one, other, rtol=0, atol=most, err_msg=f"{what}: result {number}")
-
-
-def all_sizes(program: Program, sizes: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    rest = list(sizes[2:])
-    random.Random(program.seed).shuffle(rest)
-    return [*sizes[:2], *rest]
 
 
 def check(

@@ -1,7 +1,7 @@
 """Programs in Numba's simulator of CUDA, against the interpreter, PyTorch and NumPy. test_cuda.py runs all of this in a
 process of its own, as the simulator is switched on before Numba is imported:
 
-    NUMBA_ENABLE_CUDASIM=1 pytest tests/cuda_simulated.py -k softmax
+    NUMBA_ENABLE_CUDASIM=1 pytest tests/cuda/cuda_simulated.py -k softmax
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ def test_the_receipt() -> None:
 
 def test_sizes_are_computed_as_python_does() -> None:
     """Quotients and remainders of numbers of any sign, by divisors of any sign."""
-    from test_size_arithmetic import cases, expected, extents
+    from size_trees import cases, expected, extents
 
     chosen = [case for case in cases(100, 60) if not isinstance(case[1], int)]
     compiled = compile_graph(extents([made for _, made in chosen]), CompileOptions(target="cuda"))

@@ -2,7 +2,7 @@
 
 test_cuda_device.py runs all of this in a process of its own:
 
-    NUMBA_ENABLE_CUDASIM=1 pytest tests/cuda_launched.py -k graph
+    NUMBA_ENABLE_CUDASIM=1 pytest tests/cuda/cuda_launched.py -k graph
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from proofs.answer import outcome
 from smelt.tools.workloads.suite import all_workloads
-from support import run
+from support import IMPORTED, run
 
 SEEDS = {"random": range(40), "open": (1, 2, 3, 4, 5, 6), "drawn": range(40)}
 OPS = ("gather", "scatter_add", "softmax", "index_put", "conv2d", "cat", "cumsum", "unfold", "var_mean", "matmul")
@@ -70,7 +69,7 @@ show("put back:")
 
 def test_defects_that_are_put_back_are_seen() -> None:
     """A gather of unequal sizes, scratch that lanes share, a load that leaves the loop which changes it."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([*map(str, IMPORTED), os.environ.get("PYTHONPATH", "")])
     lines = run(DEFECTS, PYTHONPATH=path).splitlines()
     assert not [line for line in lines if line.startswith("mended:")]
     for wanted in (

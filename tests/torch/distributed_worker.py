@@ -1,4 +1,4 @@
-"""One of two processes of tests/test_torch_distributed.py: python distributed_worker.py PORT RANK"""
+"""One of two processes of tests/torch/test_torch_distributed.py: python distributed_worker.py PORT RANK"""
 
 from __future__ import annotations
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import smelt
+from golden_cases import EXPECT, FOLDER, Case, read_cases, update
 from loop_programs import PROGRAMS, SYMBOLIC, assert_meaning, assert_round_trip, lowered, numbers, stage_results, trace
 from random_programs import Seeded, build, disagreement
 from smelt import ops
@@ -18,11 +17,10 @@ from smelt.kernels.loop.parser import parse_kernels
 from smelt.kernels.loop.text import print_kernel
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import LOOPS
-from test_golden import EXPECT, Case, read_cases, update
 
 RANDOM_PROGRAMS = range(2000, 2030)
 
-GOLDEN = Path(__file__).parent / "golden" / "loops"
+GOLDEN = FOLDER / "loops"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Exceptions that handlers of signals raise while smelt compiles and calls: tests/interrupts.py in a process."""
+"""Exceptions that handlers of signals raise while smelt compiles and calls, by interrupts.py in a process."""
 
 from __future__ import annotations
 

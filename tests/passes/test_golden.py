@@ -7,47 +7,13 @@ A case without a `// run:` line takes the one above it. `pytest --update-golden`
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
+from golden_cases import FOLDER, Case, read_cases, update
 from smelt.ir.errors import SmeltError
 from smelt.ir.parser import parse_graph
 from smelt.ir.printer import print_graph
 from smelt.ir.verify import verify_graph
 from smelt.passes.manager import parse_pipeline
-
-FOLDER = Path(__file__).parent / "golden"
-SPLIT = "// =====\n"
-EXPECT = "// ----- expect\n"
-
-
-@dataclass(frozen=True)
-class Case:
-    file: Path
-    position: int
-    pipeline: str
-    source: str
-    expected: str | None
-    errors: tuple[str, ...]
-
-    def __str__(self) -> str:
-        name = re.search(r"@([\w.]+)", self.source)
-        return f"{self.file.stem}-{self.position}-{name[1] if name else 'text'}"
-
-
-def read_cases(file: Path) -> list[Case]:
-    cases: list[Case] = []
-    pipeline = ""
-    for position, section in enumerate(file.read_text().split(SPLIT)):
-        run = re.search(r"^// run: *(.*)$", section, re.MULTILINE)
-        pipeline = run[1].strip() if run else pipeline
-        source, _, expected = section.partition(EXPECT)
-        errors = tuple(re.findall(r"^// error: *(.*)$", section, re.MULTILINE))
-        cases.append(Case(file, position, pipeline, source, None if errors else expected, errors))
-    return cases
-
 
 CASES = [case for file in sorted(FOLDER.glob("*.ir")) for case in read_cases(file)]
 
@@ -56,12 +22,6 @@ def run(case: Case) -> str:
     graph = parse_graph(case.source, case.file.name)
     verify_graph(graph)
     return print_graph(parse_pipeline(case.pipeline).run(graph, verify_each=True), locations=False)
-
-
-def update(case: Case, text: str) -> None:
-    sections = case.file.read_text().split(SPLIT)
-    sections[case.position] = f"{case.source.rstrip()}\n{EXPECT}{text}\n"
-    case.file.write_text(SPLIT.join(sections))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

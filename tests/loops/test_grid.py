@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
+from golden_cases import FOLDER, Case, read_cases, update
 from loop_programs import PROGRAMS, SYMBOLIC, assert_close, assert_round_trip, numbers, trace
 from random_programs import Seeded, build, disagreement
 from smelt.backend.cuda.build import schedule
@@ -22,9 +22,8 @@ from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import CUDA_LOOPS, GRAPH
 from support import interpret
-from test_golden import Case, read_cases, update
 
-GOLDEN = Path(__file__).parent / "golden" / "grid"
+GOLDEN = FOLDER / "grid"
 RANDOM_PROGRAMS = range(3000, 3040)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from open_programs import TORCH, Program, draw
-from test_open_sizes import ALL_SIZES, ERRORS, FEW_SIZES, FIRST, all_sizes, compare, outcome
+from open_sizes import ALL_SIZES, ERRORS, FEW_SIZES, FIRST, all_sizes, compare, outcome
 
 PROGRAMS = 6
 LONG_PROGRAMS = 300

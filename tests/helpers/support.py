@@ -102,6 +102,8 @@ def from_torch(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy(force=True)
 
 
+TESTS = Path(__file__).resolve().parent.parent
+IMPORTED = (TESTS, TESTS / "helpers")  # what tests import is found here
 GUARD = 256
 PATTERN = 0xAB
 

@@ -6,11 +6,11 @@ import random
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import smelt
+from golden_cases import FOLDER
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
@@ -20,7 +20,6 @@ from smelt.ir.types import TensorType
 from smelt.ops.define import REGISTRY
 from support import flatten
 
-FOLDER = Path(__file__).parent / "golden"
 TOKEN = re.compile(r'"[^"\n]*"|//[^\n]*|[%@#]?[\w.]+|>=|<=|\.\.|\s+|.', re.DOTALL)
 VALUES = (
     "-1", "0", "1", "2", "3", "-2", "7", "1.5", "-0.5", "1e400", "inf", "-inf", "nan", "(1.0+2.0j)", "N",

@@ -17,7 +17,7 @@ from smelt.backend.store import sources
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """smelt as it is installed: all parts inside of one package."""
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     place = tmp_path / "site"
     copy(root / "frontend", place / "smelt")
     for part in ("kernels", "passes", "backend"):
