@@ -364,7 +364,7 @@ class Jitted:
             traced.asked.append(why)
         traced.graph, back = store_in_order(traced.graph)
         executable = _compile(traced.graph, self.options)
-        version = Compiled(tuple(item.shape for item in used), traced, back, executable, structure, fixed)
+        version = Compiled(traced, back, executable, structure, fixed)
         self.versions.setdefault(key, []).append(version)  # which may be another list now: see forget_programs
         self.reasons.add(*reason)
         seen.append(shapes)

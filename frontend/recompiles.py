@@ -109,8 +109,9 @@ def _size_reason(
     latest = known[-1]
     parts: list[str] = []
     is_small = True
-    for label, pattern, shape, order in zip(labels, latest.shapes, shapes, orders, strict=False):
-        for dim, (expected, size) in enumerate(zip(pattern, shape, strict=True)):
+    types = latest.plan.signature.types
+    for label, item, shape, order in zip(labels, types, shapes, orders, strict=False):
+        for dim, (expected, size) in enumerate(zip(item.shape, shape, strict=True)):
             if isinstance(expected, int) and expected != size:
                 parts.append(f"{label}.shape[{order[dim] if order else dim}] is {size} and was {expected}")
                 is_small = is_small and (size < 2 or expected < 2)

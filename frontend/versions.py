@@ -9,12 +9,13 @@ import numpy as np
 
 from .backend.process.forks import no_forks
 from .backend.pytree import LEAF, count_leaves, unflatten
-from .ir.symbolic import Dim, Expr, evaluate
+from .ir.symbolic import Expr, evaluate
 from .layout import Order
 from .random import next_seed
-from .trace import SMALLEST, Traced
+from .trace import Traced
 
 if TYPE_CHECKING:
+    from .backend.call_plan import CallPlan
     from .backend.cpu.call.entry import Entry
 
 
@@ -23,19 +24,17 @@ class Compiled:
 
     def __init__(
         self,
-        shapes: tuple[tuple[Dim, ...], ...],
         traced: Traced,
         orders: list[Order | None],
         executable: Any,
         structure: Any,
         fixed: Any,
     ):
-        self.shapes = shapes
         self.traced = traced
-        self.orders = orders  # the dims of each result among those of what is stored
         self.executable = executable
         self.structure = structure
         self.fixed = fixed  # result leaves that are no tensors, by position
+        self.plan: CallPlan = executable.plan.hiding(traced.arrays, traced.seeded, orders=orders)
         self.hidden: list[Any] = traced.arrays
         if executable.target == "cuda":
             from .backend.cuda.run.arrays import Constant
@@ -44,31 +43,14 @@ class Compiled:
 
     def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Whether arrays of these shapes fit this version's symbolic shapes."""
-        sizes: dict[str, int] = {}
-        later: list[tuple[Expr, int]] = []
-        for pattern, shape in zip(self.shapes, shapes, strict=True):
-            for dim, size in zip(pattern, shape, strict=True):
-                if isinstance(dim, int):
-                    if dim != size:
-                        return False
-                    continue
-                if (symbol := dim.measured) is not None:
-                    if size < (symbol.lower or SMALLEST) or sizes.setdefault(symbol.name, size) != size:
-                        return False
-                if dim.symbol is None:
-                    later.append((dim, size))
-        return all(evaluate(dim, sizes) == size for dim, size in later) and self.traced.takes(sizes)
+        signature = self.plan.signature
+        return signature.fits(shapes) and self.traced.takes(signature.sizes_of(shapes))
 
     def bind(self, shapes: Sequence[tuple[int, ...]]) -> Bound:
         """How to run this version on arrays of these shapes."""
-        hidden = [array.shape for array in self.hidden]
-        if self.traced.seeded:
-            hidden.append((2,))
-        launch = self.executable.launcher([*shapes, *hidden])
-        fixed = {
-            at: evaluate(leaf, launch.sizes) if isinstance(leaf, Expr) else leaf for at, leaf in self.fixed.items()
-        }
-        return Bound(self, launch, fixed)
+        plan = self.plan.for_shapes(shapes)
+        fixed = {at: evaluate(leaf, plan.sizes) if isinstance(leaf, Expr) else leaf for at, leaf in self.fixed.items()}
+        return Bound(self, self.executable.launcher(plan), fixed)
 
 
 class Bound:
@@ -79,8 +61,8 @@ class Bound:
         self.launch = launch
         self.fixed = fixed
         self.hidden = version.hidden
-        self.seeded = version.traced.seeded
-        self.turned = [(at, order) for at, order in enumerate(version.orders) if order is not None]
+        self.seeded = version.plan.is_seeded
+        self.turned = [(at, order) for at, order in enumerate(version.plan.orders) if order is not None]
         self.turn: Callable[[Any, Order], Any] = np.ndarray.transpose
         if version.executable.target == "cuda":
             from .backend.cuda.run.arrays import turned
@@ -125,4 +107,4 @@ class Bound:
 
         call = Call(args, kwargs, names, static_numbers, static_names, leaves, arrays)
         draw_seed = next_seed if self.seeded else None
-        return make_entry(self.launch, call, self.hidden, draw_seed, self.structure, self.fixed, self.version.orders)
+        return make_entry(self.launch, call, draw_seed, self.structure, self.fixed)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir.graph import Graph
 from ...ir.symbolic import Dim
 from ...ir.types import DType, dtype
 from ..artifact import Overwrites, Place, decode, encode
-from .codegen.launch import Launch
+from ..call_plan import CallPlan
+from .codegen.launch import ALIGN, Launch
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,9 @@ class Program:
     places: Sequence[Place]  # by site
     report: dict[str, Any]  # as Report.lasting has it
     reaches: Sequence[Dim]  # how far indices of 32 bits go, by the symbolic sizes
+
+    def plan(self, graph: Graph) -> CallPlan:
+        return CallPlan.of(graph, self, [(kind, shape) for _, kind, shape in self.stored], ALIGN, {})
 
     def header(self) -> dict[str, Any]:
         """All but the source, as JSON has it."""

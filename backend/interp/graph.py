@@ -19,7 +19,7 @@ from ...kernels.scalar.reference import cast
 from ...kernels.scalar.table import COMBINERS, SCALARS
 from ...ops.define import as_array
 from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Reduce, Scan, Scatter, View
-from ..arrays import bind_sizes
+from ..call_plan import Signature
 
 # An expression's value: a number, or an array with one number for each element of the result.
 Number = Any
@@ -50,7 +50,7 @@ UPDATE_AT: dict[str, Callable[..., None]] = {
 def interpret(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """The results of a graph for these inputs."""
     arrays = [as_array(item, f"input {position}") for position, item in enumerate(inputs)]
-    interpreter = Interpreter(bind_sizes(graph, arrays))
+    interpreter = Interpreter(Signature.of(graph).bind(arrays))
     interpreter.values.update(zip(graph.params, arrays, strict=True))
     return [np.asarray(array) for array in interpreter.demand(graph.results)]
 

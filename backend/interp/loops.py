@@ -42,7 +42,7 @@ from ...kernels.loop.ir import (
 from ...kernels.scalar.table import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
 from ...passes.fusion.fuse import Fused
-from ..arrays import bind_sizes
+from ..call_plan import Signature
 
 Values = tuple[NumpyOperand, ...]
 
@@ -56,7 +56,7 @@ def interpret_kernels(fused: Fused, kernels: Sequence[Kernel], arrays: Sequence[
     """The results of a fused graph by its kernels, one after the other, for these inputs."""
     graph = fused.graph
     given = [as_array(item, f"input {position}") for position, item in enumerate(arrays)]
-    sizes = bind_sizes(graph, given)
+    sizes = Signature.of(graph).bind(given)
     memory: dict[str, np.ndarray] = {}
     for param, array in zip(graph.params, given, strict=True):
         memory[f"%{fused.names[param]}"] = array.reshape(-1).copy()

@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 from ..backend.options import ROUNDING
 from ..backend.process.stack_chunk import with_room
 from ..ir.errors import ArgumentError, CompileError, suggest
+from . import convolution as _convolution  # noqa: F401  (adds its rules)
 from . import foreach as _foreach  # noqa: F401  (adds its rules)
 from . import random as _random  # noqa: F401  (adds its rules)
 from .freeze import Frozen, freeze

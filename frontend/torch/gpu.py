@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ import torch
 from ..backend.options import CompileOptions
 from ..ir.errors import CompileError
 
-ALIGN = 16  # bytes: of every vector access
+if TYPE_CHECKING:
+    from ..backend.call_plan import SizedPlan
 
 
 @lru_cache
@@ -52,10 +53,10 @@ class Launch:
     CUDA graph, as calls of `smelt.jit` are.
     """
 
-    def __init__(self, executable: Any, sizes: dict[str, int], device: torch.device):
+    def __init__(self, executable: Any, plan: SizedPlan, device: torch.device):
         from ..backend.cuda.run.device import DeviceLauncher
 
-        self.launcher = DeviceLauncher(executable, sizes)
+        self.launcher = DeviceLauncher(executable, plan)
         self.device = device
         self.index = device.index or 0
 

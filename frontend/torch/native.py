@@ -29,7 +29,6 @@ from ..ir.graph import Value
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
 from ..ir.types import TensorType, u8
-from ..kernels.expectations import CACHE_LINE
 from ..trace import Traced, trace
 from . import gpu
 from .importer import Importer, extents_of, location_of, op_name, reason_of
@@ -51,6 +50,7 @@ from .sizes import dim_of, symbol_name
 from .types import is_supported, layout_of, number_type
 
 if TYPE_CHECKING:
+    from ..backend.call_plan import SizedPlan
     from .program import Program, Slots
 
 
@@ -88,39 +88,29 @@ class Call:
 
     def __init__(self, step: NativeStep, version: Version, sizes: dict[str, int]):
         known = {symbol.name: sizes[symbol.name] for symbol in version.traced.graph.sizes}
+        traced, executable = version.traced, version.executable
+        self.plan = executable.plan.hiding(traced.arrays, traced.seeded, given=len(step.inputs))
+        sized = self.plan.at(known)
         self.launch: Callable[..., None]
-        self.misaligned = 0  # bits of addresses that native code cannot take
-        # Of results whose stores bypass the caches these are more. PyTorch's memory starts at a multiple of a cache
-        # line, but a view, whose memory is written in place, may start anywhere.
-        streamed: Sequence[int] = ()
+        self.misaligned = self.plan.param_alignment - 1  # bits of addresses that native code cannot take
         if step.device.type == "cpu":
             from ..backend.cpu.call.executable import Launcher
             from ..backend.cpu.runtime.openmp import openmp_threads
 
-            streamed = version.executable.artifact.streamed
-            self.launch = Launcher(version.executable, known, openmp_threads).launch
+            self.launch = Launcher(executable, sized, openmp_threads).launch
             self.empty: Callable[..., torch.Tensor] = torch.empty_strided
-            arrays = [array.__array_interface__["data"][0] for array in version.traced.arrays]
+            arrays = [array.__array_interface__["data"][0] for array in self.plan.constants]
         else:
-            self.launch = gpu.Launch(version.executable, known, step.device)
+            self.launch = gpu.Launch(executable, sized, step.device)
             self.empty = partial(torch.empty_strided, device=step.device)
-            self.misaligned = gpu.ALIGN - 1
-            self.constants = [gpu.moved(array, step.device) for array in version.traced.arrays]
+            self.constants = [gpu.moved(array, step.device) for array in self.plan.constants]
             arrays = [tensor.data_ptr() for tensor in self.constants]
-        self.seeded = version.traced.seeded
-        # Parameters that only stand for sizes have no memory.
-        sizes_only = len(version.traced.graph.params) - len(step.inputs) - len(arrays) - self.seeded
-        self.hidden = [0] * sizes_only + arrays
+        self.hidden = [0] * self.plan.absent + arrays
 
         def number(dim: Dim) -> int:
             return dim if isinstance(dim, int) else evaluate(dim, sizes)
 
         self.read = [Read(item, step.device, number) for item in step.inputs]
-        sources = version.executable.artifact.sources
-        self.copies = [(at, how, source) for at, (how, source) in enumerate(sources) if how != "own"]
-        owners = {source: at for at, (how, source) in enumerate(sources) if how == "own"}
-        self.stored = [owners[number] for number in range(len(version.executable.artifact.stored))]
-        self.streamed = {self.stored[number] for number in streamed}
         self.made: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = []
         # What is more than memory that was just written: repeated dims, and gaps between elements.
         self.spread: list[tuple[int, tuple[int, ...], tuple[int, ...], bool]] = []
@@ -136,21 +126,22 @@ class Call:
             if item.is_spread or item.layout.repeated:
                 shown = tuple(0 if dim in item.layout.repeated else step for dim, step in enumerate(strides))
                 self.spread.append((at, shape, shown, is_spread))
-        self._check_sizes(step, version, known)
-        self.over = self._over(step, version)
+        self._check_sizes(step, sized)
+        self.over = self._over(step)
         sizes_in_place = {slot: bytes_of(*self.made[at]) for at, slot in self.over.items()}
         # What a call touches while it writes into arguments.
         self.pieces = {item.slot: item.bytes for item in self.read} | sizes_in_place if self.over else {}
         self.shown = [View(item, item.base in own, number) for item in step.shown]
 
     def misalignment(self, at: int) -> int:
-        """Bits of an address at which a result cannot be stored."""
-        return CACHE_LINE - 1 if at in self.streamed else self.misaligned
+        """Bits of an address at which a result cannot be stored: PyTorch's own memory starts at a multiple of a cache
+        line, but a view, whose memory is written in place, may start anywhere."""
+        return self.plan.stored_alignment[self.plan.owners.index(at)] - 1
 
-    def _check_sizes(self, step: NativeStep, version: Version, sizes: dict[str, int]) -> None:
+    def _check_sizes(self, step: NativeStep, sized: SizedPlan) -> None:
         """PyTorch's memory has room for what native code writes: sizes were open when both were traced."""
-        for at, (*_, shape) in zip(self.stored, version.executable.artifact.stored):
-            own = math.prod(evaluate(dim, sizes) for dim in shape)
+        for at, (shape, _) in zip(self.plan.owners, sized.stored, strict=True):
+            own = math.prod(shape)
             if own != math.prod(self.made[at][0]):
                 node, wanted = step.outputs[at].node, list(self.made[at][0])
                 raise CompileError(
@@ -174,20 +165,13 @@ class Call:
             )
         }
 
-    def _over(self, step: NativeStep, version: Version) -> dict[int, int]:
-        """The outputs that may be computed in an input's memory, and its slot. Not by code that may raise an error:
-        then nothing is to have been changed."""
-        if version.executable.artifact.places:
-            return {}
+    def _over(self, step: NativeStep) -> dict[int, int]:
+        """The outputs that may be computed in an input's memory, and its slot."""
         params = {item.slot: number for number, item in enumerate(step.inputs)}
-        overwrites = version.executable.artifact.overwrites
-        copied = {source for _, how, source in self.copies if how == "parameter"}
         found: dict[int, int] = {}
-        for number, at in enumerate(self.stored):
+        for number, at in enumerate(self.plan.owners):
             slot = step.outputs[at].over
-            if slot is None or params.get(slot) in copied:
-                continue
-            if slot not in params or overwrites.allow(number, params[slot]):
+            if slot is not None and self.plan.may_overwrite(number, params.get(slot)):
                 found[at] = slot
         return found
 
@@ -430,6 +414,7 @@ class NativeStep:
         call = self.calls.get(key) or self._call(key)
         if call is None:
             return self._run_by_torch(slots)
+        plan = call.plan
         tensors: list[torch.Tensor] = []
         addresses: list[int] = []
         for item in call.read:
@@ -458,14 +443,14 @@ class NativeStep:
             empty = call.empty
             made = [empty(shape, strides, dtype=dtype) for shape, strides, dtype in call.made]
         addresses += call.hidden
-        if call.seeded:
+        if plan.is_seeded:
             seed = torch.empty(2, dtype=torch.int64, device=self.device).random_()
             addresses.append(seed.data_ptr())
-        for at in call.stored:
+        for at in plan.owners:
             addresses.append(made[at].data_ptr())
         call.launch(*addresses)
-        for at, how, source in call.copies:
-            origin = tensors[source] if how == "parameter" else made[call.stored[source]]
+        for at, how, source in plan.copies:
+            origin = tensors[source] if how == "parameter" else made[plan.owners[source]]
             made[at].copy_(same_memory(origin, made[at]))
         for at, shape, strides, gaps in call.spread:
             if gaps:

@@ -278,9 +278,6 @@ def extreme(node: Node, a: dict[str, Any]) -> Any:
     return apply(f"a{name}", a["self"])
 
 
-from . import convolution  # noqa: E402, F401  (rules of its own, which need `rule`)
-
-
 @rule("_transformer_encoder_layer_fwd")
 def encoder_layer(node: Node, a: dict[str, Any]) -> Any:
     """What nn.TransformerEncoderLayer calls in inference, in place of all that it is made of."""

@@ -29,7 +29,7 @@ def straight_line(program: Program, template: list[Any]) -> Run | None:
         return None
     call = step.calls.get(())
     on_host = step.device.type == "cpu"
-    if step.symbols or call is None or call.copies or call.spread or call.seeded:
+    if step.symbols or call is None or call.plan.copies or call.spread or call.plan.is_seeded:
         return None
     if any(item.number is not None for item in call.read):
         return None
@@ -106,7 +106,7 @@ def straight_line(program: Program, template: list[Any]) -> Run | None:
         space |= {f"made{at}": shape, f"apart{at}": strides, f"dtype{at}": dtype}
         lines.append(f"    r{at} = empty(made{at}, apart{at}, {'' if on_host else 'dtype='}dtype{at})")
     addresses += [str(item) for item in call.hidden]
-    addresses += [f"p{over[at]}" if at in over else f"r{at}.data_ptr()" for at in call.stored]
+    addresses += [f"p{over[at]}" if at in over else f"r{at}.data_ptr()" for at in call.plan.owners]
     lines.append(f"    launch({_listed(addresses)})")
     for at, view in enumerate(call.shown):
         space[f"view{at}"] = view.of

@@ -248,7 +248,7 @@ def rounds(x: Any, weight: Any) -> Any:
 def launcher_of(function: Any, *arrays: np.ndarray) -> Launcher:
     graph = smelt.jit(function).trace(*arrays)
     executable = compile_graph(graph, options=CompileOptions(vector_bits=BITS))
-    return executable.launcher([array.shape for array in arrays])
+    return executable.launcher(executable.plan.for_shapes([array.shape for array in arrays]))
 
 
 def test_kernels_of_one_thread_need_no_memory_of_others() -> None:

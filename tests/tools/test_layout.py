@@ -53,6 +53,7 @@ ROOMS = (
     "smelt.backend.static_args",
     "smelt.backend.pytree",
     "smelt.backend.artifact",
+    "smelt.backend.call_plan",
     "smelt.backend.process",
     "smelt.backend.store",
     "smelt.backend.plan",
@@ -85,8 +86,6 @@ CYCLES = (
     {"smelt.backend.cpu.microkernels.libraries", "smelt.backend.cpu.microkernels.products"},
     {f"smelt.backend.cpu.runtime.{name}" for name in ("allocator", "allocator_text", "entry_text", "openmp")}
     | {f"smelt.backend.cpu.runtime.{name}" for name in ("pool", "runtime", "threads")},
-    {f"smelt.backend.cuda.run.{name}" for name in ("arrays", "device", "executable")},
-    {"smelt.torch.convolution", "smelt.torch.rules"},
     {"smelt.tools.bench", "smelt.tools.bench_module"},
 )
 MOST_LINES = 720  # of a file; one with more has two purposes

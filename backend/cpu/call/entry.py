@@ -12,7 +12,6 @@ It knows where CPython and NumPy keep an object's type and an array's fields; `n
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,30 +199,29 @@ class Call:
 def make_entry(
     launcher: Launcher,
     call: Call,
-    hidden: Sequence[np.ndarray],
     draw_seed: Callable[[], np.ndarray] | None,
     structure: Structure,
     fixed: dict[int, Any],
-    orders: Sequence[tuple[int, ...] | None],
 ) -> Entry | None:
     """Native code for calls like this one; None if only Python can make them.
 
-    hidden: arrays behind the leaves; draw_seed gives one more, anew for each call. structure: that of what the call
-    returns, of which the leaves in `fixed` are no results. orders: the dims of results among those of what is stored.
+    draw_seed: gives the seed of a call. structure: that of what the call returns, of which the leaves in `fixed` are
+    no results.
     """
     method = native_code()
     own = allocator()
-    sources = launcher.executable.artifact.sources
-    if method is None or any(how != "own" for how, _ in sources):
+    sized, call_plan = launcher.plan, launcher.plan.plan
+    if method is None or call_plan.copies:
         return None
-    if own is None and any(_bytes(stored) >= MIDDLE for stored in launcher.results):
+    stored_bytes = sized.stored_bytes()
+    if own is None and any(size >= MIDDLE for size in stored_bytes):
         return None
     first = launcher.executable.first_param
     try:
         guards = call.guards(first)
     except Unsupported:
         return None
-    output, whole = _output(structure, fixed, [number for _, number in sources])
+    output, whole = _output(structure, fixed, list(map(call_plan.owners.index, range(len(call_plan.results)))))
     threads = pool()
     frame = Frame(launcher.executable)
     frame.prepare(launcher, threads)
@@ -231,39 +229,35 @@ def make_entry(
     borrows = own is not None and needed > KEPT
     if not borrows:
         frame.give_memory(launcher, np.empty(needed, np.uint8))
-    for number, array in enumerate(hidden):
-        frame.block[first + len(call.leaves) + number] = id(array)
+    constants = call_plan.constants
+    for number, array in enumerate(constants):
+        frame.block[first + call_plan.given + number] = id(array)
     held = (ctypes.c_void_p * (len(call.leaves) + 2))()
 
     def complain() -> None:
         found = list(frame.error)
         frame.error[0] = 0
-        launcher.executable.raise_index_error(found)
+        launcher.executable.raise_noted(found)
 
     results = Words()
-    shapes = {
-        number: _shape_and_strides(shape, order, launcher.results[number][1].itemsize)
-        for (_, number), shape, order in zip(sources, launcher.shapes, orders, strict=True)
-    }
-    for number, stored in enumerate(launcher.results):
-        shape, strides = shapes[number]
+    for (_, dtype), size, (shape, strides) in zip(sized.stored, stored_bytes, sized.layouts(), strict=True):
         results.add(len(shape))
-        results.refer(stored[1])
-        results.add(_bytes(stored), *shape, *strides)
+        results.refer(dtype)
+        results.add(size, *shape, *strides)
     lists = [words.array() for words in (guards, results, output)]
     plan = np.zeros(word.PLAN_WORDS, np.int64).view(Plan)
-    plan.kept = [launcher, frame, held, hidden, draw_seed, complain, own, threads, lists]
+    plan.kept = [launcher, frame, held, constants, draw_seed, complain, own, threads, lists]
     plan.kept += [words.objects for words in (guards, results, output)]
     places = [words.__array_interface__["data"][0] for words in lists]
     plan[word.CONTEXT], plan[word.RUN] = frame.address, ctypes.cast(launcher.run, ctypes.c_void_p).value or 0
     plan[word.POOL_AT] = ctypes.addressof(threads.current)
     plan[word.GUARDS], plan[word.RESULTS], plan[word.OUTPUT] = places
-    plan[word.RESULT_COUNT] = len(launcher.results)
-    plan[word.FIRST_RESULT] = launcher.executable.first_param + len(launcher.executable.graph.params)
+    plan[word.RESULT_COUNT] = len(sized.stored)
+    plan[word.FIRST_RESULT] = launcher.executable.first_stored
     plan[word.HELD], plan[word.ERROR_AT] = ctypes.addressof(held), ctypes.addressof(frame.error)
     plan[word.ON_ERROR] = id(complain)
     if draw_seed is not None:
-        plan[word.SEED], plan[word.SEED_SLOT] = id(draw_seed), first + len(call.leaves) + len(hidden)
+        plan[word.SEED], plan[word.SEED_SLOT] = id(draw_seed), first + call_plan.given + len(constants)
     if borrows:
         plan[word.BORROWED] = needed
     plan[word.ARENA_BYTES] = launcher.arena_bytes
@@ -282,20 +276,6 @@ def make_entry(
         return leaves if whole or leaves is NotImplemented else unflatten(structure, leaves)
 
     return Entry(enter if whole and not call.asked else enter_and_finish, frame.workers, threads.address)
-
-
-def _shape_and_strides(
-    stored: tuple[int, ...], order: tuple[int, ...] | None, step: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of a result whose memory has a shape, and whose dims are those of that shape in some order."""
-    strides = [step * math.prod(stored[dim + 1 :]) for dim in range(len(stored))]
-    dims = order or range(len(stored))
-    return tuple(stored[dim] for dim in dims), tuple(strides[dim] for dim in dims)
-
-
-def _bytes(stored: tuple[tuple[int, ...], np.dtype]) -> int:
-    shape, dtype = stored
-    return math.prod(shape) * dtype.itemsize
 
 
 class _Leaf:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ....ir.errors import range_error
 from ....ir.graph import Graph
-from ....ir.symbolic import Dim, Expr, evaluate
-from ...arrays import as_plain, bind_sizes
+from ....ir.symbolic import evaluate
+from ....kernels.expectations import CACHE_LINE
+from ...arrays import as_plain
 from ...artifact import Artifact
+from ...call_plan import CallPlan, SizedPlan, Sizes
 from ...report.timings import Stages
 from ...store.cache import Lookup
 from ..abi import ALIGN, ARENA, ERROR, FIRST_FREE, PARALLEL, POOL, PRODUCTS, SCRATCH, SCRATCH_STRIDE, WORKERS
@@ -45,9 +46,14 @@ class Executable:
         self.artifact = artifact
         self.cache = cache
         self.stages = stages
-        self.sizes = [symbol.name for symbol in graph.sizes]
+        # Addresses that are no multiple of the element's size are none of PyTorch's, and NumPy says which ones are.
+        self.plan = plan = CallPlan.of(
+            graph, artifact, artifact.stored, 1, dict.fromkeys(artifact.streamed, CACHE_LINE)
+        )
+        self.sizes = [symbol.name for symbol in plan.signature.symbols]
         self.first_param = FIRST_FREE + len(self.sizes)
-        self.slots = self.first_param + len(graph.params) + len(artifact.stored)
+        self.first_stored = self.first_param + len(plan.signature.types)
+        self.slots = self.first_stored + len(plan.stored)
         self.frames: list[Frame] = []
         with stages.timed("link"):
             self.image = Image(artifact.code)
@@ -64,28 +70,18 @@ class Executable:
 
         return Report.read(self.artifact.report).here(get_num_threads(), self.cache, self.stages.seconds)
 
-    def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-        """What the symbolic sizes are for parameters of these shapes."""
-        sizes: dict[str, int] = {}
-        if not self.sizes:
-            return sizes
-        for param, shape in zip(self.graph.params, shapes, strict=True):
-            for dim, size in zip(param.shape, shape, strict=True):
-                if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
-                    sizes[symbol.name] = size
-        return sizes
-
-    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
-        """How to call this code for parameters of these shapes."""
-        return Launcher(self, self.sizes_of(shapes))
+    def launcher(self, plan: SizedPlan) -> Launcher:
+        """How to call this code as planned."""
+        return Launcher(self, plan)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         given = list(map(as_plain, arrays))
-        return Launcher(self, bind_sizes(self.graph, given))(given)
+        return Launcher(self, self.plan.for_arrays(given))(given)
 
-    def raise_index_error(self, error: Any) -> None:
-        place = self.artifact.places[error[1]]
-        raise range_error(place.op, place.called, int(error[2]), int(error[3]), place.location(self.graph))
+    def raise_noted(self, error: Any) -> NoReturn:
+        """Raise the error that native code noted in a frame."""
+        _, site, number, size = map(int, error)
+        self.plan.raise_error(site, number, size)
 
 
 class Frame:
@@ -94,7 +90,7 @@ class Frame:
     def __init__(self, executable: Executable):
         self.workers = 0
         self.pool = 0  # the address of the threads that it was last made fit for
-        self.sizes: dict[str, int] | None = None  # of the launcher that it was last made fit for
+        self.sizes: Sizes | None = None  # of the launcher that it was last made fit for
         self.memory = _NO_MEMORY
         self.block = (ctypes.c_int64 * executable.slots)()
         self.error = (ctypes.c_int64 * 4)()
@@ -135,24 +131,19 @@ class Launcher:
     Arrays are passed as the addresses of their Python objects, in which native code finds the data (DATA_OFFSET).
     """
 
-    def __init__(self, executable: Executable, sizes: dict[str, int], threads: Callable[[], Threads] = pool):
+    def __init__(self, executable: Executable, plan: SizedPlan, threads: Callable[[], Threads] = pool):
         self.executable = executable
-        self.sizes = sizes
-        self.threads = threads if executable.artifact.is_long else pool
+        self.plan = plan
+        self.sizes = sizes = plan.sizes
         artifact = executable.artifact
+        self.threads = threads if artifact.is_long else pool
         scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
         self.scratch_bytes = scratch + -scratch % ALIGN  # of each thread
         self.scratch_stride = self.scratch_bytes + min(self.scratch_bytes, GAP)
         self.alone_bytes = max((evaluate(item, sizes) for item in artifact.alone), default=0)
-        self.arena_bytes = evaluate(artifact.arena, sizes)
-        self.results = [(_shape(shape, sizes), dtype.numpy) for dtype, shape in artifact.stored]
-        self.shapes = [_shape(value.shape, sizes) for value in executable.graph.results]
-        # Whether the results are just the stored arrays, in order.
-        self.plain = artifact.sources == [("own", number) for number in range(len(self.results))] and all(
-            shape == stored for shape, (stored, _) in zip(self.shapes, self.results, strict=True)
-        )
-        count = len(executable.graph.params) + len(self.results)
-        self.pack = struct.Struct(f"{count}q").pack_into
+        self.arena_bytes = plan.arena_bytes
+        self.stored, self.is_direct = plan.stored, plan.is_direct
+        self.pack = struct.Struct(f"{executable.slots - executable.first_param}q").pack_into
         self.offset = 8 * executable.first_param
         self.frames = executable.frames
         self.run = executable.run
@@ -163,9 +154,9 @@ class Launcher:
         return self.arena_bytes + max(scratch, self.alone_bytes) + ALIGN
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        results = empty_arrays(self.results)
-        self.launch(*map(address_of, arrays), *map(address_of, results))
-        return results if self.plain else self._collect(arrays, results)
+        stored = empty_arrays(self.stored)
+        self.launch(*map(address_of, arrays), *map(address_of, stored))
+        return stored if self.is_direct else self.plan.collect(arrays, stored)
 
     def launch(self, *addresses: int) -> None:
         """Run on the parameters and then the stored results: objects, or data if the code was compiled for that."""
@@ -183,18 +174,10 @@ class Launcher:
         self.pack(frame.block, self.offset, *addresses)
         threads.run(self.run, frame.address)
         if frame.error[0]:
-            self.executable.raise_index_error(frame.error)
+            self.executable.raise_noted(frame.error)
         if len(frame.memory) > KEPT:
             frame.memory, frame.sizes = _NO_MEMORY, None
         frames.append(frame)
-
-    def _collect(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
-        found: list[np.ndarray] = []
-        for shape, (how, number) in zip(self.shapes, self.executable.artifact.sources, strict=True):
-            array = arrays[number] if how == "parameter" else results[number]
-            shaped = array.reshape(shape)
-            found.append(shaped if how == "own" else shaped.copy())
-        return found
 
 
 def _data_address(array: np.ndarray) -> int:
@@ -203,7 +186,3 @@ def _data_address(array: np.ndarray) -> int:
 
 # With an offset native code reads the data's address from the object; without one Python has to ask for it.
 address_of: Callable[[np.ndarray], int] = id if DATA_OFFSET is not None else _data_address
-
-
-def _shape(shape: tuple[Dim, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    return tuple([evaluate(dim, sizes) for dim in shape]) if sizes else shape  # type: ignore[return-value]

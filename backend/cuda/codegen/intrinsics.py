@@ -8,8 +8,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.cuda.extending import intrinsic
 
+from .launch import ALIGN
+
 WIDTHS = (2, 4, 8)
-ALIGNED = 16  # bytes to a multiple of which buffers begin
 
 
 def _element(kind: Any) -> Any:
@@ -41,7 +42,7 @@ def _words(context: Any, kind: Any, width: int) -> tuple[ir.Type, ir.VectorType,
         size = {ir.HalfType: 2, ir.FloatType: 4, ir.DoubleType: 8}[type(element)]
     whole = size * width
     word, count = (element, width) if size >= 4 else (ir.IntType(min(32, 8 * whole)), max(whole // 4, 1))
-    return element, ir.VectorType(word, count), min(whole, ALIGNED)
+    return element, ir.VectorType(word, count), min(whole, ALIGN)
 
 
 def _joined(builder: Any, parts: Any) -> Any:

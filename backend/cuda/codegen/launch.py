@@ -12,6 +12,7 @@ from ....kernels.loop.ir import Buffer
 from ...artifact import decode, encode
 
 LIMIT = (1 << 31) - (1 << 26)  # what 32 bits count, less what loops over the grid add beyond their ends
+ALIGN = 16  # bytes to a multiple of which buffers begin: those of the widest access to memory
 MOST = 1 << 16  # blocks: enough for any GPU; more iterations are loops of their threads
 
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from ....ir.errors import ArgumentError, DTypeError
 from ....ir.types import DType, bf16, dtype
+from ..codegen.launch import ALIGN
+from .driver import read, write
 
 if TYPE_CHECKING:
     from cuda.core import Buffer, Stream
 
-ALIGN = 16  # bytes: of every vector access
 DLPACK_DEVICES = (2, 13)  # memory that a GPU reads: its own, and managed memory
 LEGACY = 1  # the handle of the default stream
 
@@ -387,8 +388,6 @@ class DeviceArray:
 
     def copy_to_host(self) -> np.ndarray:
         """The same numbers as an array of NumPy's."""
-        from .device import read
-
         array = np.empty(int(np.prod(self.shape, dtype=np.int64)), self.dtype)
         read(int(self.buffer.handle), array, self.stream)
         self.stream.sync()
@@ -412,8 +411,6 @@ class Constant:
     def address(self, device: int) -> int:
         found = self.copies.get(device)
         if found is None:
-            from .device import write
-
             stream = own_stream(device)
             buffer, address = allocate(device, self.array.nbytes, stream)
             write(address, self.array, stream)

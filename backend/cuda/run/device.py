@@ -6,7 +6,6 @@ says what has been proved and how, and what `make gpu-check` does on a machine w
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,16 +15,17 @@ import numpy as np
 
 from ....ir.errors import CompileError
 from ....ir.graph import Graph
-from ....ir.symbolic import Dim, evaluate
-from ....ir.types import DType
+from ....ir.symbolic import evaluate
 from ...arrays import as_plain
+from ...call_plan import SizedPlan, Sizes
 from ...options import CompileOptions
 from ...report.timings import Stages
 from ..codegen.launch import Launch, blocks, fits
 from ..toolchain.cached import compiled_code
 from ..toolchain.code import Code
 from .arrays import OTHER, Argument, Constant, allocate, first_argument, own_stream, stream_of
-from .executable import raise_errors, report_of, sizes_of
+from .driver import clear, copy, read, write, write_number
+from .executable import raise_errors, report_of
 
 if TYPE_CHECKING:
     from cuda.core import Device, Kernel, LaunchConfig, Stream
@@ -82,6 +82,7 @@ class DeviceExecutable:
         self.stages = stages
         code, self.cache = compiled_code(graph, options, architecture, stages)
         self.artifact = code.program
+        self.plan = self.artifact.plan(graph)
         self.codes = {architecture: code}
         self.wide: dict[str, Code] = {}  # for symbolic sizes that 32 bits do not count
         self.loaded: dict[tuple[int, bool], Loaded] = {}
@@ -91,9 +92,9 @@ class DeviceExecutable:
     def report(self) -> Report:
         return report_of(self.artifact, self.cache, self.stages)
 
-    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> DeviceLauncher:
-        """How to call this code for parameters of these shapes."""
-        return DeviceLauncher(self, sizes_of(self.graph, shapes))
+    def launcher(self, plan: SizedPlan) -> DeviceLauncher:
+        """How to call this code as planned."""
+        return DeviceLauncher(self, plan)
 
     def load(self, device: Device, wide: bool) -> Loaded:
         """The code on a GPU, which may be of another architecture than those before."""
@@ -110,7 +111,7 @@ class DeviceExecutable:
             return found
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        return self.launcher([tuple(array.shape) for array in arrays])(arrays)
+        return DeviceLauncher(self, self.plan.for_arrays(arrays))(arrays)
 
 
 class Loaded:
@@ -128,14 +129,12 @@ class Loaded:
 class DeviceLauncher:
     """The call for one set of sizes."""
 
-    def __init__(self, executable: DeviceExecutable, sizes: dict[str, int]):
+    def __init__(self, executable: DeviceExecutable, plan: SizedPlan):
         self.executable = executable
-        self.sizes = sizes
-        self.wide = not fits(executable.artifact.reaches, sizes)
+        self.plan = plan
+        self.wide = not fits(executable.artifact.reaches, plan.sizes)
         self.ready: dict[int, Ready] = {}  # by device
-        self.results = [
-            (value.dtype, tuple(evaluate(size, sizes) for size in value.shape)) for value in executable.graph.results
-        ]
+        self.results = [(item.dtype, shape) for item, shape in zip(plan.plan.results, plan.shapes, strict=True)]
 
     def on(self, device: int) -> Ready:
         """What can be known beforehand of calls on one GPU."""
@@ -143,9 +142,7 @@ class DeviceLauncher:
         if found is None:
             from cuda.core import Device
 
-            found = self.ready[device] = Ready(
-                self.executable, self.executable.load(Device(device), self.wide), self.sizes
-            )
+            found = self.ready[device] = Ready(self.plan, self.executable.load(Device(device), self.wide))
         return found
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
@@ -161,7 +158,7 @@ class DeviceLauncher:
         stream = own_stream(device)
         parts = Parts(ready.size)
         params = [None if isinstance(item, Constant) else parts.add(item.nbytes) for item in arrays]
-        places = [parts.add(size_of(*item)) for item in self.results]
+        places = [parts.add(size) for size in self.plan.result_bytes()]
         memory, base = allocate(device, parts.size, stream)
         addresses = [
             item.address(device) if place is None else base + place for item, place in zip(arrays, params, strict=True)
@@ -232,21 +229,15 @@ class Parts:
 class Ready:
     """A program for one set of sizes on one GPU: calls differ only in addresses."""
 
-    def __init__(self, executable: DeviceExecutable, loaded: Loaded, sizes: dict[str, int]):
-        program = loaded.program
-        self.graph, self.program = executable.graph, program
-        arena = Parts(number(program.arena, sizes))
-        self.offsets = {name: number(offset, sizes) for name, offset in program.offsets.items()}
+    def __init__(self, plan: SizedPlan, loaded: Loaded):
+        program, sizes = loaded.program, plan.sizes
+        self.plan = plan.plan
+        arena = Parts(evaluate(program.arena, sizes))  # which that of the plan need not be: this code may be wide
+        self.offsets = {name: evaluate(offset, sizes) for name, offset in program.offsets.items()}
         self.sites = len(program.places) if any(item.sites for item in program.launches) else 0
         self.errors = arena.add(24 * self.sites) if self.sites else 0
         self.size = arena.size  # bytes that a call needs for temporaries and errors
-        # Stored arrays lie in the memory of the results that own them; all other results are copies.
-        owners = {source: at for at, (how, source) in enumerate(program.sources) if how == "own"}
-        self.owners = [owners[source] for source in range(len(program.stored))]
-        self.copies = [(at, how, source) for at, (how, source) in enumerate(program.sources) if how != "own"]
-        self.bytes = [
-            size_of(value.dtype, tuple(number(size, sizes) for size in value.shape)) for value in self.graph.results
-        ]
+        self.bytes = plan.result_bytes()
         names = [*program.params, *(name for name, _, _ in program.stored)]
         self.launches = [
             self._prepare(item, kernel, {name: at for at, name in enumerate(names)}, sizes)
@@ -257,7 +248,7 @@ class Ready:
         self.lock = threading.Lock()
 
     def _prepare(
-        self, item: Launch, kernel: Kernel, numbers: dict[str, int], sizes: dict[str, int]
+        self, item: Launch, kernel: Kernel, numbers: dict[str, int], sizes: Sizes
     ) -> tuple[LaunchConfig, Kernel, list[int | None], list[int], list[Any], bool]:
         """A launch, with the number of the address of each buffer, or else its place in the arena."""
         from cuda.core import LaunchConfig
@@ -270,9 +261,9 @@ class Ready:
 
     def run(self, stream: Stream, params: Sequence[int], results: Sequence[int], base: int) -> None:
         """All results, on a stream. `base` is the address of the arena."""
-        addresses = (*params, *(results[owner] for owner in self.owners))
+        addresses = (*params, *(results[owner] for owner in self.plan.owners))
         self.launch(stream, addresses, base)
-        for at, how, source in self.copies:
+        for at, how, source in self.plan.copies:
             origin = params[source] if how == "parameter" else addresses[len(params) + source]
             copy(results[at], origin, self.bytes[at], stream)
 
@@ -329,61 +320,4 @@ class Ready:
             errors = np.empty(3 * self.sites, np.int64)
             read(base + self.errors, errors, stream)
             stream.sync()
-            raise_errors(self.graph, self.program, errors)
-
-
-def number(dim: Dim, sizes: dict[str, int]) -> int:
-    return dim if isinstance(dim, int) else evaluate(dim, sizes)
-
-
-def size_of(kind: DType, shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * kind.bytes
-
-
-# The driver.
-
-
-def write(address: int, array: np.ndarray, stream: Stream) -> None:
-    """An array of the host, to the GPU. It must not change, nor go, before the stream has passed."""
-    from cuda.bindings import driver
-
-    if array.nbytes:
-        check(driver.cuMemcpyHtoDAsync(address, array.ctypes.data, array.nbytes, int(stream.handle)))
-
-
-def write_number(address: int, array: np.ndarray, stream: Stream) -> None:
-    """A few bytes to the GPU. They travel in the commands themselves: there is nothing to keep."""
-    from cuda.bindings import driver
-
-    content = np.ascontiguousarray(array).tobytes()
-    width = next(width for width in (4, 2, 1) if len(content) % width == 0)
-    fill = {4: driver.cuMemsetD32Async, 2: driver.cuMemsetD16Async, 1: driver.cuMemsetD8Async}[width]
-    for start in range(0, len(content), width):
-        value = int.from_bytes(content[start : start + width], sys.byteorder)
-        check(fill(address + start, value, 1, int(stream.handle)))
-
-
-def read(address: int, array: np.ndarray, stream: Stream) -> None:
-    from cuda.bindings import driver
-
-    if array.nbytes:
-        check(driver.cuMemcpyDtoHAsync(array.ctypes.data, address, array.nbytes, int(stream.handle)))
-
-
-def copy(target: int, source: int, size: int, stream: Stream) -> None:
-    from cuda.bindings import driver
-
-    if size:
-        check(driver.cuMemcpyDtoDAsync(target, source, size, int(stream.handle)))
-
-
-def clear(address: int, size: int, stream: Stream) -> None:
-    from cuda.bindings import driver
-
-    check(driver.cuMemsetD8Async(address, 0, size, int(stream.handle)))
-
-
-def check(answer: tuple[Any, ...]) -> None:
-    """An error of the driver's as an exception."""
-    if int(answer[0]):
-        raise RuntimeError(f"the CUDA driver says {answer[0]!r}")
+            raise_errors(self.plan, errors)

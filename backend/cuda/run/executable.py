@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....ir.errors import range_error
 from ....ir.graph import Graph
-from ....ir.symbolic import Expr, evaluate
-from ...arrays import as_plain, bind_sizes
+from ...arrays import as_plain
+from ...call_plan import CallPlan, SizedPlan
 from ...report.timings import Stages
 from ...store.cache import Lookup
 from ..program import Program
@@ -25,12 +24,12 @@ ALL_THREADS = 1 << 31  # as many as there is work for
 class Launcher:
     """The call for one set of sizes."""
 
-    def __init__(self, executable: Executable, sizes: dict[str, int]):
+    def __init__(self, executable: Executable, plan: SizedPlan):
         self.executable = executable
-        self.sizes = sizes
+        self.plan = plan
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        return self.executable(arrays)
+        return self.executable.run([as_plain(on_host(array)) for array in arrays], self.plan, first_argument(arrays))
 
 
 class Executable:
@@ -43,6 +42,7 @@ class Executable:
 
         self.graph = graph
         self.program = program
+        self.plan = program.plan(graph)
         self.stages = stages
         self.simulated = Simulated(program)
 
@@ -50,36 +50,31 @@ class Executable:
     def report(self) -> Report:
         return report_of(self.program, Lookup("off", "the simulator compiles nothing"), self.stages)
 
-    def launcher(self, shapes: Sequence[tuple[int, ...]]) -> Launcher:
-        """How to call this code for parameters of these shapes."""
-        return Launcher(self, sizes_of(self.graph, shapes))
+    def launcher(self, plan: SizedPlan) -> Launcher:
+        """How to call this code as planned."""
+        return Launcher(self, plan)
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        results = self._run([as_plain(on_host(array)) for array in arrays])
-        if first_argument(arrays) is None:
-            return list(results)
+        given = [as_plain(on_host(array)) for array in arrays]
+        return self.run(given, self.plan.for_arrays(given), first_argument(arrays))
+
+    def run(self, given: list[np.ndarray], plan: SizedPlan, like: Argument | None) -> list[Any]:
+        """The results; in the simulator's device arrays if an argument was one."""
+        from ..simulator.simulate import shaped
+
+        program = self.program
+        memory, errors = self.simulated.run(dict(zip(program.params, given, strict=True)), plan.sizes)
+        raise_errors(self.plan, errors)
+        stored: list[np.ndarray] = []
+        for (name, dtype, _), (shape, kind) in zip(program.stored, plan.stored, strict=True):
+            found = memory.get(name)
+            stored.append(np.zeros(shape, kind) if found is None else shaped(found, dtype, shape))
+        results = plan.collect(given, stored)
+        if like is None:
+            return results
         from numba import cuda
 
         return [cuda.to_device(result) for result in results]
-
-    def _run(self, given: list[np.ndarray]) -> list[np.ndarray]:
-        from ..simulator.simulate import shaped
-
-        sizes = bind_sizes(self.graph, given)
-        program = self.program
-        memory, errors = self.simulated.run(dict(zip(program.params, given, strict=True)), sizes)
-        raise_errors(self.graph, program, errors)
-        stored: list[np.ndarray] = []
-        for name, dtype, dims in program.stored:
-            shape = tuple(evaluate(size, sizes) for size in dims)
-            found = memory.get(name)
-            stored.append(np.zeros(shape, dtype.numpy) if found is None else shaped(found, dtype, shape))
-        results: list[np.ndarray] = []
-        for value, (how, number) in zip(self.graph.results, program.sources, strict=True):
-            array = given[number] if how == "parameter" else stored[number]
-            shape = tuple(evaluate(size, sizes) for size in value.shape)
-            results.append(array.reshape(shape) if how == "own" else array.reshape(shape).copy())
-        return results
 
 
 def on_host(array: Any) -> np.ndarray:
@@ -97,19 +92,8 @@ def report_of(program: Program, cache: Lookup, stages: Stages) -> Report:
     return Report.read(program.report).here(ALL_THREADS, cache, stages.seconds)
 
 
-def sizes_of(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """What the symbolic sizes are for parameters of these shapes."""
-    sizes: dict[str, int] = {}
-    for param, shape in zip(graph.params, shapes, strict=True):
-        for dim, size in zip(param.shape, shape, strict=True):
-            if isinstance(dim, Expr) and (symbol := dim.measured) is not None:
-                sizes[symbol.name] = size
-    return sizes
-
-
-def raise_errors(graph: Graph, program: Program, errors: np.ndarray) -> None:
-    """An index out of range, if kernels noted one."""
-    for site, (failed, index, size) in enumerate(errors.reshape(-1, 3)):
+def raise_errors(plan: CallPlan, errors: np.ndarray) -> None:
+    """Raise what kernels noted, if they did: for each site whether it failed, a number, a size."""
+    for site, (failed, number, size) in enumerate(errors.reshape(-1, 3)):
         if failed:
-            place = program.places[site]
-            raise range_error(place.op, place.called, int(index), int(size), place.location(graph))
+            plan.raise_error(site, int(number), int(size))
