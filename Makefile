@@ -6,10 +6,11 @@ ARGS ?=
 FUNCTION ?= exp
 VENV := .venv
 BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest -n 2
 TESTS := tests:tests/helpers
 
-.PHONY: help demo test check test-long test-open fuzz proofs replay parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp clean
+.PHONY: help demo test check test-long test-open fuzz proofs replay parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp constraints clean
 
 help:
 	@echo "make demo       train and inspect a small model"
@@ -26,6 +27,7 @@ help:
 	@echo "make cuda-compare  instructions and bytes of CUDA kernels beside those of hand-written ones (needs nvcc, no GPU)"
 	@echo "make gpu-check  every op on an NVIDIA GPU against PyTorch"
 	@echo "make ulp        the error of one f32 function over all operands: make ulp FUNCTION=exp"
+	@echo "make constraints  write the installed versions to constraints.txt, once the tests have passed with them"
 	@echo "make clean      remove the virtual environment and all caches"
 
 demo: $(VENV)/installed
@@ -80,14 +82,19 @@ check: $(VENV)/installed-test
 	@ln -s $(CURDIR)/frontend/* $(foreach part,kernels passes backend tools,$(CURDIR)/$(part)) $(VENV)/types/smelt/
 	MYPYPATH=$(VENV)/types $(BIN)/mypy
 
-# The stamps depend on pyproject.toml: new dependencies are installed when it changes, and only then.
-$(VENV)/installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+# The stamps depend on pyproject.toml and constraints.txt: dependencies are installed when these change, and only then.
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable .
 	@touch $@
 
-$(VENV)/installed-test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
+$(VENV)/installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable ".[test]"
 	@touch $@ $(VENV)/installed
+
+constraints: $(VENV)/installed-test
+	@sed -n '/^#/p' constraints.txt > $(VENV)/constraints.txt
+	$(BIN)/python -m pip freeze --exclude-editable --exclude smelt | sed 's/+cpu$$//' >> $(VENV)/constraints.txt
+	@mv $(VENV)/constraints.txt constraints.txt
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

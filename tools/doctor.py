@@ -13,6 +13,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from .terminal import FINE, WRONG_INPUT, heading, paint, size_text, table
 
 # What an optional dependency is for, by the extra that installs it.
@@ -52,7 +53,7 @@ def examine() -> dict[str, Any]:
         if not version
     ]
     found: dict[str, Any] = {
-        "smelt": importlib.metadata.version("smelt"),
+        "smelt": __version__,
         "folder": str(Path(__file__).resolve().parent.parent),
         "python": f"{platform.python_version()} ({sys.executable})",
         "platform": f"{platform.system()} {platform.release()} on {platform.machine()}",

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+DECISIONS = ROOT / "docs" / "decisions"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)")
@@ -61,3 +62,15 @@ def test_links_lead_somewhere(document: Path) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_examples_run(example: Path, tmp_path: Path) -> None:
     run([sys.executable, str(example)], tmp_path)
+
+
+def test_the_page_of_ops_is_that_of_the_registry(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "smelt", "ops", "--markdown"]
+    page = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs" / "ops.md").read_text() == page, "run: smelt ops --markdown > docs/ops.md"
+
+
+def test_every_decision_is_listed() -> None:
+    listed = LINK.findall((DECISIONS / "README.md").read_text())
+    pages = {path.name for path in DECISIONS.glob("*.md")} - {"README.md"}
+    assert pages <= set(listed), f"add to {DECISIONS / 'README.md'}: {', '.join(pages - set(listed))}"

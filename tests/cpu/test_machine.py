@@ -10,7 +10,7 @@ from smelt.backend.cpu import target
 from smelt.backend.cpu.target import Target
 from smelt.kernels.machine import PRESETS, machine
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 AVX512 = "+avx2,+avx512f,+avx512bw,+avx512vl"
 
 
