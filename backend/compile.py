@@ -155,7 +155,7 @@ def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
         check_installed()
         return cuda_key(graph, options, wanted_architecture(options))
     from .cpu.image.cached import native_key
-    from .cpu.runtime.runtime import DATA_OFFSET
+    from .cpu.runtime.records import DATA_OFFSET
     from .cpu.target import host
 
     printer = Printer(graph)

@@ -30,7 +30,7 @@ from .codegen.emit import Layout, ModuleEmitter
 from .codegen.scratch import Arena, most, plan_arena
 from .llvm.engine import Started, engine
 from .microkernels.libraries import start
-from .runtime.runtime import DATA_OFFSET
+from .runtime.records import DATA_OFFSET
 from .runtime.threads import get_num_threads
 from .target import host
 

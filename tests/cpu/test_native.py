@@ -20,8 +20,8 @@ from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.call import executable as native
 from smelt.backend.cpu.codegen import emit, scratch
-from smelt.backend.cpu.runtime.allocator import ALIGNMENT, MIDDLE
-from smelt.backend.cpu.runtime.pool import runtime_text
+from smelt.backend.cpu.runtime import native_pool
+from smelt.backend.cpu.runtime.records import ALIGNMENT, MIDDLE
 from smelt.ir.errors import ArgumentError, ShapeError, TraceError
 from smelt.ir.proofs import ceil_divide
 from smelt.kernels.loop.ir import Statement
@@ -340,7 +340,7 @@ def test_the_pool_is_code_for_every_system(system: str, machine: str, triple: st
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(runtime_text(system, machine))
+    module = llvm.parse_assembly(native_pool.unit.text(native_pool.Platform(system, machine)))
     text = llvm.Target.from_triple(triple).create_target_machine().emit_assembly(module)
     found = {name for name in ("syscall", "usleep", "Sleep") if name in text}
     assert found == {{"Linux": "syscall", "Darwin": "usleep", "Windows": "Sleep"}[system]}

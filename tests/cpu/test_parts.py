@@ -24,7 +24,7 @@ from smelt.backend.cpu.image.cached import Kept
 from smelt.backend.cpu.image.image import Image
 from smelt.backend.cpu.llvm.engine import Compiler, Engine, Started, _native, engine
 from smelt.backend.cpu.llvm.parts import LEAST, Module, Part, declaration
-from smelt.backend.cpu.microkernels import libraries, products
+from smelt.backend.cpu.microkernels import libraries, loaded
 from smelt.backend.cpu.target import host
 from smelt.backend.options import CompileOptions
 from smelt.backend.plan import name_values
@@ -232,7 +232,7 @@ def test_a_forked_child_compiles_what_its_parent_had_started() -> None:
 
 def test_a_library_that_another_thread_just_stores_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     smelt.get_num_threads()  # the run time is stored before
-    monkeypatch.setattr(products, "_loaded", {})
+    monkeypatch.setattr(loaded, "images", {})
     monkeypatch.setattr(Kept, "find", lambda kept: None)
     usual, bits = libraries.library, host().machine.vector_bits
     begun, storing, done = (threading.Event() for _ in range(3))
@@ -252,7 +252,7 @@ def test_a_library_that_another_thread_just_stores_is_ready(monkeypatch: pytest.
     def second() -> None:
         try:
             libraries.finish(["f32", "f32 rest"], bits)
-            ready.extend(products.find(name, bits) is None for name in ("f32", "f32 rest"))
+            ready.extend(loaded.find(name, bits) is None for name in ("f32", "f32 rest"))
         finally:
             done.set()
 

@@ -62,7 +62,7 @@ result = layer(x, x)
 heavy = [name for name in ("smelt.passes.fusion.fuse", "smelt.kernels.loop.ir", "smelt.kernels.scalar.table", "sympy",
                            "scipy", "smelt.backend.cpu.llvm.engine", "smelt.backend.cpu.image.link", "llvmlite.binding",
                            "smelt.backend.cpu.microkernels.gemm", "smelt.backend.cpu.llvm.writer",
-                           "smelt.backend.cpu.runtime.entry_text")
+                           "smelt.backend.cpu.runtime.native_entry")
          if name in sys.modules]
 print(json.dumps({"heavy": heavy, "bits": result.tobytes().hex(),
                   "state": layer.report().cache.state, "stages": list(layer.report().milliseconds)}))

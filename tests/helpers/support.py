@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import smelt
 import torch
-from smelt.backend.cpu.runtime.allocator import ALIGNMENT
+from smelt.backend.cpu.runtime.records import ALIGNMENT
 from smelt.ir.graph import Graph, Value, plain, replace_values
 from smelt.ir.types import TensorType, dtype
 

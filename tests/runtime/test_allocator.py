@@ -13,8 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import smelt
-from smelt.backend.cpu.runtime import allocator as module
-from smelt.backend.cpu.runtime.allocator import LARGE, Allocator, allocator, empty_arrays
+from smelt.backend.cpu.runtime import records
+from smelt.backend.cpu.runtime.allocator import Allocator, allocator, empty_arrays
+from smelt.backend.cpu.runtime.records import LARGE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the allocator needs Linux")
 
@@ -36,7 +37,7 @@ def own() -> Allocator:
     assert found is not None
     gc.collect()
     smelt.empty_cache()
-    found.state[module.PEAK] = found.state[module.EARLIER] = found.used
+    found.state.peak = found.state.earlier = found.used
     return found
 
 
@@ -44,7 +45,7 @@ def own() -> Allocator:
 def test_results_are_aligned(own: Allocator, count: int) -> None:
     function = smelt.jit(lambda x: x + 1)
     for _ in range(4):  # by Python, then by native code
-        assert start(function(np.zeros(count, np.float32))) % module.ALIGNMENT == 0
+        assert start(function(np.zeros(count, np.float32))) % records.ALIGNMENT == 0
 
 
 @pytest.mark.parametrize("count", [10, 256, 5_000, 100_000, 3_000_000])
@@ -97,7 +98,7 @@ def test_several_arrays_at_once(own: Allocator) -> None:
     layouts = [((3,), F32), ((1 << 20,), F32), ((), F32), ((40, 50), np.dtype(np.float64)), ((0, 7), F32)]
     arrays = empty_arrays(layouts)
     assert [(array.shape, array.dtype) for array in arrays] == layouts
-    assert all(start(array) % module.ALIGNMENT == 0 for array in arrays if array.nbytes >= module.MIDDLE)
+    assert all(start(array) % records.ALIGNMENT == 0 for array in arrays if array.nbytes >= records.MIDDLE)
     assert own.used == 1 << 22
     assert np.empty(1 << 20, np.float32).nbytes == own.used, "not one of this allocator's"
 
@@ -166,22 +167,22 @@ def test_what_waits_is_bounded_by_what_was_in_use(own: Allocator) -> None:
 
 
 def test_what_waits_is_bounded_by_the_memory(own: Allocator, monkeypatch: pytest.MonkeyPatch) -> None:
-    most = own.state[module.MOST]
+    most = own.state.most
     try:
-        own.state[module.MOST] = 8 << 20
+        own.state.most = 8 << 20
         arrays = [empty((1 << 20,), F32) for _ in range(6)]
         del arrays
         assert own.waiting <= 8 << 20
     finally:
-        own.state[module.MOST] = most
+        own.state.most = most
 
 
 def test_more_blocks_than_may_wait(own: Allocator) -> None:
-    arrays = [empty((LARGE // 4,), F32) for _ in range(module.MOST_BLOCKS + 10)]
+    arrays = [empty((LARGE // 4,), F32) for _ in range(records.MOST_BLOCKS + 10)]
     places = {start(array) for array in arrays}
     assert len(places) == len(arrays)
     del arrays
-    assert own.state[module.COUNT] == module.MOST_BLOCKS and own.used == 0
+    assert own.state.count == records.MOST_BLOCKS and own.used == 0
 
 
 def test_memory_that_does_not_exist(own: Allocator) -> None:
@@ -305,7 +306,7 @@ os.sysconf = lambda name: 1 << 16 if name == "SC_PAGE_SIZE" else real(name)
 import numpy as np
 import smelt
 from smelt.backend.cpu.runtime.allocator import allocator
-from smelt.backend.cpu.runtime.runtime import PAGE
+from smelt.backend.cpu.runtime.records import PAGE
 function = smelt.jit(lambda x: x + 1)
 for count in (1000, 100_000, 600_000, 3_000_000) * 3:
     assert function(np.zeros(count, np.float32)).sum() == count

@@ -132,10 +132,10 @@ usual = Compiler.take
 Compiler.take = lambda *arguments: (pause(), usual(*arguments))[1]
 """,
     "links routines of products": """
-from smelt.backend.cpu.microkernels import products
+from smelt.backend.cpu.microkernels import loaded
 
-usual = products.Image
-products.Image = lambda code: (pause(), usual(code))[1]
+usual = loaded.Image
+loaded.Image = lambda code: (pause(), usual(code))[1]
 """,
 }
 CACHED = """

@@ -83,9 +83,6 @@ CYCLES = (
     {"smelt.ir.graph", "smelt.ir.printer"},
     {"smelt.kernels.loop.ir", "smelt.kernels.loop.text"},
     {"smelt.passes.fusion.fuse", "smelt.passes.fusion.fuse_text"},
-    {"smelt.backend.cpu.microkernels.libraries", "smelt.backend.cpu.microkernels.products"},
-    {f"smelt.backend.cpu.runtime.{name}" for name in ("allocator", "allocator_text", "entry_text", "openmp")}
-    | {f"smelt.backend.cpu.runtime.{name}" for name in ("pool", "runtime", "threads")},
     {"smelt.tools.bench", "smelt.tools.bench_module"},
 )
 MOST_LINES = 720  # of a file; one with more has two purposes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from smelt.backend.cpu.runtime.openmp import Team, openmp_threads
-from smelt.backend.cpu.runtime.threads import GENERATION, pool
+from smelt.backend.cpu.runtime.threads import pool
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
@@ -38,22 +37,22 @@ def test_a_long_call_is_a_parallel_loop_of_openmps():
     function(torch.randn(300, 300), torch.randn(300, 300))
     team = openmp_threads()
     assert isinstance(team, Team)
-    before, jobs = team.block[GENERATION], _jobs_of_the_pool()
+    before, jobs = team.block.generation, _jobs_of_the_pool()
     function(torch.randn(300, 300), torch.randn(300, 300))
-    assert team.block[GENERATION] > before
+    assert team.block.generation > before
     assert _jobs_of_the_pool() == jobs
 
 
 def test_a_short_call_leaves_openmp_alone():
     function = torch.compile(torch.sin, backend="smelt")
     function(torch.randn(100))
-    before = openmp_threads().block[GENERATION]
+    before = openmp_threads().block.generation
     function(torch.randn(100))
-    assert openmp_threads().block[GENERATION] == before
+    assert openmp_threads().block.generation == before
 
 
 def _jobs_of_the_pool() -> int:
-    return ctypes.c_int64.from_address(pool().address + 8 * GENERATION).value
+    return pool().block.generation
 
 
 def test_any_number_of_threads_gives_the_same_bits():

@@ -21,14 +21,16 @@ import numpy as np
 from ...process.process_wide import Once
 from ...pytree import Structure, count_leaves, unflatten
 from ...static_args import is_fixed, is_known_by_value, static_key
-from ..runtime import entry_words as word
-from ..runtime.allocator import MIDDLE, allocator, numpy_functions
-from ..runtime.runtime import DATA_OFFSET, runtime
+from ..runtime import records
+from ..runtime.allocator import allocator, numpy_functions
+from ..runtime.records import HAS_ENTRY, MIDDLE, ArrayGuard, ArrayObject, Descriptor, Guard, Object, Plan, Result
+from ..runtime.runtime import runtime
 from ..runtime.threads import pool
 from .executable import KEPT, Frame, Launcher
 
 _FASTCALL = 0x80
-_NUMBERS = {int: word.INT_NUMBER, float: word.FLOAT_NUMBER}  # what has no type of its own; a bool is an array's bool
+# Numbers that have no type of their own; a bool is an array's bool.
+_NUMBERS = {int: records.INT_NUMBER, float: records.FLOAT_NUMBER}
 
 _NO_DTYPE = -1  # of no array: only a number will do
 
@@ -44,24 +46,26 @@ class Words:
         self.words: list[int] = []
         self.objects: list[Any] = []
 
-    def add(self, *items: Any) -> None:
-        """Numbers as they are, objects by their addresses."""
-        for item in items:
-            if type(item) is int:
-                self.words.append(item)
-            else:
-                self.refer(item)
+    def add(self, record: ctypes.Structure, *numbers: int) -> None:
+        self.words += records.words(record)
+        self.words += numbers
 
-    def refer(self, item: Any) -> None:
+    def object(self, kind: int, item: Any) -> None:
+        self.add(Guard(kind, self.address(item)))
+
+    def key(self, item: Any) -> None:
+        self.words.append(self.address(item))
+
+    def address(self, item: Any) -> int:
         self.objects.append(item)
-        self.words.append(id(item))
+        return id(item)
 
     def array(self) -> np.ndarray:
         return np.array(self.words, np.int64)
 
 
-class Plan(np.ndarray):
-    """The words of an entry; native code finds them as the data of this array. It holds what they point to."""
+class Holder(np.ndarray):
+    """An entry's plan; native code finds it as the data of this array. It holds what the plan points to."""
 
     kept: list[Any]
 
@@ -112,10 +116,10 @@ class Call:
 
     def guards(self, first_slot: int) -> Words:
         self.words, self.number, self.first_slot = Words(), 0, first_slot
-        self.words.add(word.IS_TUPLE, len(self.args))
+        self.words.add(Guard(records.IS_TUPLE, len(self.args)))
         for number, item in enumerate(self.args):
             self._static(number, item) if number in self.static_numbers else self._moving(item)
-        self.words.add(word.IS_DICT, len(self.kwargs))
+        self.words.add(Guard(records.IS_DICT, len(self.kwargs)))
         begin = len(self.words.words)
         guards: dict[str, list[int]] = {}
         for name in self.names:
@@ -132,10 +136,9 @@ class Call:
 
     def _static(self, place: int | str, item: Any) -> None:
         if is_known_by_value(item) or is_fixed(item):
-            self.words.add(word.IS_EQUAL if is_known_by_value(item) else word.IS_SAME)
-            self.words.refer(item)
+            self.words.object(records.IS_EQUAL if is_known_by_value(item) else records.IS_SAME, item)
         else:  # what may change in place, or says itself when it is equal, is asked in Python
-            self.words.add(word.IS_ANYTHING, 0)
+            self.words.add(Guard(records.IS_ANYTHING))
             key = static_key(item)
             self.asked.append((place, key, hash(key)))
 
@@ -152,14 +155,13 @@ class Call:
 
     def _moving(self, item: Any) -> None:
         if item is None:
-            self.words.add(word.IS_SAME)
-            self.words.refer(item)
+            self.words.object(records.IS_SAME, item)
         elif type(item) in (tuple, list):
-            self.words.add(word.IS_TUPLE if type(item) is tuple else word.IS_LIST, len(item))
+            self.words.add(Guard(records.IS_TUPLE if type(item) is tuple else records.IS_LIST, len(item)))
             for member in item:
                 self._moving(member)
         elif type(item) is dict:
-            self.words.add(word.IS_DICT, len(item))
+            self.words.add(Guard(records.IS_DICT, len(item)))
             for key, member in item.items():
                 self._key(key)
                 self._moving(member)
@@ -169,7 +171,7 @@ class Call:
     def _key(self, key: Any) -> None:
         if type(key) is not str:
             raise Unsupported  # comparing it may run any code
-        self.words.refer(key)
+        self.words.key(key)
 
     def _leaf(self, item: Any) -> None:
         if type(item) not in (np.ndarray, bool, int, float) or self.leaves[self.number] is not item:
@@ -177,23 +179,18 @@ class Call:
         array = self.arrays[self.number]
         if type(item) is np.ndarray and array is not item:
             raise Unsupported  # it lies in another order, or was copied
-        kind, number, stand_in = _dtype_word(array.dtype), word.NO_NUMBER, 0
+        guard = ArrayGuard(records.IS_ARRAY, self.first_slot + self.number, _dtype_facts(array.dtype), array.ndim)
         if type(item) in _NUMBERS:
-            kind, number, stand_in = _NO_DTYPE, _NUMBERS[type(item)], self._stand_in()
+            guard.dtype, guard.number = _NO_DTYPE, _NUMBERS[type(item)]
         elif not array.ndim and array.dtype == np.bool_:
-            number, stand_in = word.BOOL_NUMBER, self._stand_in()
-        slot = self.first_slot + self.number
-        self.words.add(word.IS_ARRAY, slot, kind, array.ndim, number, stand_in, *array.shape)
+            guard.number = records.BOOL_NUMBER
+        if guard.number != records.NO_NUMBER:
+            number = records.StandIn()  # native code finds the number as the data of this array
+            number.array.data = ctypes.addressof(number) + records.StandIn.number.offset
+            guard.stand_in = ctypes.addressof(number)
+            self.words.objects.append(number)
+        self.words.add(guard, *array.shape)
         self.number += 1
-
-    def _stand_in(self) -> int:
-        """What looks like an array object to native code: at the right offset, the address of a number behind it."""
-        assert DATA_OFFSET is not None
-        block = np.zeros(DATA_OFFSET // 8 + 2, np.int64)
-        start = block.__array_interface__["data"][0]
-        block[DATA_OFFSET // 8] = start + DATA_OFFSET + 8
-        self.words.objects.append(block)
-        return int(start)
 
 
 def make_entry(
@@ -241,33 +238,30 @@ def make_entry(
 
     results = Words()
     for (_, dtype), size, (shape, strides) in zip(sized.stored, stored_bytes, sized.layouts(), strict=True):
-        results.add(len(shape))
-        results.refer(dtype)
-        results.add(size, *shape, *strides)
+        results.add(Result(len(shape), results.address(dtype), size), *shape, *strides)
     lists = [words.array() for words in (guards, results, output)]
-    plan = np.zeros(word.PLAN_WORDS, np.int64).view(Plan)
-    plan.kept = [launcher, frame, held, constants, draw_seed, complain, own, threads, lists]
-    plan.kept += [words.objects for words in (guards, results, output)]
-    places = [words.__array_interface__["data"][0] for words in lists]
-    plan[word.CONTEXT], plan[word.RUN] = frame.address, ctypes.cast(launcher.run, ctypes.c_void_p).value or 0
-    plan[word.POOL_AT] = ctypes.addressof(threads.current)
-    plan[word.GUARDS], plan[word.RESULTS], plan[word.OUTPUT] = places
-    plan[word.RESULT_COUNT] = len(sized.stored)
-    plan[word.FIRST_RESULT] = launcher.executable.first_stored
-    plan[word.HELD], plan[word.ERROR_AT] = ctypes.addressof(held), ctypes.addressof(frame.error)
-    plan[word.ON_ERROR] = id(complain)
+    holder = np.zeros(ctypes.sizeof(Plan), np.uint8).view(Holder)
+    holder.kept = [launcher, frame, held, constants, draw_seed, complain, own, threads, lists]
+    holder.kept += [words.objects for words in (guards, results, output)]
+    plan = Plan.from_buffer(holder.data)
+    plan.context, plan.run = frame.address, ctypes.cast(launcher.run, ctypes.c_void_p)
+    plan.pool_at = ctypes.addressof(threads.current)
+    plan.guards, plan.results, plan.output = (words.__array_interface__["data"][0] for words in lists)
+    plan.result_count, plan.first_result = len(sized.stored), launcher.executable.first_stored
+    plan.held, plan.problem, plan.on_error = ctypes.addressof(held), ctypes.addressof(frame.error), id(complain)
     if draw_seed is not None:
-        plan[word.SEED], plan[word.SEED_SLOT] = id(draw_seed), first + call_plan.given + len(constants)
+        plan.seed, plan.seed_slot = id(draw_seed), first + call_plan.given + len(constants)
     if borrows:
-        plan[word.BORROWED] = needed
-    plan[word.ARENA_BYTES] = launcher.arena_bytes
+        plan.borrowed = needed
+    plan.arena_bytes = launcher.arena_bytes
     if own is not None:
-        plan[word.STATE], plan[word.HANDLER] = ctypes.addressof(own.state), id(own.handler)
-        plan[word.ALLOCATE], plan[word.RELEASE] = own.allocate, own.release
-    plan[word.NUMPY] = numpy_functions()
-    plan[word.OTHERWISE], plan[word.TRUE] = id(NotImplemented), id(True)
-    plan[word.NDARRAY : word.PLAN_WORDS] = [id(kind) for kind in (np.ndarray, tuple, list, dict, float, int)]
-    enter = _built_in(plan, method)
+        plan.state, plan.handler = ctypes.addressof(own.state), id(own.handler)
+        plan.allocate, plan.release = own.allocate, own.release
+    plan.numpy = numpy_functions()
+    plan.otherwise, plan.true = id(NotImplemented), id(True)
+    plan.ndarray, plan.float, plan.int = id(np.ndarray), id(float), id(int)
+    plan.tuple, plan.list, plan.dict = id(tuple), id(list), id(dict)
+    enter = _built_in(holder, method)
 
     def enter_and_finish(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not call.still_equal(args, kwargs):
@@ -300,33 +294,31 @@ def _output(structure: Structure, fixed: dict[int, Any], order: Sequence[int]) -
 
 def _put(words: Words, item: Any) -> None:
     if isinstance(item, _Leaf):
-        words.add(word.PUT_RESULT, item.number)
+        words.add(Guard(records.PUT_RESULT, item.number))
     elif type(item) in (tuple, list):
-        words.add(word.PUT_TUPLE if type(item) is tuple else word.PUT_LIST, len(item))
+        words.add(Guard(records.PUT_TUPLE if type(item) is tuple else records.PUT_LIST, len(item)))
         for member in item:
             _put(words, member)
     elif type(item) is dict:
-        words.add(word.PUT_DICT, len(item))
+        words.add(Guard(records.PUT_DICT, len(item)))
         for key, member in item.items():
             if type(key) not in (str, int):
                 raise Unsupported  # to hash it may run any code, and raise
-            words.refer(key)
+            words.key(key)
             _put(words, member)
     elif item is None or isinstance(item, (bool, int, float, complex, str)):
-        words.add(word.PUT_OBJECT)
-        words.refer(item)
+        words.object(records.PUT_OBJECT, item)
     else:
         raise Unsupported
 
 
-def _dtype_word(dtype: np.dtype) -> int:
+def _dtype_facts(dtype: np.dtype) -> int:
     """Kind, byte order and number: what tells dtypes apart, also of two objects for the same one."""
-    fields = ctypes.c_int64.from_address(id(dtype) + word.DTYPE_AT).value
-    return fields & word.DTYPE_MASK
+    return Descriptor.from_address(id(dtype)).facts & records.FACTS
 
 
 def _make_code() -> _Method | None:
-    if DATA_OFFSET is None or not _layout_known():
+    if not (HAS_ENTRY and _layout_known()):
         return None
     method = _Method(b"call", runtime()["enter"], _FASTCALL, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # built-in functions may outlive this module
@@ -337,27 +329,24 @@ native_code = Once(_make_code)  # None if objects are not laid out as it expects
 
 
 def _layout_known() -> bool:
-    assert DATA_OFFSET is not None
-
-    def read(thing: Any, offset: int) -> int:
-        return ctypes.c_int64.from_address(id(thing) + offset).value
-
+    """Whether objects have their fields where records.py says."""
     probe = np.zeros((3, 5), np.float32)
-    turned = probe.T
-    sizes = (ctypes.c_int64 * 2).from_address(read(probe, DATA_OFFSET + word.SIZES_AT))
-    flags = [read(array, DATA_OFFSET + word.FLAGS_AT) & word.PLAIN_FLAGS for array in (probe, turned)]
+    across = probe.T
+    array, turned = ArrayObject.from_address(id(probe)), ArrayObject.from_address(id(across))
     described = [
-        read(kind, word.DTYPE_AT) >> 32 == kind.num and chr(read(kind, word.DTYPE_AT) >> 16 & 0xFF) == kind.byteorder
+        facts >> 32 == kind.num and chr(facts >> 16 & 0xFF) == kind.byteorder
         for kind in (np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.float64).newbyteorder("S"))
+        if (facts := Descriptor.from_address(id(kind)).facts)
     ]
     return (
-        read(probe, word.TYPE_AT) == id(np.ndarray)
-        and read(1.5, word.TYPE_AT) == id(float)
-        and read(probe, DATA_OFFSET + word.RANK_AT) & 0xFFFFFFFF == 2
-        and tuple(sizes) == (3, 5)
-        and read(probe, DATA_OFFSET + word.DESCRIPTOR_AT) == id(probe.dtype)
-        and flags == [word.PLAIN_FLAGS, word.PLAIN_FLAGS & ~1]
-        and all(described)
+        array.type == id(np.ndarray)
+        and Object.from_address(id(1.5)).type == id(float)
+        and array.rank == 2
+        and tuple((ctypes.c_int64 * 2).from_address(array.sizes.value)) == (3, 5)
+        and array.descriptor.value == id(probe.dtype)
+        and array.flags & records.PLAIN == records.PLAIN
+        and turned.flags & records.PLAIN == records.PLAIN & ~1
+        and described == [True] * 3
         and _handler_known()
     )
 
@@ -367,12 +356,11 @@ def _handler_known() -> bool:
     own = allocator()
     if own is None:
         return True
-    assert DATA_OFFSET is not None
     probe = own.empty([((MIDDLE,), np.dtype(np.uint8))])[0]
-    return ctypes.c_int64.from_address(id(probe) + DATA_OFFSET + word.HANDLER_AT).value == id(own.handler)
+    return bool(ArrayObject.from_address(id(probe)).handler == id(own.handler))
 
 
-def _built_in(plan: Plan, method: _Method) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+def _built_in(plan: Holder, method: _Method) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     function: Callable[..., Any] = make(ctypes.addressof(method), plan, None)

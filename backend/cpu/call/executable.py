@@ -20,7 +20,7 @@ from ...store.cache import Lookup
 from ..abi import ALIGN, ARENA, ERROR, FIRST_FREE, PARALLEL, POOL, PRODUCTS, SCRATCH, SCRATCH_STRIDE, WORKERS
 from ..image.image import Image
 from ..runtime.allocator import empty_arrays
-from ..runtime.runtime import DATA_OFFSET
+from ..runtime.records import DATA_OFFSET
 from ..runtime.threads import get_num_threads, pool
 
 if TYPE_CHECKING:

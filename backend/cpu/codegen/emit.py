@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from ctypes import sizeof
 from dataclasses import dataclass
 
 from ....ir.proofs import ceil_divide
@@ -19,7 +20,7 @@ from ....kernels.loop.text import identity, size_symbols
 from ....kernels.loop.verify import read, written
 from ....passes.memory.arena import Plan
 from ....passes.memory.lifetime import Owner
-from ..abi import ARENA, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE
+from ..abi import ARENA, ERROR, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE, Arguments, Problem, slots
 from ..llvm.parts import Module, Part, declaration
 from ..microkernels.transpose import ELEMENTS, called, transpose_text
 from .accesses import NONTEMPORAL
@@ -70,35 +71,37 @@ class Code:
     use: Use
 
 
-# A block of arguments: these, then sizes, then buffers, then numbers and addresses of scratch.
-CONTEXT, FIRST_SITE, HEAD = range(3)
+# A block of arguments: its head, then sizes, then buffers, then numbers and addresses of scratch.
+CONTEXT, FIRST_SITE = slots(Arguments)
+HEAD = sizeof(Arguments) // 8
+_, SITE, INDEX, BOUND = slots(Problem)
 
 
 ZERO = "@zero = private constant [64 x i8] zeroinitializer, align 64"
 
-REPORT = """
+REPORT = f"""
 ; The first index out of range is kept for the caller.
-define void @report(ptr %args, i64 %number, i64 %index, i64 %bound) nounwind {
+define void @report(ptr %args, i64 %number, i64 %index, i64 %bound) nounwind {{
   %ctx = load ptr, ptr %args
-  %first.at = getelementptr i64, ptr %args, i64 1
+  %first.at = getelementptr i64, ptr %args, i64 {FIRST_SITE}
   %first.site = load i64, ptr %first.at
   %site = add i64 %first.site, %number
-  %slot = getelementptr i64, ptr %ctx, i64 5
+  %slot = getelementptr i64, ptr %ctx, i64 {ERROR}
   %error = load ptr, ptr %slot
   %old = cmpxchg ptr %error, i64 0, i64 1 seq_cst seq_cst
-  %first = extractvalue { i64, i1 } %old, 1
+  %first = extractvalue {{ i64, i1 }} %old, 1
   br i1 %first, label %write, label %done
 write:
-  %at1 = getelementptr i64, ptr %error, i64 1
+  %at1 = getelementptr i64, ptr %error, i64 {SITE}
   store i64 %site, ptr %at1
-  %at2 = getelementptr i64, ptr %error, i64 2
+  %at2 = getelementptr i64, ptr %error, i64 {INDEX}
   store i64 %index, ptr %at2
-  %at3 = getelementptr i64, ptr %error, i64 3
+  %at3 = getelementptr i64, ptr %error, i64 {BOUND}
   store i64 %bound, ptr %at3
   br label %done
 done:
   ret void
-}
+}}
 """
 
 

@@ -1,26 +1,192 @@
-"""Writes functions of the run time as LLVM text: instructions, loops and branches of one function."""
+"""Writes functions as LLVM text: instructions, and the control flow of a structured language.
+
+    unit = Unit()
+
+    @unit.function(None, pool=to(PoolBlock))
+    def leave(f, pool):
+        with f.if_(pool.atomic("active").add(-1) == 1):
+            wake(f, pool, 1)
+
+Loops and branches may change variables (`v = f.variables`, `v.best = -1`): where ways meet, phis are written for those
+that differ. All else is a Python name for a value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import Array
+from typing import Any
+
+from ..abi import I1, I64, PTR, to
+from .values import Type, Value, in_memory, is_pointer, is_unsigned, spelled
 
 Parameters = Sequence[tuple[str, str]]  # type and name
 Typed = tuple[str, str]  # type and value
+Body = Callable[..., None]
+Ways = Iterator[None]  # of a context manager
+
+_NAME = re.compile(r"%[\w.]+")
+
+
+class Routine:
+    """A function that native code calls: one of a unit, or one of the process."""
+
+    def __init__(self, name: str, returns: Type, parameters: Sequence[Type], variadic: bool = False):
+        self.name, self.returns, self.parameters, self.variadic = name, returns, parameters, variadic
+
+    @property
+    def declaration(self) -> str:
+        given = [spelled(kind) for kind in self.parameters] + ["..."] * self.variadic
+        return f"declare {spelled(self.returns)} @{self.name}({', '.join(given)})"
+
+    def __call__(self, f: Function, *arguments: Any) -> Any:
+        f.called[self.name] = self
+        kinds = [*self.parameters, *(item._kind for item in arguments[len(self.parameters) :])]
+        typed = zip(arguments, kinds, strict=True)
+        given = ", ".join(f"{spelled(kind)} {f.operand(item, kind)}" for item, kind in typed)
+        listed = f" ({', '.join(map(spelled, self.parameters))}, ...)" if self.variadic else ""
+        return f.result(self.returns, f"call {spelled(self.returns)}{listed} @{self.name}({given})")
+
+
+class Own(Routine):
+    """One whose body is written here."""
+
+    def __init__(self, body: Body, returns: Type, parameters: dict[str, Type], public: bool):
+        super().__init__(body.__name__, returns, list(parameters.values()))
+        self.body, self.names, self.public = body, list(parameters), public
+
+    def write(self, facts: Any) -> Function:
+        given = [(spelled(kind), name) for name, kind in zip(self.names, self.parameters, strict=True)]
+        f = Function(self.name, given, "nounwind", self.returns, "" if self.public else "internal ", facts)
+        self.body(f, *(Value(f, kind, f"%{name}") for name, kind in zip(self.names, self.parameters, strict=True)))
+        return f
+
+
+def extern(name: str, returns: Type, *parameters: Type, variadic: bool = False) -> Routine:
+    """A function of the process, or of LLVM."""
+    return Routine(name, returns, parameters, variadic)
+
+
+class Unit:
+    """Functions that become one text."""
+
+    def __init__(self) -> None:
+        self.routines: list[Own] = []
+
+    def function(self, returns: Type, /, public: bool = False, **parameters: Type) -> Callable[[Body], Own]:
+        """A function of these parameters; only one that is public can be called from other units and from Python."""
+
+        def declared(body: Body) -> Own:
+            self.routines.append(Own(body, returns, parameters, public))
+            return self.routines[-1]
+
+        return declared
+
+    def text(self, facts: Any = None) -> str:
+        """facts: for the bodies, as f.facts."""
+        functions = [routine.write(facts) for routine in self.routines]
+        called = {name: routine for f in functions for name, routine in f.called.items()}
+        own = {routine.name for routine in self.routines}
+        outside = [routine.declaration for name, routine in called.items() if name not in own]
+        return "\n\n".join([*(f.finish() for f in functions), "\n".join(outside)]) + "\n"
+
+
+class Join:
+    """A label that several ways lead to, and the values that variables have where each comes from."""
+
+    def __init__(self, f: Function, name: str):
+        self.f, self.label = f, f.label(name)
+        self.ways: list[tuple[str, dict[str, Value]]] = []
+
+    def note(self) -> str:
+        """A branch that is about to be written leads here."""
+        self.ways.append((self.f.block, dict(self.f.values)))
+        return f"label %{self.label}"
+
+    def reach(self) -> None:
+        """Go on here, unless the way has ended already."""
+        if self.f.block:
+            self.f.write(f"br {self.note()}")
+            self.f.block = ""
+
+    def start(self) -> None:
+        f = self.f
+        f.block = ""
+        if not self.ways:
+            return
+        f.start(self.label)
+        f.values = {}
+        for name in self.ways[0][1]:
+            if all(name in values for _, values in self.ways):
+                ways = [(values[name], block) for block, values in self.ways]
+                same = len({f.settled(value) for value, _ in ways}) == 1
+                f.values[name] = ways[0][0] if same else f.value(ways[0][0]._kind, _phi(ways))
+
+
+def _phi(ways: Sequence[tuple[Value, str]]) -> str:
+    return f"phi {spelled(ways[0][0]._kind)} {', '.join(f'[ {value}, %{block} ]' for value, block in ways)}"
+
+
+class Variables:
+    """f.variables: names whose values may change from one statement to the next."""
+
+    def __init__(self, f: Function):
+        object.__setattr__(self, "_f", f)
+
+    def __getattr__(self, name: str) -> Value:
+        try:
+            return self._f.values[name]
+        except KeyError:
+            raise AttributeError(f"no variable {name} on every way here") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        before = self._f.values.get(name)
+        self._f.values[name] = self._f.constant(value, before._kind if before is not None else None)
 
 
 class Function:
     """The text of a function while it is being written. Integers are i64 unless an instruction says otherwise."""
 
-    def __init__(self, name: str, parameters: Parameters, attributes: str):
+    def __init__(
+        self,
+        name: str,
+        parameters: Parameters,
+        attributes: str,
+        returns: Type = None,
+        linkage: str = "",
+        facts: Any = 0,
+    ):
         given = ", ".join(f"{kind} %{item}" for kind, item in parameters)
-        self.lines = [f"define void @{name}({given}) {attributes} {{", "entry:"]
-        self.block = "entry"
+        self.head = f"define {linkage}{spelled(returns)} @{name}({given}) {attributes} {{"
+        self.name, self.returns, self.facts = name, returns, facts
+        self.locals: list[str] = []  # instructions of the first block that others need before theirs
+        self.lines: list[str] = []
+        self.block = "entry"  # that is being written; none after a return or a branch
         self.count = 0
+        self.called: dict[str, Routine] = {}
+        self.values: dict[str, Value] = {}  # of the variables
+        self.variables = Variables(self)
+        self.equal: dict[str, str] = {}  # phis that turned out to be just another value
+        self.loops: list[tuple[Join, Join]] = []  # those around: where the next round and where the end is
+        self.refusals: dict[str, Join] = {}  # where constants are returned
+        self.last_if: tuple[int, int, str, Join] | None = None
 
     def finish(self) -> str:
-        return "\n".join([*self.lines, "  ret void", "}"])
+        if self.block:
+            if self.returns is not None:
+                raise TypeError(f"{self.name} may end without returning a value")
+            self.write("ret void")
+        for operand, join in self.refusals.items():
+            join.start()
+            self.write(f"ret {operand}")
+        text = "\n".join([self.head, "entry:", *self.locals, *self.lines, "}"])
+        return _NAME.sub(lambda name: self.equal_to(name[0]), text) if self.equal else text
 
     def write(self, text: str) -> None:
+        if not self.block:
+            raise TypeError(f"{self.name} does not come to: {text}")
         self.lines.append(f"  {text}")
 
     def op(self, text: str) -> str:
@@ -127,3 +293,209 @@ class Function:
             self.op(f"phi {kind} [ {one}, %{left_block} ], [ {other}, %{right_block} ]")
             for (kind, one), (_, other) in zip(left, right, strict=True)
         ]
+
+    # Typed values.
+
+    def value(self, kind: Type, text: str) -> Value:
+        """The result of an instruction."""
+        return Value(self, kind, self.op(text))
+
+    def result(self, kind: Type, text: str) -> Value | None:
+        """The same of a call, which may have none."""
+        if kind is not None:
+            return self.value(kind, text)
+        self.write(text)
+        return None
+
+    def operand(self, item: Any, kind: Type) -> str:
+        """A value, or a number of Python, where a type is expected."""
+        if isinstance(item, Value):
+            if spelled(item._kind) != spelled(kind):
+                raise TypeError(f"{spelled(item._kind)} {item} where {spelled(kind)} is expected")
+            return str(item)
+        if item is None and is_pointer(kind):
+            return "null"
+        if isinstance(item, bool) and kind is I1:
+            return str(item).lower()
+        if isinstance(item, int) and not isinstance(item, bool) and not is_pointer(kind):
+            return str(item)
+        raise TypeError(f"{item!r} is no {spelled(kind)}")
+
+    def constant(self, item: Any, kind: Type = None) -> Value:
+        """A value as it is; a number of Python with a type, i64 unless told otherwise, None a pointer."""
+        if isinstance(item, Value):
+            return item
+        default = PTR if item is None else I1 if isinstance(item, bool) else I64
+        return Value(self, kind or default, self.operand(item, kind or default))
+
+    def select(self, condition: Value, yes: Any, no: Any) -> Value:
+        left = self.constant(yes, no._kind if isinstance(no, Value) else None)
+        kind = spelled(left._kind)
+        return self.value(left._kind, f"select i1 {condition}, {kind} {left}, {kind} {self.operand(no, left._kind)}")
+
+    def min(self, left: Value, right: Any) -> Value:
+        return self._extreme("min", left, right)
+
+    def max(self, left: Value, right: Any) -> Value:
+        return self._extreme("max", left, right)
+
+    def _extreme(self, which: str, left: Value, right: Any) -> Value:
+        name = f"llvm.{'u' if is_unsigned(left._kind) else 's'}{which}.{spelled(left._kind)}"
+        found: Value = Routine(name, left._kind, [left._kind] * 2)(self, left, right)
+        return found
+
+    def local(self, kind: Type) -> Value:
+        """A place in the function's own memory, as a pointer."""
+        self.count += 1
+        self.locals.append(f"  %v{self.count} = alloca {in_memory(kind)}, align 8")
+        return Value(self, to(kind._type_ if issubclass(kind, Array) else kind), f"%v{self.count}")
+
+    def call(self, function: Value, returns: Type, *arguments: Value) -> Any:
+        """Call what a pointer points to."""
+        given = ", ".join(f"{spelled(item._kind)} {item}" for item in arguments)
+        return self.result(returns, f"call {spelled(returns)} {function}({given})")
+
+    # Structured control flow.
+
+    def settled(self, value: Value) -> str:
+        return self.equal_to(str(value))
+
+    def equal_to(self, name: str) -> str:
+        while name in self.equal:
+            name = self.equal[name]
+        return name
+
+    def return_(self, value: Any = None) -> None:
+        kind = spelled(self.returns)
+        self.write("ret void" if self.returns is None else f"ret {kind} {self.operand(value, self.returns)}")
+        self.block = ""
+
+    def return_if(self, condition: Value, value: Any = None) -> None:
+        """Return a constant: all that return it do so in one place, behind the code that goes on."""
+        kind = spelled(self.returns)
+        operand = kind if self.returns is None else f"{kind} {self.operand(value, self.returns)}"
+        if isinstance(value, Value):
+            raise TypeError(f"{value} is no constant")
+        if operand not in self.refusals:
+            self.refusals[operand] = Join(self, "return")
+        self._leave_if(condition, self.refusals[operand])
+
+    def _leave_if(self, condition: Value, join: Join) -> None:
+        on = self.label("on")
+        self.write(f"br i1 {condition}, {join.note()}, label %{on}")
+        self.start(on)
+
+    @contextmanager
+    def if_(self, condition: Value) -> Iterator[None]:
+        body, done = self.label("then"), Join(self, "done")
+        branch = len(self.lines)
+        self.write(f"br i1 {condition}, label %{body}, {done.note()}")
+        self.start(body)
+        yield
+        done.reach()
+        mark = len(self.lines)
+        done.start()
+        self.last_if = branch, mark, f"br i1 {condition}, label %{body}, label %", done
+
+    @contextmanager
+    def else_(self) -> Iterator[None]:
+        """Right after an if_."""
+        assert self.last_if is not None
+        branch, mark, text, done = self.last_if
+        label = self.label("else")
+        del self.lines[mark:]
+        self.lines[branch] = f"  {text}{label}"
+        self.start(label)
+        self.values = done.ways.pop(0)[1]
+        yield
+        done.reach()
+        done.start()
+
+    @contextmanager
+    def switch(self, value: Value) -> Iterator[Callable[..., Any]]:
+        """with f.switch(x) as case: with case(1): ..., with case(2, 3): ..., with case(): for all others."""
+        place, block, before, done = len(self.lines), self.block, dict(self.values), Join(self, "done")
+        self.write("")
+        cases: list[str] = []
+        others: list[str] = []
+
+        @contextmanager
+        def case(*numbers: int) -> Iterator[None]:
+            label = self.label("case")
+            cases.extend(f"{spelled(value._kind)} {number}, label %{label}" for number in numbers)
+            others.extend([f"label %{label}"] * (not numbers))
+            self.start(label)
+            self.values = dict(before)
+            yield
+            done.reach()
+
+        yield case
+        self.block, self.values = block, before
+        default = others[0] if others else done.note()
+        self.lines[place] = f"  switch {spelled(value._kind)} {value}, {default} [ {' '.join(cases)} ]"
+        done.start()
+
+    @contextmanager
+    def while_(self, condition: Callable[[], Value] | None = None, step: Callable[[], None] | None = None) -> Ways:
+        """As long as a condition holds, or for ever; the step is what comes between two rounds."""
+        header, done = Join(self, "loop"), Join(self, "done")
+        again = Join(self, "next") if step else header
+        header.reach()
+        self.start(header.label)
+        mark, before = len(self.lines), dict(self.values)
+        self.values = {name: Value(self, value._kind, f"%{header.label}.{name}") for name, value in before.items()}
+        phis = dict(self.values)
+        if condition is not None:
+            body = self.label("body")
+            self.write(f"br i1 {condition()}, label %{body}, {done.note()}")
+            self.start(body)
+        self.loops.append((again, done))
+        yield
+        self.loops.pop()
+        again.reach()
+        if step is not None:
+            again.start()
+            step()
+            header.reach()
+        lines: list[str] = []
+        for name, phi in phis.items():
+            ways = [(values[name], block) for block, values in header.ways]
+            others = {self.settled(value) for value, _ in ways} - {str(phi)}
+            if len(others) == 1:
+                self.equal[str(phi)] = others.pop()
+            else:
+                lines.append(f"  {phi} = {_phi(ways)}")
+        self.lines[mark:mark] = lines
+        done.start()
+
+    @contextmanager
+    def for_(self, start: Any, stop: Any, step: Any = 1) -> Iterator[Value]:
+        name = self.label("i")
+        setattr(self.variables, name, start)
+
+        def further() -> None:
+            self.values[name] = self.values[name] + step
+
+        with self.while_(lambda: self.values[name] < stop, further):
+            yield self.values[name]
+        self.values.pop(name, None)
+
+    @contextmanager
+    def scope(self) -> Ways:
+        """Statements that can be left as a loop can, but are done once."""
+        done = Join(self, "done")
+        self.loops.append((done, done))
+        yield
+        self.loops.pop()
+        done.reach()
+        done.start()
+
+    def break_(self) -> None:
+        """Leave the innermost loop or scope."""
+        self.loops[-1][1].reach()
+
+    def break_if(self, condition: Value) -> None:
+        self._leave_if(condition, self.loops[-1][1])
+
+    def continue_if(self, condition: Value) -> None:
+        self._leave_if(condition, self.loops[-1][0])

@@ -12,8 +12,8 @@ from ..llvm.parts import Module
 from ..runtime.threads import get_num_threads
 from .dots import dots_library
 from .gemm import Routines, gemm_library, rest_library
+from .loaded import add, find, is_ready
 from .pairs import Pairs
-from .products import add, find, is_ready
 
 _started: dict[tuple[str, int], tuple[Kept, Started]] = {}  # by names of libraries and bits of vectors
 

@@ -26,16 +26,10 @@ import numpy as np
 
 from ...process.process_wide import Once
 from .cgroup import limits
-from .runtime import HAS_ALLOCATOR, runtime
+from .records import ALIGNMENT, HAS_ALLOCATOR, MIDDLE, AllocatorState
+from .runtime import runtime
 
-MIDDLE = 1 << 10  # bytes from which an array is aligned
-LARGE = 1 << 18  # bytes from which its memory is mapped, and kept
-ALIGNMENT = 64
-MOST_BLOCKS = 1024  # that wait
 PART = 8  # of the machine's memory that may wait: one in so many
-
-# Slots of the allocator's state. Behind them the blocks that wait, the oldest first: address and size.
-LOCK, COUNT, WAITING, USED, PEAK, EARLIER, SINCE, MOST, SIZES, BLOCKS = range(10)
 
 Layout = tuple[tuple[int, ...], np.dtype]  # of an array: its shape and its element type
 
@@ -67,11 +61,11 @@ class Allocator:
     """The process's allocator of arrays. It lives as long as the process: arrays outlive the interpreter."""
 
     def __init__(self) -> None:
-        table = (ctypes.c_void_p * 5).from_address(runtime()["table"])
-        self.allocate, self.release = table[0] or 0, table[3] or 0
-        self.state = (ctypes.c_int64 * (BLOCKS + 2 * MOST_BLOCKS + 2))()
-        self.state[MOST] = memory_size() // PART
-        handler = _Handler(b"smelt", 1, ctypes.addressof(self.state), (ctypes.c_void_p * 4)(*table[:4]))
+        code = runtime()
+        functions = [code[name] for name in ("allocate", "allocate_zeros", "reallocate", "release")]
+        self.allocate, self.release = functions[0], functions[3]
+        self.state = AllocatorState(most=memory_size() // PART)
+        handler = _Handler(b"smelt", 1, ctypes.addressof(self.state), (ctypes.c_void_p * 4)(*functions))
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         self._name = ctypes.create_string_buffer(b"mem_handler")
@@ -82,14 +76,14 @@ class Allocator:
         set_handler = ctypes.c_void_p.from_address(place).value
         self._set: Callable[[Any], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(set_handler or 0)
         # With the interpreter's lock held: one who has the allocator's lock must never have to wait for that one.
-        self._empty = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(table[4] or 0)
+        self._empty = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(code["give_back"])
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
         """In a forked child: if another thread was inside, which is not in this process, all that waited is lost."""
-        if self.state[LOCK]:
-            self.state[COUNT] = self.state[WAITING] = 0
-            self.state[LOCK] = 0
+        if self.state.lock:
+            self.state.count = self.state.waiting = 0
+            self.state.lock = 0
 
     def empty(self, layouts: Iterable[Layout]) -> list[np.ndarray]:
         before = self._set(self.handler)
@@ -104,12 +98,12 @@ class Allocator:
     @property
     def waiting(self) -> int:
         """Bytes that wait for another array."""
-        return self.state[WAITING]
+        return self.state.waiting
 
     @property
     def used(self) -> int:
         """Bytes of the large blocks of arrays that live."""
-        return self.state[USED]
+        return self.state.used
 
 
 def _make() -> Allocator | None:

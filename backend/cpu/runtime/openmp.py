@@ -17,60 +17,12 @@ import threading
 from typing import Any
 
 from ...process.process_wide import Once
+from ..abi import aligned
+from .records import PoolBlock, TeamBlock
 from .runtime import runtime
-from .threads import COUNTERS, GENERATION, LIMIT, MOST_SHARES, Pool, pool
+from .threads import Pool, pool
 
 LIBRARIES = ("libgomp", "libomp", "libiomp5")  # all of them can be called as libgomp is
-RUN, CONTEXT, POOL, NUMBER, SEEN, DONE, WORDS = range(7)  # of the block that a team gets
-
-TEXT = f"""
-define void @team(ptr %team) nounwind {{
-entry:
-  %number.at = getelementptr i64, ptr %team, i64 {NUMBER}
-  %number.of = load ptr, ptr %number.at
-  %number.32 = call i32 %number.of()
-  %number = sext i32 %number.32 to i64
-  %pool.at = getelementptr i64, ptr %team, i64 {POOL}
-  %pool = load ptr, ptr %pool.at
-  %done.at = getelementptr i64, ptr %team, i64 {DONE}
-  %is.first = icmp eq i64 %number, 0
-  br i1 %is.first, label %run, label %member
-run:
-  %run.at = getelementptr i64, ptr %team, i64 {RUN}
-  %function = load ptr, ptr %run.at
-  %ctx.at = getelementptr i64, ptr %team, i64 {CONTEXT}
-  %ctx = load ptr, ptr %ctx.at
-  call void %function(ptr %ctx)
-  store atomic i64 1, ptr %done.at seq_cst, align 8
-  ret void
-member:
-  %generation = getelementptr i64, ptr %pool, i64 {GENERATION}
-  %seen.at = getelementptr i64, ptr %team, i64 {SEEN}
-  %first.64 = load i64, ptr %seen.at
-  %first = trunc i64 %first.64 to i32
-  br label %spin
-spin:
-  %seen = phi i32 [ %first, %member ], [ %seen, %rest ], [ %now, %join ]
-  %now = load atomic i32, ptr %generation seq_cst, align 8
-  %new = icmp ne i32 %now, %seen
-  br i1 %new, label %join, label %look
-look:
-  %done = load atomic i64, ptr %done.at seq_cst, align 8
-  %is.done = icmp ne i64 %done, 0
-  br i1 %is.done, label %return, label %rest
-rest:
-  call void @rest()
-  br label %spin
-join:
-  call void @join(ptr %pool, i64 %number)
-  br label %spin
-return:
-  ret void
-}}
-
-declare void @join(ptr, i64)
-declare void @rest()
-"""
 
 
 class Team:
@@ -80,17 +32,12 @@ class Team:
         self.own = own
         self.parallel = own.parallel
         self.started = 1  # none that would need scratch memory beyond the limit
-        slots = COUNTERS + 8 * MOST_SHARES
-        self.memory = (ctypes.c_int64 * (slots + WORDS + 8))()
-        start = ctypes.addressof(self.memory)
-        self.address = start + -start % 64
-        self.block = (ctypes.c_int64 * slots).from_address(self.address)
-        self.words = (ctypes.c_int64 * WORDS).from_address(self.address + 8 * slots)
-        self.words[POOL] = self.address
-        self.words[NUMBER] = ctypes.cast(number, ctypes.c_void_p).value or 0
+        self.block, self.memory = aligned(PoolBlock)
+        self.address = ctypes.addressof(self.block)
+        self.call = TeamBlock(pool=self.address, number=ctypes.cast(number, ctypes.c_void_p).value)
         self._parallel = parallel
         self._function = runtime()["team"]
-        self._words_at = ctypes.addressof(self.words)
+        self._call_at = ctypes.addressof(self.call)
 
     @property
     def limit(self) -> int:
@@ -100,10 +47,10 @@ class Team:
         """OpenMP starts its threads itself."""
 
     def run(self, function: Any, context: int) -> None:
-        words, block = self.words, self.block
-        words[RUN], words[CONTEXT] = ctypes.cast(function, ctypes.c_void_p).value or 0, context
-        block[LIMIT], words[SEEN], words[DONE] = self.limit, block[GENERATION], 0
-        self._parallel(self._function, self._words_at, self.limit, 0)
+        call, block = self.call, self.block
+        call.run, call.context = ctypes.cast(function, ctypes.c_void_p), context
+        block.limit, call.seen, call.done = self.limit, block.generation, 0
+        self._parallel(self._function, self._call_at, self.limit, 0)
 
 
 Threads = Pool | Team

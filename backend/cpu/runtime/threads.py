@@ -35,17 +35,10 @@ from typing import Any
 
 from ...process.apart import BEGIN, Pauses, apart, start_thread
 from ...process.process_wide import Once
+from ..abi import aligned
 from .cgroup import limits
+from .records import MOST_PINNED, UNPINNED, PoolBlock
 from .runtime import runtime
-
-# Slots of the pool's block, a cache line apart where threads meet.
-GENERATION, ACTIVE, SLEEPING, OPEN, LOCK, JOB, LIMIT = (8 * number for number in range(7))
-STARTED, CALLER_CPU, ENDED, COUNTERS = LIMIT + 1, LIMIT + 2, LIMIT + 3, LIMIT + 8
-MOST_SHARES = 16  # each has a counter, which costs the caller a store; more threads than these share some of them
-WORKER_TABLE = COUNTERS + 8 * MOST_SHARES
-UNPINNED = -1  # in place of the caller's CPU: workers may run anywhere
-MOST_PINNED = 1024  # CPUs, and so workers, that may be pinned; the table has a thread and a CPU for each
-SLOTS = WORKER_TABLE + 2 * MOST_PINNED
 
 
 def available_cpus() -> int:
@@ -90,19 +83,17 @@ class Pool:
 
     def _fresh(self) -> None:
         self.lock = threading.Lock()
-        block = (ctypes.c_int64 * (SLOTS + 8))()
+        self.block, memory = aligned(PoolBlock)
         # Workers outlive the interpreter's last objects: nobody ever frees what they look at.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
-        start = ctypes.addressof(block)
-        self.address = self.current.value = start + (-start) % 64
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+        self.address = self.current.value = ctypes.addressof(self.block)
         self._count(1)
         self.threads: dict[int, int] = {}  # workers that run, as the system numbers them
         self.resize(self.limit)
 
     def resize(self, count: int) -> None:
         """Use at most `count` threads, the caller included."""
-        self.limit = count
-        ctypes.c_int64.from_address(self.address + 8 * LIMIT).value = count
+        self.limit = self.block.limit = count
         self._place()
 
     def ready(self) -> None:
@@ -135,15 +126,14 @@ class Pool:
         function(context)
 
     def _count(self, started: int) -> None:
-        self.started = started
-        ctypes.c_int64.from_address(self.address + 8 * STARTED).value = started
+        self.started = self.block.started = started
 
     def _place(self) -> None:
         """A CPU for each worker if there are as many threads as CPUs; else the system places them as it likes."""
         if not hasattr(os, "sched_setaffinity") or self.limit == 1:
             return
         cpus = sorted(self.cpus)
-        table = (ctypes.c_int64 * SLOTS).from_address(self.address)
+        block = self.block
         with self.lock:
             wanted = range(1, self.limit)
             pinned = (
@@ -151,7 +141,7 @@ class Pool:
                 and cpus[-1] < MOST_PINNED
                 and all(number in self.threads for number in wanted)
             )
-            table[CALLER_CPU] = cpus[0] if pinned else UNPINNED
+            block.caller_cpu = cpus[0] if pinned else UNPINNED
             for number in wanted:
                 if number not in self.threads:
                     continue
@@ -159,9 +149,9 @@ class Pool:
                 try:
                     os.sched_setaffinity(thread, [cpus[number]] if pinned else cpus)
                 except OSError:
-                    table[CALLER_CPU] = UNPINNED  # the process may no longer use that CPU
+                    block.caller_cpu = UNPINNED  # the process may no longer use that CPU
                 if pinned:
-                    table[WORKER_TABLE + 2 * number], table[WORKER_TABLE + 2 * number + 1] = thread, cpus[number]
+                    block.places[number] = thread, cpus[number]
 
 
 pool = Once(Pool)
