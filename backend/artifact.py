@@ -12,6 +12,7 @@ from typing import Any
 from ..ir.graph import Graph, Location, Op
 from ..ir.symbolic import Compound, Dim, Expr, Symbol
 from ..ir.types import DType, dtype
+from ..ops.create import constant
 
 
 class Place:
@@ -30,7 +31,7 @@ class Place:
 
 def printed_ops(graph: Graph) -> list[Op]:
     """The ops that have a line in the graph's text: the same ones in all graphs of that text."""
-    return [op for op in graph.ops if op.name != "constant"]
+    return [op for op in graph.ops if op.defn is not constant]
 
 
 class Overwrites:

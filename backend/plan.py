@@ -7,6 +7,7 @@ from typing import Any
 
 from ..ir.graph import Graph, Location, Value
 from ..kernels.loop.ir import Kernel, Site
+from ..ops.create import constant
 from ..passes.fusion.fuse import Fused
 from .artifact import Place, printed_ops
 
@@ -31,7 +32,7 @@ def name_values(fused: Fused) -> None:
         fused.names[param] = name
     number = constants = 0
     for op in fused.graph.ops:
-        if op.name == "constant":
+        if op.defn is constant:
             # Numbered apart: the printer numbers only what has a line.
             fused.names[op.results[0]] = f"constant{constants}"
             constants += 1

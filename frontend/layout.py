@@ -12,11 +12,11 @@ import numpy as np
 from .backend.arrays import as_plain, is_plain
 from .ir.graph import Graph, Op, Value, located, ops_behind
 from .ops.kinds import Elementwise, Generate, View
-from .ops.view import permute
+from .ops.view import alias, expand, permute
+from .ops.view import slice as slice_
 
 Order = tuple[int, ...]  # of dims, from the one with the largest stride to that with the smallest
 UNKNOWN: Order = ()
-TURNING = ("transpose", "swapaxes", "t", "movedim", "rot90")  # composites that turn what is row-major
 
 
 def in_memory(array: np.ndarray) -> tuple[np.ndarray, Order | None]:
@@ -38,7 +38,7 @@ def inverse(order: Order) -> Order:
 
 def store_in_order(graph: Graph) -> tuple[Graph, list[Order | None]]:
     """The graph with its results in the order in which they are stored, and what brings their dims back."""
-    if not any(op.defn.name == "permute" or op.defn.name in TURNING for op in graph.ops) or _are_row_major(graph):
+    if not any(op.defn.turns for op in graph.ops) or _are_row_major(graph):
         return graph, [None] * len(graph.results)
     orders = _Orders()
     for op in graph.ops:
@@ -82,13 +82,13 @@ class _Orders:
             self._visit_body(op)
         elif isinstance(kind, Elementwise):
             self._visit_elementwise(op, result)
-        elif isinstance(kind, Generate) or op.name == "expand":
+        elif isinstance(kind, Generate) or op.defn is expand:
             self.free.add(result)
-        elif op.name == "permute":
+        elif op.defn is permute:
             dims, (value,) = op.arguments["dims"], op.operands
             before = self.turned.get(value, range(value.ndim))
             self._set(result, tuple(dims.index(dim) for dim in before))
-        elif op.name in ("alias", "slice"):
+        elif op.defn in (alias, slice_):
             self._set(result, self.turned.get(op.operands[0]))
         elif isinstance(kind, View) and op.operands[0] in self.turned:
             self._set(result, UNKNOWN)
@@ -110,7 +110,7 @@ class _Orders:
 
     def _visit_body(self, op: Op) -> None:
         """A composite is as good as its body, which is worked out only where it is likely to matter."""
-        if op.name not in TURNING and not any(self.turned.get(value) for value in op.operands):
+        if not op.defn.turns and not any(self.turned.get(value) for value in op.operands):
             if op.defn.module != "view" or any(value in self.turned for value in op.operands):
                 self.turned.update(dict.fromkeys(op.results, UNKNOWN))
             return

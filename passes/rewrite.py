@@ -14,6 +14,8 @@ from typing import Any
 
 from ..ir.graph import Graph, Op, Value, located, ops_behind, replace_values
 from ..ir.printer import same_attribute
+from ..ops.create import constant, full
+from ..ops.kinds import View
 
 Visit = Callable[[Op, dict[str, Any]], Value | Sequence[Value] | None]
 
@@ -120,12 +122,12 @@ def _alike(old: Any, new: Any) -> bool:
 def splat_number(value: Value) -> bool | int | float | complex | None:
     """The number that every element of a value is, if the op that made the value says so."""
     op = value.op
-    while op is not None and op.defn.name in ("expand", "reshape", "permute"):
+    while op is not None and isinstance(kind := op.defn.kind, View) and kind.rigid is not None:
         op = op.operands[0].op
     if op is None:
         return None
-    if op.defn.name == "constant":
+    if op.defn is constant:
         return op.arguments["value"]
-    if op.defn.name == "full":
+    if op.defn is full:
         return op.arguments["fill_value"]
     return None

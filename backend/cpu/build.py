@@ -13,6 +13,7 @@ from ...kernels.loop.ir import Gemm, Kernel, Store, walk
 from ...kernels.loop.text import identity
 from ...kernels.loop.verify import verify_kernel, verify_kernels
 from ...ops.kinds import Contract
+from ...ops.view import expand, permute, reshape
 from ...passes.fusion.fuse import Fused, fuse
 from ...passes.lower.kernel_reuse import Recurring
 from ...passes.lower.lower import buffer_names, lower_launch
@@ -158,9 +159,9 @@ def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
 def _is_transposed(value: Value) -> bool:
     """Whether a matrix looks like another one, transposed."""
     op = value.op
-    while op is not None and op.name in ("reshape", "expand"):
+    while op is not None and op.defn in (reshape, expand):
         op = op.operands[0].op
-    return op is not None and op.name == "permute" and op.arguments["dims"][-1] != len(op.arguments["dims"]) - 1
+    return op is not None and op.defn is permute and op.arguments["dims"][-1] != len(op.arguments["dims"]) - 1
 
 
 def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:

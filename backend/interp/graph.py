@@ -17,6 +17,7 @@ from ...ir.symbolic import Compound, Dim, Expr, Symbol, evaluate
 from ...ir.types import DType, TensorType
 from ...kernels.scalar.reference import cast
 from ...kernels.scalar.table import COMBINERS, SCALARS
+from ...ops.create import constant
 from ...ops.define import as_array
 from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Reduce, Scan, Scatter, View
 from ..call_plan import Signature
@@ -116,7 +117,7 @@ class Interpreter:
         """An operand in the type that arithmetic on it is done in."""
         array = self.values[value]
         compute = value.dtype.compute
-        if compute is not value.dtype and value.op is not None and value.op.name == "constant":
+        if compute is not value.dtype and value.op is not None and value.op.defn is constant:
             # A factor or divisor beside f16 or bf16 has the precision of f32.
             return np.asarray(value.op.arguments["value"], compute.numpy)
         return array if compute is value.dtype else array.astype(compute.numpy)

@@ -8,6 +8,7 @@ from ...ir.graph import Graph
 from ...ir.proofs import ceil_divide
 from ...ir.symbolic import Dim
 from ...kernels.loop.ir import OUTERMOST, Concurrent, Kernel, Loop, walk
+from ...ops.create import constant
 from ...passes.fusion.fuse import Fused
 from .report import KernelReport, Report
 
@@ -33,7 +34,7 @@ def make_report(
     before: Dim = 0
     for op in graph.ops:
         for value in (*op.operands, *op.results):
-            if value.op is None or value.op.name != "constant":
+            if value.op is None or value.op.defn is not constant:
                 before = before + value.type.nbytes
     return Report(
         graph.name,

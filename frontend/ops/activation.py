@@ -10,6 +10,7 @@ import math
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import floor_divide
 from .define import REGISTRY, Scalar, Tensor, composite
+from .derivatives import forward_to
 from .elementary import exp, expm1, log1p, sigmoid, tanh
 from .extremes import clamp
 from .pointwise import abs, ge, gt, le, lt, rounded_once, where
@@ -22,16 +23,6 @@ from .special import normal_cdf, normal_density
 def relu(self: Tensor) -> Tensor:
     """self where positive, else 0."""
     return where(lt(self, 0), 0, self)
-
-
-@relu.vjp
-def relu_vjp(grad, result):
-    return threshold_backward(grad, result, 0)
-
-
-@relu.jvp
-def relu_jvp(result, self_tangent):
-    return threshold_backward(self_tangent, result, 0)
 
 
 @composite
@@ -47,16 +38,17 @@ def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
     return where(le(self, as_held(threshold, self.dtype)), as_held(value, self.dtype), self)
 
 
-@threshold.vjp
-def threshold_vjp(grad, self, threshold):
-    return threshold_backward(grad, self, threshold)
-
-
 @composite
 @rounded_once
 def threshold_backward(grad_output: Tensor, self: Tensor, threshold: Scalar) -> Tensor:
     """grad_output where self is above threshold, else 0."""
     return where(le(self, threshold), 0, grad_output)
+
+
+relu.slope = forward_to(threshold_backward, self="result", threshold=0)
+
+
+threshold.derivative = threshold_backward
 
 
 @composite
@@ -66,16 +58,14 @@ def leaky_relu(self: Tensor, negative_slope: Scalar = 0.01) -> Tensor:
     return where(gt(self, 0), self, self * negative_slope)
 
 
-@leaky_relu.vjp
-def leaky_relu_vjp(grad, self, negative_slope):
-    return leaky_relu_backward(grad, self, negative_slope, False)
-
-
 @composite
 @rounded_once
 def leaky_relu_backward(grad_output: Tensor, self: Tensor, negative_slope: Scalar, self_is_result: bool) -> Tensor:
     """grad_output where self is positive, else negative_slope * grad_output."""
     return where(gt(self, 0), grad_output, grad_output * negative_slope)
+
+
+leaky_relu.derivative = forward_to(leaky_relu_backward, self_is_result=False)
 
 
 @composite
@@ -99,17 +89,15 @@ def _prelu_kernel(self: Tensor, weight: Tensor) -> Tensor:
     return where(gt(self, 0), self, weight * self)
 
 
-@_prelu_kernel.vjp
-def _prelu_kernel_vjp(grad, self, weight):
-    return _prelu_kernel_backward(grad, self, weight)
-
-
 @composite
 @rounded_once
 def _prelu_kernel_backward(grad_output: Tensor, self: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of self and, not yet summed over the broadcast dimensions, of weight."""
     positive = gt(self, 0)
     return where(positive, grad_output, weight * grad_output), where(positive, 0, self * grad_output)
+
+
+_prelu_kernel.derivative = _prelu_kernel_backward
 
 
 @composite
@@ -121,16 +109,6 @@ def elu(self: Tensor, alpha: Scalar = 1, scale: Scalar = 1, input_scale: Scalar 
     if alpha * scale != 1:
         below = below * (alpha * scale)
     return where(lt(self, 0), below, self if scale == 1 else self * scale)
-
-
-@elu.vjp
-def elu_vjp(grad, self, alpha, scale, input_scale):
-    return elu_backward(grad, alpha, scale, input_scale, False, self)
-
-
-@elu.jvp
-def elu_jvp(self_tangent, self, alpha, scale, input_scale):
-    return elu_backward(self_tangent, alpha, scale, input_scale, False, self)
 
 
 @composite
@@ -152,6 +130,9 @@ def elu_backward(
         growth = exp(where(ge(self_or_result, 0), 0, self_or_result) * input_scale)
         below = grad_output * (input_scale * alpha * scale) * growth
     return where(gt(self_or_result, 0), grad_output * scale, below)
+
+
+elu.slope = forward_to(elu_backward, is_result=False, self_or_result="self")
 
 
 SELU_ALPHA = 1.6732632423543772
@@ -192,11 +173,6 @@ def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
     return self * normal_cdf(self)
 
 
-@gelu.vjp
-def gelu_vjp(grad, self, approximate):
-    return gelu_backward(grad, self, approximate=approximate)
-
-
 @composite
 @rounded_once
 def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
@@ -210,16 +186,14 @@ def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none
     return grad_output * (normal_cdf(self) + self * normal_density(self))
 
 
+gelu.derivative = gelu_backward
+
+
 @composite
 @rounded_once
 def silu(self: Tensor) -> Tensor:
     """self * sigmoid(self)."""
     return self * sigmoid(self)
-
-
-@silu.vjp
-def silu_vjp(grad, self):
-    return silu_backward(grad, self)
 
 
 @composite
@@ -228,6 +202,9 @@ def silu_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output * s * (1 + self * (1 - s)) with s = sigmoid(self)."""
     gate = sigmoid(self)
     return grad_output * (gate * (1 + self * (1 - gate)))
+
+
+silu.derivative = silu_backward
 
 
 @composite
@@ -244,17 +221,15 @@ def mish_gate(x: Tensor) -> Tensor:
     return growth / (growth + 2)
 
 
-@mish.vjp
-def mish_vjp(grad, self):
-    return mish_backward(grad, self)
-
-
 @composite
 @rounded_once
 def mish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output * (t + self * sigmoid(self) * (1 - t * t)) with t = tanh(softplus(self))."""
     gate = mish_gate(self)
     return grad_output * (gate + self * sigmoid(self) * (1 - gate * gate))
+
+
+mish.derivative = mish_backward
 
 
 @composite
@@ -266,22 +241,15 @@ def softplus(self: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     return where(gt(scaled, threshold), self, smooth if beta == 1 else smooth / beta)
 
 
-@softplus.vjp
-def softplus_vjp(grad, self, beta, threshold):
-    return softplus_backward(grad, self, beta, threshold)
-
-
-@softplus.jvp
-def softplus_jvp(self, beta, threshold, self_tangent):
-    return softplus_backward(self_tangent, self, beta, threshold)
-
-
 @composite
 @rounded_once
 def softplus_backward(grad_output: Tensor, self: Tensor, beta: Scalar, threshold: Scalar) -> Tensor:
     """grad_output * sigmoid(beta * self); grad_output itself where beta * self is above threshold."""
     scaled = self if beta == 1 else self * beta
     return where(gt(scaled, threshold), grad_output, grad_output * sigmoid(scaled))
+
+
+softplus.slope = softplus_backward
 
 
 @composite
@@ -331,21 +299,14 @@ def hardtanh(self: Tensor, min_val: Scalar = -1, max_val: Scalar = 1) -> Tensor:
     return clamp(self, min_val, max_val)
 
 
-@hardtanh.vjp
-def hardtanh_vjp(grad, self, min_val, max_val):
-    return hardtanh_backward(grad, self, min_val, max_val)
-
-
-@hardtanh.jvp
-def hardtanh_jvp(self, min_val, max_val, self_tangent):
-    return hardtanh_backward(self_tangent, self, min_val, max_val)
-
-
 @composite
 @rounded_once
 def hardtanh_backward(grad_output: Tensor, self: Tensor, min_val: Scalar, max_val: Scalar) -> Tensor:
     """grad_output where self lies between min_val and max_val, else 0."""
     return where(gt(self, min_val) & lt(self, max_val), grad_output, 0)
+
+
+hardtanh.slope = hardtanh_backward
 
 
 @composite
@@ -355,16 +316,6 @@ def hardsigmoid(self: Tensor) -> Tensor:
     return clamp(self + 3, 0, 6) / 6
 
 
-@hardsigmoid.vjp
-def hardsigmoid_vjp(grad, self):
-    return hardsigmoid_backward(grad, self)
-
-
-@hardsigmoid.jvp
-def hardsigmoid_jvp(self, self_tangent):
-    return hardsigmoid_backward(self_tangent, self)
-
-
 @composite
 @rounded_once
 def hardsigmoid_backward(grad_output: Tensor, self: Tensor) -> Tensor:
@@ -372,21 +323,14 @@ def hardsigmoid_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     return where(gt(self, -3) & lt(self, 3), grad_output * (1 / 6), 0)
 
 
+hardsigmoid.slope = hardsigmoid_backward
+
+
 @composite
 @rounded_once
 def hardswish(self: Tensor) -> Tensor:
     """self * hardsigmoid(self)."""
     return self * clamp(self + 3, 0, 6) / 6
-
-
-@hardswish.vjp
-def hardswish_vjp(grad, self):
-    return hardswish_backward(grad, self)
-
-
-@hardswish.jvp
-def hardswish_jvp(self, self_tangent):
-    return hardswish_backward(self_tangent, self)
 
 
 @composite
@@ -399,21 +343,22 @@ def hardswish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     return where(low, 0, where(high, grad_output, grad_output * slope))
 
 
+hardswish.slope = hardswish_backward
+
+
 @composite
 def hardshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     """0 where |self| is at most lambd, else self."""
     return where(ge(self, -lambd) & le(self, lambd), 0, self)
 
 
-@hardshrink.vjp
-def hardshrink_vjp(grad, self, lambd):
-    return hardshrink_backward(grad, self, lambd)
-
-
 @composite
 def hardshrink_backward(grad_out: Tensor, self: Tensor, lambd: Scalar) -> Tensor:
     """0 where |self| is at most lambd, else grad_out."""
     return where(lt(self, -lambd) | gt(self, lambd), grad_out, 0)
+
+
+hardshrink.derivative = hardshrink_backward
 
 
 @composite
@@ -424,20 +369,13 @@ def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     return where(gt(self, lambd), self - lambd, where(lt(self, -lambd), self + lambd, self * 0))
 
 
-@softshrink.vjp
-def softshrink_vjp(grad, self, lambd):
-    return softshrink_backward(grad, self, lambd)
-
-
-@softshrink.jvp
-def softshrink_jvp(self, lambd, self_tangent):
-    return softshrink_backward(self_tangent, self, lambd)
-
-
 @composite
 def softshrink_backward(grad_output: Tensor, self: Tensor, lambd: Scalar) -> Tensor:
     """0 where |self| is at most lambd, else grad_output."""
     return where(lt(self, -lambd) | gt(self, lambd), grad_output, 0)
+
+
+softshrink.slope = softshrink_backward
 
 
 @composite
@@ -473,11 +411,6 @@ def glu(self: Tensor, dim: int = -1) -> Tensor:
     return value * sigmoid(gate)
 
 
-@glu.vjp
-def glu_vjp(grad, self, dim):
-    return glu_backward(grad, self, dim)
-
-
 @composite
 @rounded_once
 def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
@@ -486,3 +419,6 @@ def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
     opened = sigmoid(gate)
     scaled = grad_output * opened
     return REGISTRY["cat"]((scaled, scaled * value * (1 - opened)), dim)
+
+
+glu.derivative = glu_backward

@@ -112,15 +112,13 @@ def _adaptive_avg_pool2d(self: Tensor, output_size: OutputSize) -> Tensor:
     return _adaptive_avg(self, output_size, 2)
 
 
-@_adaptive_avg_pool2d.vjp
-def _adaptive_avg_pool2d_vjp(grad, self):
-    return _adaptive_avg_pool2d_backward(grad, self)
-
-
 @composite
 def _adaptive_avg_pool2d_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output divided by the number of elements of each window, added to all of them."""
     return _adaptive_avg_backward(grad_output, self, 2)
+
+
+_adaptive_avg_pool2d.derivative = _adaptive_avg_pool2d_backward
 
 
 @_adaptive_avg_pool2d_backward.vjp
@@ -134,15 +132,13 @@ def _adaptive_avg_pool3d(self: Tensor, output_size: OutputSize) -> Tensor:
     return _adaptive_avg(self, output_size, 3)
 
 
-@_adaptive_avg_pool3d.vjp
-def _adaptive_avg_pool3d_vjp(grad, self):
-    return _adaptive_avg_pool3d_backward(grad, self)
-
-
 @composite
 def _adaptive_avg_pool3d_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """grad_output divided by the number of elements of each window, added to all of them."""
     return _adaptive_avg_backward(grad_output, self, 3)
+
+
+_adaptive_avg_pool3d.derivative = _adaptive_avg_pool3d_backward
 
 
 @_adaptive_avg_pool3d_backward.vjp

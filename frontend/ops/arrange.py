@@ -11,6 +11,7 @@ from ..ir.types import i64, promote
 from . import pointwise
 from .create import full, iota
 from .define import Tensor, composite
+from .derivatives import forward_to
 from .indexing import index_add
 from .join import cat, constant_pad_nd, stack
 from .shapes import divides, equal
@@ -143,9 +144,7 @@ def col2im(
     return constant_pad_nd(reshape(added, (*batch, channels, high, width)), crop)
 
 
-@col2im.vjp
-def col2im_vjp(grad, kernel_size, dilation, padding, stride):
-    return im2col(grad, kernel_size, dilation, padding, stride)
+col2im.derivative = forward_to(im2col, self="grad")
 
 
 # Complex numbers as pairs

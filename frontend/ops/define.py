@@ -17,10 +17,13 @@ A primitive has a kind (kinds.py), and the kind is its type rule, its lowering a
 body of a primitive returns a dict, those arguments replace the given ones: the place to put dims into normal
 form or to fold an `alpha` away. Normalising twice must change nothing, since the parser calls ops too.
 
+Both decorators take traits by name, such as commutes=True: what passes may rely on (traits.py).
+
 The body of a composite is its decomposition and its type rule. Its derivatives follow from the body unless
 `.vjp` or `.jvp` gives a cheaper one. A rule names what it wants: `grad` (`grads` for several results),
 `result` (`results`), and any parameter of the op. It returns one gradient for each tensor parameter, in
-order (just the one if there is one), or a dict by name; None is zero.
+order (just the one if there is one), or a dict by name; None is zero. A rule that is a call of another op takes one
+line: `gelu.derivative = gelu_backward` (derivatives.py).
 
 A parameter annotated `Tensor` takes tensors, and Python numbers too where the kind promotes; `Tensor | Scalar`
 keeps a Python number as it is; `Tensor | None` and `Sequence[Tensor]` say what they say; `Size` takes a
@@ -32,7 +35,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -58,12 +61,14 @@ from ..ir.types import (
 )
 from .attributes import accepted, attribute
 from .captures import ArrayConstant, as_array, captured  # noqa: F401
+from .derivatives import HasDerivatives
 from .kinds import Kind
 from .open_array import OpenArray
 from .pickled import owner_of, plain_copy, restored_name
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
 from .shapes import are_ints, fits_into
 from .streams import Streams
+from .traits import HasTraits, Traits
 
 Tensor = Value
 Size = Sequence[Dim]
@@ -122,7 +127,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
         yield Parameter(name, annotations.get(name), known.get(name, REQUIRED), position < code.co_argcount)
 
 
-class OpDef:
+class OpDef(HasTraits, HasDerivatives):
     """An op: its schema, what it means, and its derivatives."""
 
     # How to run an op at once on arrays; set by the public face, which knows the back ends.
@@ -130,7 +135,14 @@ class OpDef:
     # What to do when an op that programs may have in them is defined anew; set by the public face, too.
     on_change: ClassVar[Callable[[], None] | None] = None
 
-    def __init__(self, function: Callable[..., Any], kind: Kind | None, dtypes: Sequence[DType], differentiable: bool):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        kind: Kind | None,
+        dtypes: Sequence[DType],
+        differentiable: bool,
+        traits: Traits,
+    ):
         self.name = function.__name__
         self.function = function
         self.kind = kind
@@ -145,9 +157,7 @@ class OpDef:
         self.names = tuple([parameter.name for parameter in self.parameters])
         self.takes_stream = "stream" in self.names
         self.module = function.__module__.rsplit(".", 1)[-1]
-        self.vjp_rule: Callable[..., Any] | None = None
-        self.jvp_rule: Callable[..., Any] | None = None
-        self.linear = False
+        self.set_traits(traits)
         # By _body_key: the types of a composite's results, and whether its body draws random numbers.
         self._bodies: dict[tuple, tuple[tuple[TensorType, ...], bool]] = {}
         self.__doc__ = function.__doc__
@@ -195,8 +205,8 @@ class OpDef:
         """smelt's own by name; a user's as functions are pickled, by name or by value."""
         if self.is_own:
             return lookup, (self.name,)
-        rules = self.vjp_rule, self.jvp_rule, self.linear
-        return _unpickled, (self.plain, self.kind, self.dtypes, self.differentiable, rules)
+        rules = self.vjp_rule, self.jvp_rule
+        return _unpickled, (self.plain, self.kind, self.dtypes, self.differentiable, self.traits, rules)
 
     def __copy__(self) -> OpDef:
         return self
@@ -207,18 +217,6 @@ class OpDef:
     @property
     def is_composite(self) -> bool:
         return self.kind is None
-
-    def vjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Register the reverse-mode rule."""
-        self.vjp_rule = rule
-        self.change()
-        return rule
-
-    def jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Register the forward-mode rule. It takes `<parameter>_tangent` (None for zero) beside what a vjp takes."""
-        self.jvp_rule = rule
-        self.change()
-        return rule
 
     def change(self) -> None:
         """Have programs traced anew whose ops or derivatives this op may be a part of."""
@@ -653,16 +651,20 @@ def _register(defn: OpDef) -> OpDef:
     return defn
 
 
-def prim(kind: Kind, dtypes: Sequence[DType] = ANY, differentiable: bool = True) -> Callable[..., OpDef]:
+def prim(
+    kind: Kind, dtypes: Sequence[DType] = ANY, differentiable: bool = True, **traits: Unpack[Traits]
+) -> Callable[..., OpDef]:
     """Declare a primitive of a kind."""
-    return lambda function: _register(OpDef(function, kind, dtypes, differentiable))
+    return lambda function: _register(OpDef(function, kind, dtypes, differentiable, traits))
 
 
-def composite(function: Callable[..., Any] | None = None, *, differentiable: bool = True) -> Any:
+def composite(
+    function: Callable[..., Any] | None = None, *, differentiable: bool = True, **traits: Unpack[Traits]
+) -> Any:
     """Declare an op by its decomposition."""
     if function is None:
-        return lambda body: composite(body, differentiable=differentiable)
-    return _register(OpDef(function, None, ANY, differentiable))
+        return lambda body: composite(body, differentiable=differentiable, **traits)
+    return _register(OpDef(function, None, ANY, differentiable, traits))
 
 
 def zero_derivative(*ops: OpDef) -> None:
@@ -682,11 +684,13 @@ def _empty() -> None:
 _NOTHING = _empty.__code__.co_code
 
 
-def _unpickled(function: Any, kind: Kind | None, dtypes: Sequence[DType], differentiable: bool, rules: Any) -> OpDef:
+def _unpickled(
+    function: Any, kind: Kind | None, dtypes: Sequence[DType], differentiable: bool, traits: Traits, rules: Any
+) -> OpDef:
     op = owner_of(function)
     if op is None:
-        op = OpDef(restored_name(function), kind, ANY if len(dtypes) == len(ANY) else dtypes, differentiable)
-        op.vjp_rule, op.jvp_rule, op.linear = rules
+        op = OpDef(restored_name(function), kind, ANY if len(dtypes) == len(ANY) else dtypes, differentiable, traits)
+        op.vjp_rule, op.jvp_rule = rules
         known = REGISTRY.get(op.name)
         if known is None or not known.is_own:
             REGISTRY[op.name] = op  # its name in texts and as a method

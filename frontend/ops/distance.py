@@ -9,6 +9,7 @@ from ..ir.types import f64, i64
 from . import elementary, pointwise, reduce
 from .create import full, iota
 from .define import Scalar, Tensor, composite
+from .derivatives import forward_to
 from .extremes import clamp_min
 from .indexing import index_add, select_along
 from .shapes import broadcast, dimension, equal
@@ -105,11 +106,6 @@ def _pdist_forward(self: Tensor, p: float = 2.0) -> Tensor:
     return _norm(select_along(self, 0, first) - select_along(self, 0, second), p)
 
 
-@_pdist_forward.vjp
-def _pdist_forward_vjp(grad, result, self, p):
-    return _pdist_backward(grad, self, p, result)
-
-
 @composite
 def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
     """The gradient of _pdist_forward."""
@@ -118,6 +114,9 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
     part = unsqueeze(grad, -1) * slope
     zeros = full(self.shape, 0, dtype=self.dtype)
     return index_add(index_add(zeros, 0, first, part), 0, second, -part)
+
+
+_pdist_forward.derivative = forward_to(_pdist_backward, pdist="result")
 
 
 @composite

@@ -106,7 +106,7 @@ def float_power(self: Tensor | Scalar, exponent: Tensor | Scalar) -> Tensor:
     return pow(base, power)
 
 
-@prim(Elementwise("hypot"), dtypes=FLOAT)
+@prim(Elementwise("hypot"), dtypes=FLOAT, commutes=True)
 def hypot(self: Tensor, other: Tensor) -> Tensor:
     """sqrt(self * self + other * other) without overflow."""
 
@@ -119,7 +119,7 @@ def hypot_vjp(grad, result, self, other):
 # Exponentials and logarithms
 
 
-@prim(Elementwise("exp", promote="float"), dtypes=INEXACT)
+@prim(Elementwise("exp", promote="float"), dtypes=INEXACT, never_negative=True)
 def exp(self: Tensor) -> Tensor:
     """e to the power of self."""
 
@@ -129,7 +129,7 @@ def exp_vjp(grad, result):
     return grad * conjugate(result)
 
 
-@prim(Elementwise("exp2", promote="float"), dtypes=INEXACT)
+@prim(Elementwise("exp2", promote="float"), dtypes=INEXACT, never_negative=True)
 def exp2(self: Tensor) -> Tensor:
     """2 to the power of self."""
 
@@ -384,17 +384,15 @@ def tanh(self: Tensor) -> Tensor:
     """sinh(self) / cosh(self)."""
 
 
-@tanh.vjp
-def tanh_vjp(grad, result):
-    return tanh_backward(grad, result)
-
-
 @composite
 @rounded_once
 def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """grad_output * (1 - output ** 2)."""
     slope = conjugate(output)
     return grad_output * (1 - slope * slope)
+
+
+tanh.derivative = tanh_backward
 
 
 @prim(Elementwise("asinh", promote="float"), dtypes=INEXACT)
@@ -432,14 +430,9 @@ def atanh_vjp(grad, self):
     return grad / conjugate(1 - self * self)
 
 
-@prim(Elementwise("sigmoid", promote="float"), dtypes=INEXACT)
+@prim(Elementwise("sigmoid", promote="float"), dtypes=INEXACT, never_negative=True)
 def sigmoid(self: Tensor) -> Tensor:
     """1 / (1 + exp(-self))."""
-
-
-@sigmoid.vjp
-def sigmoid_vjp(grad, result):
-    return sigmoid_backward(grad, result)
 
 
 @composite
@@ -448,6 +441,9 @@ def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """grad_output * output * (1 - output)."""
     slope = conjugate(output)
     return grad_output * (slope * (1 - slope))
+
+
+sigmoid.derivative = sigmoid_backward
 
 
 @composite
@@ -461,16 +457,6 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
     return log(value / (1 - value))
 
 
-@logit.vjp
-def logit_vjp(grad, self, eps):
-    return logit_backward(grad, self, eps)
-
-
-@logit.jvp
-def logit_jvp(self_tangent, self, eps):
-    return logit_backward(self_tangent, self, eps)
-
-
 @composite
 @rounded_once
 def logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) -> Tensor:
@@ -479,3 +465,6 @@ def logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) 
     inside = ge(self, low) & le(self, 1 - low)
     value = where(inside, self, 0.5)  # what is not used must not make the derivatives of the quotient infinite
     return where(inside, grad_output / (value * (1 - value)), outside)
+
+
+logit.slope = logit_backward

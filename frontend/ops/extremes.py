@@ -16,7 +16,7 @@ def _divided(grad: Tensor, tie: Tensor, first_loses: Tensor, second_loses: Tenso
     return where(tie, half, where(first_loses, 0, grad)), where(tie, half, where(second_loses, 0, grad))
 
 
-@prim(Elementwise("maximum"), dtypes=REAL)
+@prim(Elementwise("maximum"), dtypes=REAL, commutes=True)
 def maximum(self: Tensor, other: Tensor) -> Tensor:
     """The larger of the two; nan if one is nan."""
 
@@ -26,7 +26,7 @@ def maximum_vjp(grad, self, other):
     return _divided(grad, eq(self, other), lt(self, other), lt(other, self))
 
 
-@prim(Elementwise("minimum"), dtypes=REAL)
+@prim(Elementwise("minimum"), dtypes=REAL, commutes=True)
 def minimum(self: Tensor, other: Tensor) -> Tensor:
     """The smaller of the two; nan if one is nan."""
 
@@ -36,7 +36,7 @@ def minimum_vjp(grad, self, other):
     return _divided(grad, eq(self, other), gt(self, other), gt(other, self))
 
 
-@prim(Elementwise("fmax"), dtypes=REAL)
+@prim(Elementwise("fmax"), dtypes=REAL, commutes=True)
 def fmax(self: Tensor, other: Tensor) -> Tensor:
     """The larger of the two; the other one if one is nan."""
 
@@ -47,7 +47,7 @@ def fmax_vjp(grad, self, other):
     return where(first, grad, 0), where(first, 0, grad)
 
 
-@prim(Elementwise("fmin"), dtypes=REAL)
+@prim(Elementwise("fmin"), dtypes=REAL, commutes=True)
 def fmin(self: Tensor, other: Tensor) -> Tensor:
     """The smaller of the two; the other one if one is nan."""
 

@@ -226,13 +226,29 @@ class Elementwise(Kind):
 
 
 class View(Kind):
-    """An index map. `shape(arguments)` is the result's shape, `index(index, arguments)` the operand's index."""
+    """An index map. `shape(arguments)` is the result's shape, `index(index, arguments)` the operand's index.
+
+    once: whether each element is read at most once, so that arithmetic may be done behind the view instead.
+    keeps_order: whether the elements stay in row-major order, so that the result may be the operand's memory.
+    rigid: `rigid(arguments, shape of the result)` is, for each dim of the operand, the result's dim that it becomes
+    (None: it has size 1); None altogether where dims are regrouped. A view that is never rigid has no such function.
+    """
 
     linear = True
 
-    def __init__(self, shape: Callable[[Arguments], Shape], index: Callable[[Index, Arguments], Index]):
+    def __init__(
+        self,
+        shape: Callable[[Arguments], Shape],
+        index: Callable[[Index, Arguments], Index],
+        once: bool = False,
+        keeps_order: bool = False,
+        rigid: Callable[[Arguments, Shape], tuple[int | None, ...] | None] | None = None,
+    ):
         self.shape = shape
         self.index = index
+        self.once = once
+        self.keeps_order = keeps_order
+        self.rigid = rigid
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         return (TensorType(arguments["self"].dtype, self.shape(arguments)),)

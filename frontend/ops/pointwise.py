@@ -33,6 +33,7 @@ from ..ir.types import (
     promote,
 )
 from .define import OpDef, Scalar, Tensor, composite, constant, prim, zero_derivative
+from .derivatives import forward_to
 from .kinds import Elementwise, common_dtype
 from .registry import as_held, rounded
 
@@ -142,7 +143,7 @@ def _with_scaled(op: OpDef, self: Tensor | Scalar, other: Tensor | Scalar, alpha
     return cast(op(left, right * factor), wanted)
 
 
-@prim(Elementwise("add"))
+@prim(Elementwise("add"), commutes=True, keeps_sign=True)
 def add(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self + alpha * other."""
     return _with_scaled(add, self, other, alpha)
@@ -170,7 +171,7 @@ def rsub(self: Tensor | Scalar, other: Tensor | Scalar, alpha: Scalar = 1) -> Te
     return sub(other, self, alpha=alpha)
 
 
-@prim(Elementwise("mul", wide=("self", "other")))
+@prim(Elementwise("mul", wide=("self", "other")), commutes=True, keeps_sign=True)
 def mul(self: Tensor, other: Tensor) -> Tensor:
     """self * other."""
 
@@ -194,7 +195,7 @@ def times(tangent: Tensor | None, slope: Tensor) -> Tensor | None:
     return None if tangent is None else tangent * slope
 
 
-@prim(Elementwise("div", promote="float", wide=("other",)))
+@prim(Elementwise("div", promote="float", wide=("other",)), keeps_sign=True)
 def true_divide(self: Tensor, other: Tensor) -> Tensor:
     """self / other; integers become floats first."""
 
@@ -272,7 +273,7 @@ def positive(self: Tensor) -> Tensor:
     return self
 
 
-@prim(Elementwise("abs", result="real"), dtypes=NUMBER)
+@prim(Elementwise("abs", result="real"), dtypes=NUMBER, never_negative=True)
 def abs(self: Tensor) -> Tensor:
     """|self|; the magnitude of a complex number."""
 
@@ -380,12 +381,12 @@ def lerp_vjp(grad, self, end, weight):
 # Comparison and logic
 
 
-@prim(Elementwise("eq", result="bool"))
+@prim(Elementwise("eq", result="bool"), commutes=True)
 def eq(self: Tensor, other: Tensor) -> Tensor:
     """self == other."""
 
 
-@prim(Elementwise("ne", result="bool"))
+@prim(Elementwise("ne", result="bool"), commutes=True)
 def ne(self: Tensor, other: Tensor) -> Tensor:
     """self != other."""
 
@@ -473,19 +474,19 @@ def where_vjp(grad, condition):
     return None, where(condition, grad, 0), where(condition, 0, grad)
 
 
-@prim(Elementwise("logical_and", result="bool"))
+@prim(Elementwise("logical_and", result="bool"), commutes=True)
 def logical_and(self: Tensor, other: Tensor) -> Tensor:
     """Both are nonzero."""
     return {"self": boolean(self), "other": boolean(other)}
 
 
-@prim(Elementwise("logical_or", result="bool"))
+@prim(Elementwise("logical_or", result="bool"), commutes=True)
 def logical_or(self: Tensor, other: Tensor) -> Tensor:
     """One or both are nonzero."""
     return {"self": boolean(self), "other": boolean(other)}
 
 
-@prim(Elementwise("logical_xor", result="bool"))
+@prim(Elementwise("logical_xor", result="bool"), commutes=True)
 def logical_xor(self: Tensor, other: Tensor) -> Tensor:
     """Just one is nonzero."""
     return {"self": boolean(self), "other": boolean(other)}
@@ -497,17 +498,17 @@ def logical_not(self: Tensor) -> Tensor:
     return {"self": boolean(self)}
 
 
-@prim(Elementwise("bitwise_and"), dtypes=EXACT)
+@prim(Elementwise("bitwise_and"), dtypes=EXACT, commutes=True)
 def bitwise_and(self: Tensor, other: Tensor) -> Tensor:
     """self & other, bit by bit."""
 
 
-@prim(Elementwise("bitwise_or"), dtypes=EXACT)
+@prim(Elementwise("bitwise_or"), dtypes=EXACT, commutes=True)
 def bitwise_or(self: Tensor, other: Tensor) -> Tensor:
     """self | other, bit by bit."""
 
 
-@prim(Elementwise("bitwise_xor"), dtypes=EXACT)
+@prim(Elementwise("bitwise_xor"), dtypes=EXACT, commutes=True)
 def bitwise_xor(self: Tensor, other: Tensor) -> Tensor:
     """self ^ other, bit by bit."""
 
@@ -565,14 +566,7 @@ def conj(self: Tensor) -> Tensor:
     """The conjugate: the imaginary part with the other sign."""
 
 
-@conj.vjp
-def conj_vjp(grad):
-    return conj(grad)
-
-
-@conj.jvp
-def conj_jvp(self_tangent):
-    return conj(self_tangent)
+conj.slope = forward_to(conj, self="grad")
 
 
 @prim(Elementwise("complex", result="complex"), dtypes=(f32, f64))

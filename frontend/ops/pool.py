@@ -339,11 +339,6 @@ def avg_pool2d(
     return _avg_pool(self, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-@avg_pool2d.vjp
-def avg_pool2d_vjp(grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    return avg_pool2d_backward(grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
 @composite
 def avg_pool2d_backward(
     grad_output: Tensor,
@@ -359,6 +354,9 @@ def avg_pool2d_backward(
     return _avg_pool_backward(
         grad_output, self, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
+
+
+avg_pool2d.derivative = avg_pool2d_backward
 
 
 @avg_pool2d_backward.vjp
@@ -381,11 +379,6 @@ def avg_pool3d(
     return _avg_pool(self, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-@avg_pool3d.vjp
-def avg_pool3d_vjp(grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
-    return avg_pool3d_backward(grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
 @composite
 def avg_pool3d_backward(
     grad_output: Tensor,
@@ -401,6 +394,9 @@ def avg_pool3d_backward(
     return _avg_pool_backward(
         grad_output, self, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
+
+
+avg_pool3d.derivative = avg_pool3d_backward
 
 
 @avg_pool3d_backward.vjp

@@ -55,7 +55,7 @@ def _count(value: Tensor, dims: Sequence[int]) -> int | Tensor:
 # Primitives
 
 
-@prim(Reduce("add"))
+@prim(Reduce("add"), keeps_sign=True)
 def sum(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum over dim; integers and bools add up as i64."""
     return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": _kept(dtype)}
@@ -77,7 +77,7 @@ def prod(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
     return {"self": accumulable(self, dtype), "dim": dimensions(dim, self.ndim), "dtype": _kept(dtype)}
 
 
-@prim(Reduce("max"), dtypes=REAL)
+@prim(Reduce("max"), dtypes=REAL, keeps_sign=True)
 def amax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The largest element over dim; NaN if there is one."""
     dims = dimensions(dim, self.ndim)
@@ -85,7 +85,7 @@ def amax(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return {"dim": dims}
 
 
-@prim(Reduce("min"), dtypes=REAL)
+@prim(Reduce("min"), dtypes=REAL, keeps_sign=True)
 def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """The smallest element over dim; NaN if there is one."""
     dims = dimensions(dim, self.ndim)

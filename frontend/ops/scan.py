@@ -12,6 +12,7 @@ from ..ir.types import FLOAT, REAL, DType, f32, f64, i64
 from . import elementary, pointwise
 from .create import full, iota
 from .define import OpDef, Tensor, composite, prim
+from .derivatives import forward_to
 from .kinds import Scan
 from .pointwise import added, times
 from .reduce import accumulable
@@ -89,9 +90,7 @@ def running_logsumexp_jvp(tangent: Tensor, self: Tensor, total: Tensor, dim: int
     return positive - negative
 
 
-@running_logsumexp.vjp
-def running_logsumexp_by_self(grad, result, self, dim):
-    return running_logsumexp_backward(grad, self, result, dim)
+running_logsumexp.derivative = forward_to(running_logsumexp_backward, total="result")
 
 
 @running_logsumexp.jvp

@@ -13,6 +13,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
 from ..ir.symbolic import Dim, Expr, SizeNeeded, contiguous_strides, product
 from .define import Dims, Size, Tensor, composite, prim, zero_derivative
+from .derivatives import forward_to
 from .kinds import Arguments, Index, View
 from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, divides, equal, resolve_reshape
 
@@ -49,7 +50,16 @@ def _permute_index(index: Index, arguments: Arguments) -> Index:
     return source
 
 
-@prim(View(lambda a: tuple(a["self"].shape[dim] for dim in a["dims"]), _permute_index))
+def _permute_rigid(arguments: Arguments, shape: Shape) -> tuple[int | None, ...]:
+    position = {dim: at for at, dim in enumerate(arguments["dims"])}
+    return tuple(position[dim] for dim in range(len(shape)))
+
+
+@prim(
+    View(lambda a: tuple(a["self"].shape[dim] for dim in a["dims"]), _permute_index, once=True, rigid=_permute_rigid),
+    keeps_sign=True,
+    turns=True,
+)
 def permute(self: Tensor, dims: Size) -> Tensor:
     """The dimensions in another order: result dimension k is dims[k] of self."""
     wanted = tuple(dimension(dim, self.ndim) for dim in dims)  # type: ignore[arg-type]
@@ -70,7 +80,13 @@ def _expand_index(index: Index, arguments: Arguments) -> Index:
     return [0 if size == 1 and target != 1 else place for place, size, target in zip(kept, old, new)]
 
 
-@prim(View(lambda a: a["size"], _expand_index))
+def _expand_rigid(arguments: Arguments, shape: Shape) -> tuple[int | None, ...]:
+    sizes = arguments["self"].shape
+    lead = len(shape) - len(sizes)
+    return tuple(lead + dim if shape[lead + dim] == size else None for dim, size in enumerate(sizes))
+
+
+@prim(View(lambda a: a["size"], _expand_index, rigid=_expand_rigid), keeps_sign=True)
 def expand(self: Tensor, size: Size) -> Tensor:
     """Dimensions of size 1 repeated to size, and new ones added in front; -1 keeps a size."""
     added = len(size) - self.ndim
@@ -108,7 +124,7 @@ def _slice_index(index: Index, arguments: Arguments) -> Index:
     return replaced(index, dim, index[dim] * arguments["step"] + arguments["start"])
 
 
-@prim(View(_slice_shape, _slice_index))
+@prim(View(_slice_shape, _slice_index, once=True), keeps_sign=True)
 def slice(self: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1) -> Tensor:
     """Every step-th element of dimension dim from start to before end."""
     dim = axis_of(dim, self.ndim)
@@ -172,7 +188,15 @@ def _reshape_index(index: Index, arguments: Arguments) -> Index:
     return source
 
 
-@prim(View(lambda a: a["shape"], _reshape_index))
+def _reshape_rigid(arguments: Arguments, shape: Shape) -> tuple[int | None, ...] | None:
+    sources = unit_reshape(arguments["self"].shape, shape)
+    if sources is None:
+        return None
+    back = {source: at for at, source in enumerate(sources) if source is not None}
+    return tuple(back.get(dim) for dim in range(len(arguments["self"].shape)))
+
+
+@prim(View(lambda a: a["shape"], _reshape_index, once=True, keeps_order=True, rigid=_reshape_rigid), keeps_sign=True)
 def reshape(self: Tensor, shape: Size) -> Tensor:
     """The same elements in row-major order under another shape; one size may be -1."""
     return {"shape": resolve_reshape(self.shape, shape)}
@@ -207,15 +231,13 @@ def _flip_index(index: Index, arguments: Arguments) -> Index:
     return [shape[position] - 1 - place if position in dims else place for position, place in enumerate(index)]
 
 
-@prim(View(lambda a: a["self"].shape, _flip_index))
+@prim(View(lambda a: a["self"].shape, _flip_index, once=True), keeps_sign=True)
 def flip(self: Tensor, dims: Size) -> Tensor:
     """The order of the elements reversed along dims."""
     return {"dims": dimensions(dims, self.ndim, empty_is_all=False)}  # type: ignore[arg-type]
 
 
-@flip.vjp
-def flip_vjp(grad, dims):
-    return flip(grad, dims)
+flip.derivative = forward_to(flip, self="grad")
 
 
 def _roll_index(index: Index, arguments: Arguments) -> Index:
@@ -262,7 +284,7 @@ def _diagonal_index(index: Index, arguments: Arguments) -> Index:
     return [place[position] if position in place else next(rest) for position in range(len(index) + 1)]
 
 
-@prim(View(_diagonal_shape, _diagonal_index))
+@prim(View(_diagonal_shape, _diagonal_index, once=True), keeps_sign=True)
 def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements whose index along dim2 is offset more than along dim1, as the last dimension."""
     one, two = axis_of(dim1, self.ndim), axis_of(dim2, self.ndim)
@@ -345,7 +367,7 @@ def clone(self: Tensor, *, memory_format: object = None) -> Tensor:
     return alias(self)
 
 
-@composite
+@composite(turns=True)
 def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """self with two dimensions swapped."""
     order = list(range(self.ndim))
@@ -355,13 +377,13 @@ def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     return permute(self, order)
 
 
-@composite
+@composite(turns=True)
 def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
     """self with two dimensions swapped."""
     return transpose(self, axis0, axis1)
 
 
-@composite
+@composite(turns=True)
 def t(self: Tensor) -> Tensor:
     """A matrix transposed; a vector as it is."""
     if self.ndim > 2:
@@ -369,7 +391,7 @@ def t(self: Tensor) -> Tensor:
     return permute(self, tuple(reversed(range(self.ndim))))
 
 
-@composite
+@composite(turns=True)
 def movedim(self: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Dimensions source moved to the places destination; the others keep their order."""
     old = [dimension(dim, self.ndim) for dim in ([source] if isinstance(source, int) else source or ())]
@@ -488,7 +510,7 @@ def roll(self: Tensor, shifts: int | Sequence[Dim], dims: Dims = ()) -> Tensor:
     return reshape(cyclic_shift(ravel(self), amounts, (0,)), self.shape)
 
 
-@composite
+@composite(turns=True)
 def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """self turned by k quarter turns in the plane of two dimensions, from the first towards the second."""
     one, two = (axis_of(dim, self.ndim) for dim in dims)

@@ -21,6 +21,7 @@ from ...ir.errors import DerivativeError
 from ...ir.graph import Op, Value, located
 from ...ir.types import TensorType
 from ...ops.define import REGISTRY, constant
+from ...ops.derivatives import ForwardingRule
 
 
 def vjp(results: Sequence[Value], cotangents: Sequence[Value], inputs: Sequence[Value]) -> list[Value | None]:
@@ -151,6 +152,8 @@ def rule_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _named_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:
+    if isinstance(rule, ForwardingRule):
+        return rule.parameters
     function = inspect.unwrap(rule)
     if not isinstance(function, FunctionType):  # a partial, a method, an object that can be called
         return tuple(inspect.signature(rule).parameters)

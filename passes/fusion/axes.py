@@ -17,7 +17,6 @@ from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, same, symbols_of
 from ...ir.types import TensorType
 from ...ops.kinds import View
-from ...ops.view import unit_reshape
 
 AxisSet = frozenset[int]
 Axes = tuple[int | None, ...]  # of a value: one axis a dim, None where the size is 1
@@ -75,28 +74,21 @@ def aligned(axes: Axes, value: Value) -> Axes:
 
 def rigid_map(op: Op) -> tuple[int | None, ...] | None:
     """For each operand dim of a rigid view, the result dim it becomes (None: a dim of size 1); else None."""
-    if not isinstance(op.defn.kind, View):
+    kind = op.defn.kind
+    if not isinstance(kind, View) or kind.rigid is None:
         return None
-    value: Value = op.arguments["self"]
-    result = op.results[0]
-    if op.name == "permute":
-        position = {dim: at for at, dim in enumerate(op.arguments["dims"])}
-        return tuple(position[dim] for dim in range(value.ndim))
-    if op.name == "expand":
-        lead = result.ndim - value.ndim
-        return tuple(lead + dim if result.shape[lead + dim] == size else None for dim, size in enumerate(value.shape))
-    if op.name == "reshape":
-        sources = unit_reshape(value.shape, result.shape)
-        if sources is None:
-            return None
-        back = {source: at for at, source in enumerate(sources) if source is not None}
-        return tuple(back.get(dim) for dim in range(value.ndim))
-    return None
+    return kind.rigid(op.arguments, op.results[0].shape)
+
+
+def keeps_order(op: Op) -> bool:
+    """Whether an op is a view with its operand's elements in the same row-major order."""
+    kind = op.defn.kind
+    return isinstance(kind, View) and kind.keeps_order
 
 
 def is_alias(op: Op) -> bool:
     """A reshape that regroups dims: the same memory under another shape."""
-    return op.name == "reshape" and rigid_map(op) is None
+    return keeps_order(op) and rigid_map(op) is None
 
 
 BATCH = Symbol("%batch")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ...ir.graph import Op, Value
 from ...ir.symbolic import Dim
-from .axes import rigid_map
+from ...ops.join import cat
+from .axes import keeps_order, rigid_map
 from .inline import Inlining, static
 
 RUN = 64  # elements of a part, at least, that lie one after the other in the joined value
@@ -32,7 +33,7 @@ class Part:
 
 def part_of(op: Op, inlining: Inlining) -> list[Part]:
     """The parts of what an op joins; none if one of them must be in memory of its own, or would be scattered."""
-    if op.name != "cat":
+    if op.defn is not cat:
         return []
     (whole,), dim = op.results, op.arguments["dim"]
     parts: list[Part] = []
@@ -43,7 +44,7 @@ def part_of(op: Op, inlining: Inlining) -> list[Part]:
             run *= static(size)
         value: Value = operand
         dims: tuple[int | None, ...] = tuple(range(operand.ndim))
-        while value.op is not None and value.op.name == "reshape" and value.op in inlining:
+        while value.op is not None and keeps_order(value.op) and value.op in inlining:
             step = rigid_map(value.op)
             if step is None or len(inlining.uses[value]) > 1 or value in inlining.results:
                 return []

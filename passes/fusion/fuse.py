@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from ...ir.graph import Graph, Op, Value
 from ...ir.symbolic import same
+from ...ops.create import constant
 from ...ops.kinds import Contract, Elementwise, Gather, Join, Reduce, Scan, Scatter, View
 from ..registry import graph_pass
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
@@ -89,7 +90,7 @@ def constants_first(graph: Graph) -> Graph:
     serial numbers say what the process compiled before."""
     constants: dict[Op, None] = {}
     for value in (*(value for op in graph.ops for value in op.operands), *graph.results):
-        if value.op is not None and value.op.name == "constant":
+        if value.op is not None and value.op.defn is constant:
             constants.setdefault(value.op)
     others = [op for op in graph.ops if op not in constants]
     return Graph(graph.name, graph.params, (*constants, *others), graph.results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir.graph import Op
 from ...ir.printer import COMMENT_COLUMN, Printer
+from ...ops.create import constant
 from .fuse import Fused, Group
 
 
@@ -17,7 +18,7 @@ def print_fused(fused: Fused, *, locations: bool = True) -> str:
     lines = [printer.header().replace("graph @", "fused @", 1)]
     shown = {op for groups in fused.launches for group in groups for op in group.ops}
     joins = {part.whole: None for part in fused.parts.values()}
-    free = [op for op in fused.graph.ops if op not in shown and op.name != "constant" and op.results[0] not in joins]
+    free = [op for op in fused.graph.ops if op not in shown and op.defn is not constant and op.results[0] not in joins]
     if free:
         lines.append("  // views and index arithmetic: worked out where they are read")
         lines.extend(map(line, free))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.graph import Op, Value
 from ...kernels.gemm import BYTES, leaves_threads_idle
-from ...ops.kinds import Contract
+from ...ops.kinds import Contract, View
 from .axes import Axes, batched_matrix
 from .inline import elements, static
 
@@ -147,6 +147,6 @@ def _one(value: Value) -> int:
 def _memory(value: Value) -> int:
     """Elements that a batched matrix has in memory."""
     base = value
-    while base.op is not None and base.op.name in ("expand", "permute", "reshape"):
+    while base.op is not None and isinstance(kind := base.op.defn.kind, View) and kind.rigid is not None:
         (base,) = base.op.operands
     return min(elements(value), elements(base))

@@ -18,7 +18,7 @@ from ...kernels.gemm import BYTES, RegisterTile
 from ...kernels.scalar.table import SCALARS
 from ...ops.kinds import Contract, Elementwise, Generate, Join, View
 from .absorb_producers import absorbed
-from .axes import batched_matrix, is_alias, rigid_map
+from .axes import batched_matrix, is_alias, keeps_order, rigid_map
 
 INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
 
@@ -167,13 +167,13 @@ class Inlining:
             op = value.op
             if op is None:
                 continue
-            if op.name != "reshape":
+            if not keeps_order(op):
                 if op in self.candidates:
                     self.forced.add(op)
                 continue
             # A reshape can be returned as it is only if it is the one result that lives in that memory.
             base = value
-            while base.op is not None and base.op.name == "reshape":
+            while base.op is not None and keeps_order(base.op):
                 (base,) = base.op.operands
             free = base.op is not None and base not in stored and base not in self.results
             if is_alias(op):

@@ -16,11 +16,6 @@ from ...ops.shapes import are_ints
 from ..registry import graph_pass
 from ..rewrite import live_ops, rebuild, remake, splat_number
 
-COMMUTATIVE = frozenset(
-    ("add", "mul", "maximum", "minimum", "fmax", "fmin", "eq", "ne")
-    + ("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot")
-)
-
 
 @graph_pass("cse")
 def cse(graph: Graph) -> Graph:
@@ -28,10 +23,10 @@ def cse(graph: Graph) -> Graph:
     seen: dict[tuple, tuple[Value, ...]] = {}
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
-        if "stream" in arguments:
+        if op.defn.takes_stream:
             return None
         key = (op.defn, *map(argument_key, arguments.values()))
-        if op.defn.name in COMMUTATIVE:
+        if op.defn.commutes:
             key = (op.defn, *sorted(key[1:3]), *key[3:])
         known = seen.get(key)
         if known is not None:

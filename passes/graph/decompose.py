@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Location, Op, Value, located, ops_behind, replace_values
+from ...ops.create import constant
 from ...ops.define import known_number
 from ..registry import graph_pass, map_nested
 from ..rewrite import Replacements, rebuild
@@ -51,7 +52,7 @@ class Body:
         replaced = Replacements(zip(self.operands, operands, strict=True))
         ops: list[Op] = []
         for inner in self.ops:
-            if inner.defn.name == "constant":
+            if inner.defn is constant:
                 ops.append(inner)  # the same everywhere
                 continue
             arguments = inner.arguments.copy()

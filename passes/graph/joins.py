@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value
-from ...ops.define import REGISTRY
+from ...ops.join import cat
 from ...ops.kinds import Elementwise, Reduce
+from ..fusion.axes import keeps_order
 from ..fusion.concat_in_place import RUN
 from ..fusion.inline import static
 from ..registry import graph_pass
@@ -28,7 +29,7 @@ def joins(graph: Graph) -> Graph:
     The groups are stored where the whole lies (passes/fusion/concat_in_place.py), so each element is copied once. Parts
     that can be stored there themselves are left alone.
     """
-    if not any(op.name == "cat" and len(op.arguments["tensors"]) > MOST for op in graph.ops):
+    if not any(op.defn is cat and len(op.arguments["tensors"]) > MOST for op in graph.ops):
         return graph
     uses = graph.uses()
     results = set(graph.results)
@@ -37,13 +38,13 @@ def joins(graph: Graph) -> Graph:
         run = 1
         for size in value.shape[dim:]:
             run *= static(size)
-        while value.op is not None and value.op.name == "reshape" and len(uses[value]) == 1:
+        while value.op is not None and keeps_order(value.op) and len(uses[value]) == 1:
             (value,) = value.op.operands
         makes = value.op is not None and isinstance(value.op.defn.kind, (Elementwise, Reduce))
         return makes and run >= RUN and value not in results and len(uses.get(value, ())) == 1
 
     def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
-        if op.name != "cat" or len(arguments["tensors"]) <= MOST:
+        if op.defn is not cat or len(arguments["tensors"]) <= MOST:
             return None
         parts, dim = arguments["tensors"], arguments["dim"]
         if all(is_stored_there(value, dim) for value in parts):
@@ -51,6 +52,6 @@ def joins(graph: Graph) -> Graph:
         count = len(parts) // GROUP
         bounds = [number * len(parts) // count for number in range(count + 1)]
         groups = [parts[start:end] for start, end in pairwise(bounds)]
-        return REGISTRY["cat"]([REGISTRY["cat"](group, dim) for group in groups], dim)
+        return cat([cat(group, dim) for group in groups], dim)
 
     return rebuild(graph, visit)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value, located
-from ...ops.define import REGISTRY
+from ...ops.create import constant
 from ...ops.kinds import Captured, Element, View
+from ...ops.pointwise import round_off
 from ..registry import graph_pass, map_nested
 from ..rewrite import rebuild, remake
 
@@ -17,7 +18,7 @@ def round_results(graph: Graph) -> Graph:
     bodies: what eager computes in one kernel is rounded once. Ops that only move elements need none."""
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
-        if isinstance(op.defn.kind, (View, Element, Captured)) or op.name in ("constant", "round_off"):
+        if isinstance(op.defn.kind, (View, Element, Captured)) or op.defn in (constant, round_off):
             return None
         if all(value.dtype.compute is value.dtype for value in op.results):
             return None
@@ -28,4 +29,4 @@ def round_results(graph: Graph) -> Graph:
 
 
 def _rounded(value: Value) -> Value:
-    return value if value.dtype.compute is value.dtype else REGISTRY["round_off"](value)
+    return value if value.dtype.compute is value.dtype else round_off(value)

@@ -17,16 +17,16 @@ from typing import Any
 from ...ir.graph import Graph, Op, Value, operands_of
 from ...ir.symbolic import Dim, Expr, UndecidedSize
 from ...ir.types import DType
+from ...ops.create import iota
 from ...ops.define import REGISTRY, constant, scalar_value
 from ...ops.kinds import Contract, Elementwise, Reduce, View
-from ...ops.view import dim_groups, unit_reshape
+from ...ops.pointwise import eq, logical_and, mul
+from ...ops.view import dim_groups, reshape, unit_reshape
 from ..registry import graph_pass
 from ..rewrite import rebuild, remake, splat_number
 from .cleanup import folded, splat
 from .rules import ANY, Rules
 
-# Views that read each element at most once: moving them duplicates no work.
-MOVABLE = frozenset(("permute", "reshape", "slice", "flip", "diagonal"))
 # How far a view moves in one step. The next visit takes it further.
 DEPTH = 64
 # Combiners whose result for one element is that element.
@@ -193,11 +193,11 @@ def never_negative(value: Value, depth: int = 4) -> bool:
     number = splat_number(value)
     if number is not None:
         return math.copysign(1, float(number)) > 0  # type: ignore[arg-type]
-    if op.name in ("exp", "exp2", "abs", "sigmoid"):
+    if op.defn.never_negative:
         return True
-    if op.name == "mul" and op.operands[0] is op.operands[1]:
+    if op.defn is mul and op.operands[0] is op.operands[1]:
         return True
-    if op.name in ("add", "mul", "true_divide", "sum", "amax", "amin", *MOVABLE, "expand"):
+    if op.defn.keeps_sign:
         return all(never_negative(operand, depth - 1) for operand in op.operands)
     return False
 
@@ -399,14 +399,14 @@ def sum_of_one_hot(condition, x, dim, op):
     conditions, pending, label = [], [condition], None
     while pending:
         item = pending.pop()
-        if item.op is not None and item.op.name == "logical_and" and item.dtype.kind == "b" and size(item) != 1:
+        if item.op is not None and item.op.defn is logical_and and item.dtype.kind == "b" and size(item) != 1:
             pending.extend(item.op.operands)
             continue
-        if item.op is not None and item.op.name == "eq" and label is None:
+        if item.op is not None and item.op.defn is eq and label is None:
             left, right = item.op.operands
-            if right.op is not None and right.op.name == "iota":
+            if right.op is not None and right.op.defn is iota:
                 left, right = right, left
-            if left.op is not None and left.op.name == "iota" and size(right) == 1 and left.dtype is right.dtype:
+            if left.op is not None and left.op.defn is iota and size(right) == 1 and left.dtype is right.dtype:
                 if left.op.arguments["dim"] - left.ndim == at - len(whole.shape) and size(left) == whole.shape[at]:
                     label = right
                     continue
@@ -439,12 +439,13 @@ def move_views(graph: Graph) -> Graph:
             for old, new in zip(op.operands, operands_of(op.defn, arguments), strict=True):
                 if old in single:
                     single.add(new)
-        if op.defn.name not in MOVABLE:
-            return sunk(op, arguments, single) if isinstance(op.defn.kind, Elementwise) else None
+        kind = op.defn.kind
+        if not (isinstance(kind, View) and kind.once):  # moving any other view would duplicate work
+            return sunk(op, arguments, single) if isinstance(kind, Elementwise) else None
         source = arguments["self"]
         if not movable(source, single):
             return None
-        if op.defn.name == "reshape" and not reshapes_well(source, single, DEPTH):
+        if op.defn is reshape and not reshapes_well(source, single, DEPTH):
             return None
         try:
             return moved(op, arguments, source, single, {}, DEPTH)
@@ -471,7 +472,7 @@ def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
         further: set[Value] = set()  # each value once: an op may read the same one twice
         for item in level:
             op = item.op
-            if not item.shape or op is None or op.name == "reshape" or isinstance(op.defn.kind, Contract):
+            if not item.shape or op is None or op.defn is reshape or isinstance(op.defn.kind, Contract):
                 continue
             if not movable(item, single):
                 return False
@@ -489,7 +490,7 @@ def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
     if any(item.shape != shape for item in operands):
         return None
     for item in operands:
-        if item.op is not None and item.op.name == "reshape":
+        if item.op is not None and item.op.defn is reshape:
             (source,) = item.op.operands
             kind = None if source.op is None else source.op.defn.kind
             if isinstance(kind, Elementwise) and not reshapes_well(source, single, DEPTH):
@@ -500,7 +501,7 @@ def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
     for name, item in arguments.items():
         if not isinstance(item, Value) or not item.shape:
             inner[name] = item
-        elif item.op is not None and item.op.name == "reshape" and item.op.operands[0].shape == source.shape:
+        elif item.op is not None and item.op.defn is reshape and item.op.operands[0].shape == source.shape:
             inner[name] = item.op.operands[0]
         elif reshapes_well(item, single, DEPTH):
             inner[name] = REGISTRY["reshape"](item, source.shape)

@@ -16,10 +16,11 @@ from typing import Any
 from ...ir.graph import Graph, Op, Value, operands_of
 from ...ir.proofs import ceil_divide
 from ...ir.symbolic import Dim, Expr, UndecidedSize
-from ...ops.define import REGISTRY
 from ...ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
 from ...ops.shapes import slice_of_slice
-from ..fusion.axes import rigid_map
+from ...ops.view import expand, reshape
+from ...ops.view import slice as slice_
+from ..fusion.axes import is_alias, rigid_map
 from ..fusion.inline import elements, op_cost, static
 from ..registry import graph_pass
 from ..rewrite import rebuild, remake
@@ -45,7 +46,7 @@ def slices(graph: Graph) -> Graph:
     What overlapping slices compute several times is cheap (AGAIN), and nothing is moved that is in memory anyway: a
     result, the operand of a matrix product, or what follows one on its tiles.
     """
-    if not any(op.name == "slice" for op in graph.ops):
+    if not any(op.defn is slice_ for op in graph.ops):
         return graph
     wanted = regions(graph)
     if not wanted:
@@ -58,13 +59,13 @@ def slices(graph: Graph) -> Graph:
             return known
         for dim, span in enumerate(region):
             if span is not None:
-                new = REGISTRY["slice"](new, dim, *span)
+                new = slice_(new, dim, *span)
         return as_spelled(new, extents(old, region))
 
     def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
         result = op.results[0]
         for region, parts in wanted.get(op, {}).items():
-            if op.name == "slice" and region == whole(result):
+            if op.defn is slice_ and region == whole(result):
                 moved = made.get((op.operands[0], parts[0]))
                 return moved if moved is not None and moved.shape == result.shape else None
             pairs = zip(op.operands, operands_of(op.defn, arguments), strict=True)
@@ -81,10 +82,10 @@ def slices(graph: Graph) -> Graph:
 def taken(op: Op, operands: list[Value], region: Region) -> Value:
     """A region of an op's result, from the regions of its operands."""
     shape = extents(op.results[0], region)
-    if op.name == "slice":
+    if op.defn is slice_:
         return as_spelled(operands[0], shape)
-    if op.name in ("expand", "reshape"):
-        return REGISTRY[op.name](operands[0], shape)
+    if op.defn is expand or op.defn is reshape:
+        return op.defn(operands[0], shape)
     items = iter(operands)
     inner = {name: next(items) if isinstance(item, Value) else item for name, item in op.arguments.items()}
     return as_spelled(remake(op, inner)[0], shape)
@@ -126,7 +127,7 @@ def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
                 computed = True
             else:
                 parts = []
-        if not (parts or op.name == "slice") or not through(op):
+        if not (parts or op.defn is slice_) or not through(op):
             for value in op.operands:
                 demands.setdefault(value, {})[whole(value)] = None
             continue
@@ -136,7 +137,7 @@ def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
         for places in wanted[op].values():
             for value, place in zip(op.operands, places, strict=True):
                 demands.setdefault(value, {})[place] = None
-        if op.name != "slice":
+        if op.defn is not slice_:
             wanted[op].pop(everything, None)
     return wanted if computed else {}
 
@@ -146,7 +147,7 @@ def in_memory(graph: Graph) -> set[Value]:
     found: set[Value] = set()
     for op in reversed(graph.ops):
         kind = op.defn.kind
-        regrouped = op.name == "reshape" and rigid_map(op) is None
+        regrouped = is_alias(op)
         seen = isinstance(kind, View) and op.results[0] in found
         if seen or regrouped or isinstance(kind, (Contract, Gather, Scan, Scatter)):
             found.update(op.operands)
@@ -184,7 +185,7 @@ def chain_costs(graph: Graph, kept: set[Value]) -> dict[Value, float]:
 
 def through(op: Op) -> bool:
     """Whether a region of the result comes from one region of each operand."""
-    if op.name == "slice":
+    if op.defn is slice_:
         start, end = op.arguments["start"], op.arguments["end"]
         return isinstance(start, Expr) or isinstance(end, Expr) or start < end
     return isinstance(op.defn.kind, Elementwise) or rigid_map(op) is not None
@@ -192,7 +193,7 @@ def through(op: Op) -> bool:
 
 def behind(op: Op, region: Region) -> Iterator[Region]:
     """What is read of the operands for a region of the result of an op that a slice can go through."""
-    if op.name == "slice":
+    if op.defn is slice_:
         (value,) = op.operands
         dim = op.arguments["dim"]
         span = (op.arguments["start"], op.arguments["end"], op.arguments["step"])

@@ -37,6 +37,7 @@ from ...kernels.loop.ir import (
 )
 from ...kernels.scalar.table import COMBINERS
 from ...ops.kinds import Element, Elementwise, Generate, Reduce, Scan, Scatter, View
+from ...ops.pointwise import cast
 from ..fusion.fuse import Fused, Group
 from .gemm import Product
 from .loop_tree import Saved, Tree, flatten_index
@@ -467,7 +468,7 @@ def kernel_name(groups: Sequence[Group], number: int) -> str:
     names: list[str] = []
     for group in groups:
         for op in group.ops:
-            if isinstance(op.defn.kind, (View, Generate)) or op.name in ("cast",):
+            if isinstance(op.defn.kind, (View, Generate)) or op.defn is cast:
                 continue
             if op.name not in names:
                 names.append(op.name)

@@ -194,3 +194,50 @@ def test_composites_of_smelt_stay_in_the_text(folder: Path) -> None:
     graph = smelt.jit(lambda x: ops.softmax(x, 1)).trace(X)
     key, _ = graph_key(graph, CompileOptions())
     assert key is not None and "softmax(" in str(graph)
+
+
+def test_traits_and_forwarding_derivatives_of_a_declaration(cells: Any) -> None:
+    """Both are said where an op is declared, and wrong ones there and then."""
+    cells('''
+@prim(Elementwise("add"), commutes=True)
+def plus_of_user(self: Tensor, other: Tensor) -> Tensor:
+    """self + other."""
+
+@composite
+def cube_of_user(self: Tensor) -> Tensor:
+    """self * self * self."""
+    return self * self * self
+
+@composite
+def cube_of_user_backward(grad_output: Tensor, self: Tensor, times: float = 3.0) -> Tensor:
+    """grad_output * times * self * self."""
+    return grad_output * times * self * self
+
+cube_of_user.slope = cube_of_user_backward
+''')
+    plus, cube, backward = (REGISTRY[name] for name in ("plus_of_user", "cube_of_user", "cube_of_user_backward"))
+    graph = smelt.jit(lambda x, y: (plus(x, y), plus(y, x))).trace(smelt.spec("f32[2]"), smelt.spec("f32[2]"))
+    assert len(cse(decompose(graph)).ops) == 1
+    assert plus.commutes and not plus.turns
+    with pytest.raises(ValueError, match="'commute' is no trait of ops; traits are commutes"):
+        cells(
+            '@prim(Elementwise("sub"), commute=True)\ndef minus_of_user(self: Tensor, other: Tensor) -> Tensor:\n  ""'
+        )
+    traced = smelt.jit(smelt.grad(lambda x: cube(x).sum())).trace(smelt.spec("f32[3]"))
+    assert backward in [op.defn for op in traced.ops]
+    np.testing.assert_allclose(smelt.grad(lambda x: cube(x).sum())(X[0]), 3 * X[0] ** 2)
+    np.testing.assert_allclose(smelt.jvp(cube, (X[0],), (np.ones(3, np.float32),))[1], 3 * X[0] ** 2)
+    with pytest.raises(ValueError, match="nothing is known of 'self'"):
+        cells('''
+@composite
+def named_of_user(x: Tensor) -> Tensor:
+    """x."""
+    return x
+
+named_of_user.derivative = cube_of_user_backward
+''')
+    with pytest.raises(ValueError, match="takes no 'slope'"):
+        cells("""
+from smelt.ops.derivatives import forward_to
+cube_of_user.derivative = forward_to(cube_of_user_backward, slope=1)
+""")
