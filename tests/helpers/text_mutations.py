@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import smelt
-from golden_cases import FOLDER
+from golden import FOLDER
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
@@ -65,7 +65,7 @@ def graph_texts() -> tuple[str, ...]:
     """Valid graphs: those of the golden files, and some traced ones, with known and open sizes."""
     found = [
         part
-        for file in sorted(FOLDER.glob("*.ir"))
+        for file in sorted((FOLDER / "graph").glob("*.ir"))
         for section in file.read_text().split("// =====\n")
         if "// error:" not in section
         for part in section.split("// ----- expect\n")

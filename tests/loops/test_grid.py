@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from golden_cases import FOLDER, Case, read_cases, update
 from loop_programs import PROGRAMS, SYMBOLIC, assert_close, assert_round_trip, numbers, trace
 from random_programs import Seeded, build, disagreement
 from smelt.backend.cuda.build import schedule
@@ -15,15 +14,12 @@ from smelt.backend.plan import name_values
 from smelt.ir.graph import Graph
 from smelt.ir.parser import parse_graph
 from smelt.kernels.loop.ir import Kernel, Loop, walk
-from smelt.kernels.loop.parser import parse_kernels
-from smelt.kernels.loop.text import print_kernel
 from smelt.passes.fusion.fuse import Fused, fuse
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
-from smelt.passes.pipelines import CUDA_LOOPS, GRAPH
+from smelt.passes.pipelines import GRAPH
 from support import interpret
 
-GOLDEN = FOLDER / "grid"
 RANDOM_PROGRAMS = range(3000, 3040)
 
 
@@ -107,28 +103,3 @@ def test_names_do_not_meet() -> None:
     text = "graph @f(%g0: f32[7, 12], %g1: f32[7, 12]) {\n  %0 = add(%g0, %g1) : f32[7, 12]\n  return %0\n}"
     arrays = [numbers(7, 12), numbers(7, 12, seed=1)]
     assert_meaning(parse_graph(text), arrays)
-
-
-GOLDEN_CASES = [case for file in sorted(GOLDEN.glob("*.ir")) for case in read_cases(file)]
-
-
-def golden_text(case: Case) -> str:
-    _, kernels = lowered(parse_graph(case.source, case.file.name))
-    passes = Pipeline([case.pipeline])
-    return "\n\n".join(print_kernel(passes.run(kernel, verify_each=True), locations=False) for kernel in kernels)
-
-
-@pytest.mark.parametrize("case", GOLDEN_CASES, ids=str)
-def test_golden(case: Case, request: pytest.FixtureRequest) -> None:
-    text = golden_text(case)
-    if request.config.getoption("--update-golden"):
-        update(case, text)
-        return
-    assert text == (case.expected or "").strip(), "run pytest --update-golden if the new schedule is right"
-
-
-def test_golden_files_use_the_pipeline() -> None:
-    for case in GOLDEN_CASES:
-        assert [part.split("{")[0] for part in case.pipeline.replace(",pad", ";pad").split(",")] == list(CUDA_LOOPS)
-        text = (case.expected or "").strip()
-        assert "\n\n".join(print_kernel(kernel) for kernel in parse_kernels(text)) == text

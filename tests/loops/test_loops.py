@@ -1,11 +1,10 @@
-"""Lowering and every loop pass keep the meaning of a program; golden files."""
+"""Lowering and every loop pass keep the meaning of a program."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import smelt
-from golden_cases import EXPECT, FOLDER, Case, read_cases, update
 from loop_programs import PROGRAMS, SYMBOLIC, assert_meaning, assert_round_trip, lowered, numbers, stage_results, trace
 from random_programs import Seeded, build, disagreement
 from smelt import ops
@@ -14,13 +13,10 @@ from smelt.ir.errors import IndexRangeError
 from smelt.ir.parser import parse_graph
 from smelt.kernels.loop.ir import Load
 from smelt.kernels.loop.parser import parse_kernels
-from smelt.kernels.loop.text import print_kernel
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import LOOPS
 
 RANDOM_PROGRAMS = range(2000, 2030)
-
-GOLDEN = FOLDER / "loops"
 
 
 @pytest.fixture
@@ -110,30 +106,3 @@ def test_what_a_guard_forbids_is_not_read() -> None:
     _, (kernel,) = lowered(trace(lambda x: ops.cat([ops.flip(x, (0,)), x], 0), [numbers(4)], None))
     loads = [item for item in kernel.body[0].body if isinstance(item, Load)]  # type: ignore[union-attr]
     assert len(loads) == 2 and all(load.guard is not None for load in loads)
-
-
-# Golden files
-
-GOLDEN_CASES = [case for file in sorted(GOLDEN.glob("*.ir")) for case in read_cases(file)]
-
-
-def scheduled_text(case: Case) -> str:
-    _, kernels = lowered(parse_graph(case.source, case.file.name))
-    passes = Pipeline([case.pipeline])
-    return "\n\n".join(print_kernel(passes.run(kernel, verify_each=True), locations=False) for kernel in kernels)
-
-
-@pytest.mark.parametrize("case", GOLDEN_CASES, ids=str)
-def test_golden(case: Case, request: pytest.FixtureRequest) -> None:
-    text = scheduled_text(case)
-    if request.config.getoption("--update-golden"):
-        update(case, text)
-        return
-    assert text == (case.expected or "").strip(), "run pytest --update-golden if the new schedule is right"
-
-
-@pytest.mark.parametrize("case", GOLDEN_CASES, ids=str)
-def test_golden_text_round_trips(case: Case) -> None:
-    text = (case.expected or "").strip()
-    assert EXPECT in case.file.read_text()
-    assert "\n\n".join(print_kernel(kernel) for kernel in parse_kernels(text)) == text
