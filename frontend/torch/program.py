@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .importer import device_of, op_name
 from .native import NativeStep
 from .partition import Partition, is_size
-from .straight import Run, straight_line
+from .specialized_call import Run, specialized_call
 from .types import number_type
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Constants:
 
     def __init__(self, template: Slots):
         self.template = template
-        self.straight: Run | None = None  # from the second call on, if the program is that simple
+        self.specialized: Run | None = None  # from the second call on, if the program is that simple
         self.calls = 0
 
 
@@ -176,10 +176,10 @@ class Program:
         return self.run(args, self.constants)
 
     def run(self, args: list[Any], constants: Constants) -> Any:
-        if constants.straight is not None:
-            return constants.straight(args)
+        if constants.specialized is not None:
+            return constants.specialized(args)
         if constants.calls == 1:
-            constants.straight = straight_line(self, constants.template)
+            constants.specialized = specialized_call(self, constants.template)
         constants.calls += 1
         return self.run_steps(args, constants.template)
 

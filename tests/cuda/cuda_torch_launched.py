@@ -134,7 +134,7 @@ def test_results_and_strides(device: Gpu) -> None:
 def test_layouts(device: Gpu, x: torch.Tensor) -> None:
     """Transposed, with gaps, at an address that is no multiple of 16, and repeated."""
     compare(lambda x: (x * 2 + 1, x.sum(1)), x)
-    assert PROGRAMS[0].constants.straight is not None or not x.is_contiguous()
+    assert PROGRAMS[0].constants.specialized is not None or not x.is_contiguous()
 
 
 def test_a_training_step(device: Gpu) -> None:
@@ -172,7 +172,7 @@ def test_addresses_that_come_again(device: Gpu) -> None:
         assert len(device.noted("graph")) == number
     assert len(device.noted("capture")) == 1
     (program,) = PROGRAMS
-    assert program.constants.straight is not None
+    assert program.constants.specialized is not None
     # Other addresses: one launch after the other, until they come again.
     launched = len(device.noted("launch"))
     other = torch.randn(6, 8)

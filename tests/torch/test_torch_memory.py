@@ -91,12 +91,12 @@ def test_results_are_computed_in_the_memory_of_inputs(monkeypatch):
 
     written_out: list[Any] = []
 
-    def straight_line(*args):
+    def specialized_call(*args):
         written_out.append(original(*args))
         return written_out[-1]
 
-    original = program.straight_line
-    monkeypatch.setattr(program, "straight_line", straight_line)
+    original = program.specialized_call
+    monkeypatch.setattr(program, "specialized_call", specialized_call)
 
     def f(x, grad, total):
         x.sub_(0.1 * grad)
@@ -275,7 +275,7 @@ def test_gradients_and_saved_tensors_may_be_lazily_negated():
     plain = torch.tensor([1.0, 2.0, 3.0])
     for gradient in (plain, torch._neg_view(plain), torch.complex(plain, plain).conj().imag):
         for unpack in (lambda item: item, lambda item: torch._neg_view(-item)):
-            for _ in range(3):  # the first, the second and the straight way
+            for _ in range(3):  # the first, the second and the specialized call
                 torch.testing.assert_close(_gradients(function, gradient, unpack), _gradients(f, gradient, unpack))
 
 

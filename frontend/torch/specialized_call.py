@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Run = Callable[[list[Any]], list[Any]]
 
 
-def straight_line(program: Program, template: list[Any]) -> Run | None:
+def specialized_call(program: Program, template: list[Any]) -> Run | None:
     """A function that does what the program does, if it has one step of known sizes with plain results."""
     from . import memory, native
 
