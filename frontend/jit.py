@@ -30,7 +30,8 @@ from .backend.static_args import static_key
 from .ir import asked
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Array, Graph, Value, current_location
-from .ir.symbolic import Dim, Expr, Symbol
+from .ir.open_size import OpenSize, expression
+from .ir.symbolic import Dim, Symbol
 from .ir.types import DType, TensorType, dtype, f64, number_dtype
 from .layout import Order, in_memory, inverse, store_in_order
 from .opened import opened
@@ -191,7 +192,7 @@ class Jitted:
         if kwargs:
             args, kwargs = self._by_position(args, kwargs)
         leaves, structure, static = self._flatten(args, kwargs)
-        if any(isinstance(leaf, (Value, Expr)) for leaf in leaves):
+        if any(isinstance(leaf, Value) or type(leaf) is OpenSize for leaf in leaves):
             # Inside another trace: the function is just part of it.
             return self._called(structure, list(map(_traced, leaves)), args, kwargs)
         arrays, orders = self._arrays(leaves)
@@ -257,7 +258,7 @@ class Jitted:
         leaves, structure = flatten(moving)
         for which, value in (*static_args, *static_kwargs):
             try:
-                hash(value)
+                hash(expression(value))
             except TypeError:
                 if isinstance(which, int) and which < len(self.by_position):
                     which = self.by_position[which]
@@ -266,7 +267,8 @@ class Jitted:
                     f"a tuple is, where a list is not",
                     current_location(),
                 ) from None
-        return leaves, structure, tuple([(which, static_key(value)) for which, value in (*static_args, *static_kwargs)])
+        given = (*static_args, *static_kwargs)
+        return leaves, structure, tuple([(which, static_key(expression(value))) for which, value in given])
 
     def _arrays(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Order | None]]:
         """Leaves as arrays in the order of memory, and that order; for a GPU, what is in its memory stays there."""
@@ -387,7 +389,9 @@ class Jitted:
             result = self._called(structure, given, args, kwargs)
             leaves, kept["structure"] = flatten(result)
             kept["fixed"] = {
-                at: leaf for at, leaf in enumerate(leaves) if isinstance(leaf, (bool, int, float, complex, str, Expr))
+                at: expression(leaf)
+                for at, leaf in enumerate(leaves)
+                if isinstance(leaf, (bool, int, float, complex, str))
             }
             return [as_value(leaf) for at, leaf in enumerate(leaves) if at not in kept["fixed"]]
 
@@ -507,7 +511,7 @@ def is_number(leaf: Any) -> bool:
 
 def _traced(leaf: Any) -> Any:
     """An argument of a function that is called inside a trace: tensors, as in any other call."""
-    if isinstance(leaf, (Value, Expr, bool, int, float, complex, str, bytes)) and not isinstance(leaf, np.generic):
+    if isinstance(leaf, (Value, bool, int, float, complex, str, bytes)) and not isinstance(leaf, np.generic):
         return leaf
     return Array(captured(as_array(leaf, "an argument")))
 

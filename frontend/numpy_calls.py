@@ -14,6 +14,7 @@ import numpy as np
 
 from .ir.errors import ArgumentError, DTypeError, ShapeError, SmeltError, TraceError, suggest
 from .ir.graph import Array, Value, current_location
+from .ir.open_size import expression, open_shape, open_size
 from .ir.symbolic import Expr
 from .ir.types import bool_, f64, user_dtype
 from .ops import shapes
@@ -218,7 +219,9 @@ def _contracted(left: Any, right: Any, axes: Any, function: str) -> Any:
     if not isinstance(axes, (tuple, list)) or len(axes) != 2:
         raise ArgumentError(f"numpy.{function}: axes is {axes!r}, expected an int or two lists", current_location())
     first, second = (_axes(tuple(item) if isinstance(item, list) else item, rank) for item, rank in zip(axes, ranks))
-    if len(first) != len(second) or not all(equal(left.shape[i], right.shape[j]) for i, j in zip(first, second)):
+    if len(first) != len(second) or not all(
+        equal(left.type.shape[i], right.type.shape[j]) for i, j in zip(first, second)
+    ):
         raise ShapeError(
             f"numpy.{function}: dims {first} of {left.type} and {second} of {right.type} differ in size",
             current_location(),
@@ -256,7 +259,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min:
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise ArgumentError("numpy.clip: a bound is given twice", current_location())
     x = _tensor(a)
-    low, high = a_min if min is None else min, a_max if max is None else max
+    low, high = expression((a_min if min is None else min, a_max if max is None else max))
     if x.dtype.is_integer:
         smallest, largest = x.dtype.bounds
         low = None if _is_int(low) and low < smallest else low
@@ -343,7 +346,8 @@ def _concatenate(
 def _stack(arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     _nothing("stack", out=(out, None))
     values = list(map(_tensor, _sequence(arrays, "stack")))
-    if any(len(value.shape) != values[0].ndim or not all(map(equal, value.shape, values[0].shape)) for value in values):
+    first = values[0].type.shape
+    if any(value.ndim != len(first) or not all(map(equal, value.type.shape, first)) for value in values):
         raise ShapeError("numpy.stack: all arrays must have the same shape", current_location())
     at = dimension(axis, values[0].ndim + 1)
     return _joined([_op("unsqueeze", value, at) for value in values], at, dtype, casting, "stack")
@@ -351,7 +355,7 @@ def _stack(arrays: Any, axis: int = 0, out: None = None, *, dtype: Any = None, c
 
 def _vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     values = list(map(_tensor, _sequence(tup, "vstack")))
-    values = [_op("reshape", value, (1, *(value.shape or (1,)))) if value.ndim < 2 else value for value in values]
+    values = [_op("reshape", value, (1, *(value.type.shape or (1,)))) if value.ndim < 2 else value for value in values]
     return _joined(values, 0, dtype, casting, "vstack")
 
 
@@ -372,7 +376,7 @@ def _parts(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     a, sections = _tensor(ary), indices_or_sections
-    size = a.shape[dimension(axis, a.ndim)]
+    size = a.type.shape[dimension(axis, a.ndim)]
     if _is_int(sections) and (sections <= 0 or not divides(size, int(sections))):
         raise ShapeError(f"numpy.split: {size} is no multiple of {sections}", current_location())
     return _parts(a, sections, axis)
@@ -409,7 +413,7 @@ def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
         raise ArgumentError("numpy.repeat: repeats may not contain negative numbers", current_location())
     if counts.size == 1:
         return _op("repeat_interleave", source, int(counts.reshape(())), along)
-    size = source.shape[along]
+    size = source.type.shape[along]
     if not equal(size, len(counts)):
         raise ShapeError(f"numpy.repeat: {len(counts)} counts for {size} elements", current_location())
     return _take(source, np.repeat(np.arange(len(counts)), counts), along)
@@ -441,8 +445,8 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
         return _op("squeeze", x)
     axes = _axes(axis, x.ndim)
     for entry in axes:
-        if not equal(x.shape[entry], 1):
-            raise ShapeError(f"numpy.squeeze of dim {entry}, whose size is {x.shape[entry]}", current_location())
+        if not equal(x.type.shape[entry], 1):
+            raise ShapeError(f"numpy.squeeze of dim {entry}, whose size is {x.type.shape[entry]}", current_location())
     return _op("squeeze", x, axes) if axes else x
 
 
@@ -566,7 +570,7 @@ def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 
 
 def _size(a: Any, axis: int | None = None) -> Any:
-    return a.type.numel if axis is None else a.shape[axis]
+    return open_size(a.type.numel if axis is None else a.type.shape[axis])
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -628,7 +632,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.real: _real,
     np.imag: _imag,
     np.copy: _copy,
-    np.shape: lambda a: a.shape,
+    np.shape: lambda a: open_shape(a.type.shape),
     np.ndim: lambda a: a.ndim,
     np.size: _size,
 }
@@ -676,7 +680,8 @@ def call_function(self: Value, function: Any, types: Any, args: Any, kwargs: Any
             hint = _hint(function.__name__)
             raise TraceError(f"{shown} on a traced tensor: {error}{hint and '; '}{hint}", current_location()) from None
         try:
-            return own(*bound.args, **bound.kwargs)
+            given, named = expression(bound.args), {name: expression(item) for name, item in bound.kwargs.items()}
+            return own(*given, **named)
         except SmeltError as error:
             error.location, error.op = error.location or current_location(), error.op or function.__name__
             raise

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .ir.graph import Value
+from .ir.open_size import OpenSize, expression
 from .ir.symbolic import Dim, Expr
 from .ir.types import dtype as dtype_of
 from .ir.types import i64
@@ -28,24 +29,24 @@ from .ops.open_array import OpenArray
 
 def _length(item: Any, /) -> Any:
     """len, or the open size that it would have to tell."""
-    if isinstance(item, (Value, OpenArray)) and item.shape and isinstance(item.shape[0], Expr):
+    if isinstance(item, (Value, OpenArray)) and item.shape and type(item.shape[0]) is OpenSize:
         return item.shape[0]
     return len(item)
 
 
 def _type(*args: Any, **rest: Any) -> Any:
     """type, which also says what sizes and NumPy's arrays are that are open."""
-    if len(args) == 1 and not rest and isinstance(args[0], (Expr, OpenArray)):
-        return int if isinstance(args[0], Expr) else np.ndarray
+    if len(args) == 1 and not rest and type(args[0]) in (OpenSize, OpenArray):
+        return args[0].__class__
     return type(*args, **rest)
 
 
 def _arange(*args: Any, dtype: Any = None, **rest: Any) -> Any:
     """np.arange, also where a bound is open."""
-    bounds = [item for item in args if isinstance(item, Expr)]
-    if not bounds or rest or len(args) > 3 or not all(isinstance(item, (int, Expr, np.integer)) for item in args):
+    is_open = any(type(item) is OpenSize for item in args)
+    if not is_open or rest or len(args) > 3 or not all(isinstance(item, (int, np.integer)) for item in args):
         return np.arange(*args, dtype=dtype, **rest)
-    first, last, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    first, last, step = map(expression, (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3])
     if not isinstance(step, int) or step != 1:
         return np.arange(*args, dtype=dtype)  # asks for the numbers
     count = last - first
@@ -82,7 +83,7 @@ def _constant(sizes: tuple[Dim, ...], number: Any, wanted: Any) -> OpenArray:
 
 def _open_shape(shape: Any) -> tuple[Dim, ...] | None:
     """The sizes if one of them is open."""
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = expression(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
     return sizes if any(isinstance(size, Expr) for size in sizes) else None
 
 

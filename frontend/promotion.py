@@ -15,6 +15,7 @@ import numpy as np
 
 from .ir.errors import ArgumentError, DTypeError, NumberRangeError, SmeltError
 from .ir.graph import Array, Value, current_location, plain
+from .ir.open_size import expression
 from .ir.symbolic import Expr
 from .ir.types import ANY, DType, bf16, bool_, c128, dtype, f16, f32, f64, i64
 from .ops.define import REGISTRY, OpDef, as_array, as_arrays, as_dtype, captured
@@ -63,6 +64,7 @@ def kind_of(item: Any) -> Kind:
 
 def operand(item: Any) -> Any:
     """An operand that is a tensor or a number; lists are arrays, as in NumPy."""
+    item = expression(item)
     if item.__class__ in _OPERANDS or isinstance(item, (Value, bool, int, float, complex, Expr)):
         return item
     if isinstance(item, OpenArray):
@@ -131,6 +133,7 @@ def _rounded(number: Any, wanted: DType) -> Any:
 
 def meet(*items: Any) -> list[Value]:
     """Operands as values of the type in which they meet."""
+    items = expression(items)
     wanted = result_dtype(*items)
     return [in_dtype(item, wanted) for item in items]
 

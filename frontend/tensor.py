@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 
 from .ir.errors import ArgumentError, DTypeError, ShapeError, TraceError, suggest
-from .ir.graph import Array, Value, current_location, plain
+from .ir.graph import Array, Handle, Value, current_location, plain
+from .ir.open_size import expression, open_size
 from .ir.types import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8
 from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, call_function, call_ufunc, clip, dot, rounded
 from .ops.define import REGISTRY, OpDef
+from .ops.handles import as_handles
+from .ops.open_array import OpenArray
 from .ops.registry import holds
 from .ops.shapes import equal
 from .promotion import apply_ufunc
@@ -198,9 +201,9 @@ def _array(self: Value, dtype: Any = None, copy: Any = None) -> np.ndarray:
 
 
 def _length(self: Value) -> Any:
-    if not self.shape:
+    if not self.type.shape:
         raise TraceError("len() of a 0-dim tensor", current_location())
-    size = self.shape[0]
+    size = self.type.shape[0]
     return size if isinstance(size, int) else size.__index__()  # Python takes nothing but a number from here
 
 
@@ -210,7 +213,7 @@ def _iterate(self: Value) -> Iterator[Value]:
 
 def _backwards(self: Value, dim: int, item: slice) -> Any:
     """A slice with a negative step: the same elements forwards, flipped."""
-    size = self.shape[dim]
+    size = self.type.shape[dim]
     if isinstance(size, int):
         places = range(size)[item]
         low, high = (places[-1], places[0] + 1) if places else (0, 0)
@@ -264,10 +267,10 @@ def _places(items: tuple, shape: tuple) -> tuple:
 
 def _get_item(self: Value, index: Any) -> Any:
     """NumPy's indexing: integers, slices, None, ..., and index tensors."""
-    items = index if isinstance(index, tuple) else (index,)
+    items = tuple(map(_entry, index if isinstance(index, tuple) else (index,)))
     for item in items:
         if item.__class__ is list or item.__class__ is np.ndarray:
-            items = _places(items, self.shape)
+            items = _places(items, self.type.shape)
             break
     consumed = ellipses = 0
     for item in items:
@@ -315,6 +318,11 @@ def _get_item(self: Value, index: Any) -> Any:
         first = min(tensors)
         return REGISTRY["movedim"](chosen, tuple(range(first, first + added)), tuple(range(added)))
     return chosen
+
+
+def _entry(item: Any) -> Any:
+    """An entry of an index in the compiler's sizes; arrays of open sizes are tensors."""
+    return item.value if type(item) is OpenArray else expression(item)
 
 
 def _are_apart(items: tuple) -> bool:
@@ -396,6 +404,20 @@ def _trace(self: Value, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: 
     return REGISTRY["sum"](REGISTRY["diagonal"](self, offset, axis1, axis2), -1, dtype=dtype)
 
 
+def _numel(self: Value) -> Any:
+    return _dim(self, self.type.numel)
+
+
+def _dim(self: Value, size: Any) -> Any:
+    """A size of a tensor, as its holder sees sizes."""
+    return open_size(size) if isinstance(self, Handle) else size
+
+
+def _of_handles(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator of values that returns handles, as calls of ops do."""
+    return lambda *operands: as_handles(operator(*operands))
+
+
 def install() -> None:
     """Give `Value` its operators and methods."""
     table: dict[str, Any] = {
@@ -431,14 +453,14 @@ def install() -> None:
         "__divmod__": _divmod,
         "__rdivmod__": lambda self, other: _divmod(other, self),
         "mT": property(lambda self: REGISTRY["transpose"](self, -2, -1)),
-        "size": property(lambda self: self.type.numel),
+        "size": property(_numel),
         "itemsize": property(lambda self: self.dtype.bytes),
-        "nbytes": property(lambda self: self.type.nbytes),
+        "nbytes": property(lambda self: _dim(self, self.type.nbytes)),
         "conjugate": lambda self: REGISTRY["conj"](self),
         "searchsorted": _searchsorted,
         "trace": _trace,
         "dim": lambda self: self.ndim,
-        "numel": lambda self: self.type.numel,
+        "numel": _numel,
     }
     for method, name in BINARY.items():
         table[f"__{method}__"] = _binary(name)
@@ -451,6 +473,8 @@ def install() -> None:
         table[method] = partialmethod(_to, wanted)
     for name, member in table.items():
         setattr(Value, name, member)
+    for method in (*BINARY, *(f"r{method}" for method in BINARY), *COMPARE, *UNARY):
+        setattr(Handle, f"__{method}__", _of_handles(table[f"__{method}__"]))
     for method, ufunc in NUMPY_BINARY.items():
         setattr(Array, f"__{method}__", _numpys(ufunc))
         setattr(Array, f"__r{method}__", _numpys_reflected(ufunc))

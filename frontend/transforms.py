@@ -22,7 +22,7 @@ from .backend.pytree import flatten, leaves_like, paths, shown, unflatten
 from .ir import asked
 from .ir.errors import ArgumentError, DerivativeError, DTypeError, ShapeError
 from .ir.graph import Array, Value, current_location, plain
-from .ir.symbolic import Expr
+from .ir.open_size import OpenSize
 from .ir.types import TensorType, number_dtype
 from .jit import Jitted, jit
 from .opened import opened
@@ -121,7 +121,7 @@ def _remembered(make: Function, function: _Identity, *options: Any) -> Jitted:
 
 
 def _any_traced(tree: Any) -> bool:
-    return any(isinstance(leaf, (Value, Expr)) for leaf in flatten(tree)[0])
+    return any(isinstance(leaf, Value) or type(leaf) is OpenSize for leaf in flatten(tree)[0])
 
 
 def _positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:

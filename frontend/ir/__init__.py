@@ -1,1 +1,3 @@
 """The graph IR and its text."""
+
+from . import printer  # noqa: F401  (gives graphs their text)

@@ -7,15 +7,11 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar, Token
-from types import CodeType
 from typing import Any
-
-from .caller import is_internal
 
 
 class Asked:
-    """While a function is traced. Inside, the user's code gets a size's number where only the number will do (as a key,
-    as text), by way of SizeNeeded; smelt's own code compares and prints expressions."""
+    """While a function is traced: the sizes at hand, and the questions about open sizes that they answered."""
 
     __slots__ = ("hints", "limits", "question", "token", "where")
 
@@ -52,22 +48,6 @@ def note(question: Exception) -> None:
 def without_hints() -> AbstractContextManager[Any]:
     """Inside, questions about sizes are decided by proofs alone, or are left to the trace around."""
     return nullcontext() if current() is None else Asked({})
-
-
-def is_users(frames: int) -> bool:
-    """Whether the code so many frames above is the user's. Methods that dataclasses and abstract classes have belong to
-    their callers."""
-    code = sys._getframe(frames + 1).f_code
-    while _is_callers(code):
-        frames += 1
-        code = sys._getframe(frames + 1).f_code
-    return not is_internal(code.co_filename)
-
-
-def _is_callers(code: CodeType) -> bool:
-    if code.co_filename == "<string>":
-        return code.co_name in ("__eq__", "__hash__", "__repr__")
-    return code.co_name == "__instancecheck__"
 
 
 def line_above(frames: int) -> str:

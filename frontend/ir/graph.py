@@ -14,13 +14,14 @@ import itertools
 import os
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .caller import is_skipped, skipped_files
 from .errors import TraceError
+from .open_size import open_shape
 from .symbolic import Symbol, symbols_of
 from .types import DType, TensorType
 
@@ -212,23 +213,37 @@ class Value:
         def __getitem__(self, index: Any) -> Any: ...
 
 
-class Array(Value):
-    """A value as a function of NumPy arrays sees it: operators promote types as NumPy does, and integers become f64.
+class Handle(Value):
+    """A value as the user's code sees it: its open sizes are `OpenSize`s.
 
-    Op calls that get one return others (ops/define.py); graphs, bodies of ops and passes hold the values behind them.
+    Bodies and rules of the user's ops get handles, with the operators of values. Op calls that get a handle return
+    handles (ops/define.py); graphs, bodies of smelt's ops and passes hold the values behind them.
     """
 
-    __slots__ = ("value", "weak")
+    __slots__ = ("value",)
 
-    def __init__(self, value: Value, weak: type | None = None):
+    def __init__(self, value: Value):
         super().__init__(value.type, value.op, value.index, value.name, value.owner)
         self.value = value
+
+    @property
+    def shape(self) -> tuple:
+        return open_shape(self.type.shape)
+
+
+class Array(Handle):
+    """A value as a function of NumPy arrays sees it: operators promote types as NumPy does, and integers become f64."""
+
+    __slots__ = ("weak",)
+
+    def __init__(self, value: Value, weak: type | None = None):
+        super().__init__(value)
         self.weak = weak  # int, float or complex: a Python number, whose type is that of what it meets (NEP 50)
 
 
 def plain(value: Any) -> Any:
     """What graphs hold of a traced tensor."""
-    return value.value if value.__class__ is Array else value
+    return value.value if isinstance(value, Handle) else value
 
 
 def operands_of(defn: OpDef, arguments: dict[str, Any]) -> tuple[Value, ...]:
@@ -318,6 +333,7 @@ class Graph:
     """Parameters, ops in topological order, results."""
 
     __slots__ = ("name", "ops", "params", "results")
+    text: ClassVar[Callable[[Graph], str]]  # printer.py sets it
 
     def __init__(self, name: str, params: Sequence[Value], ops: Sequence[Op], results: Sequence[Value]):
         self.name = name
@@ -373,6 +389,4 @@ class Graph:
         return table
 
     def __str__(self) -> str:
-        from .printer import print_graph
-
-        return print_graph(self)
+        return Graph.text(self)

@@ -244,3 +244,6 @@ class Printer:
             if isinstance(dim, Expr):
                 for symbol in sorted(symbols_of(dim), key=lambda item: item.name):
                     self.symbols.setdefault(symbol)
+
+
+Graph.text = staticmethod(print_graph)

@@ -164,40 +164,16 @@ class Expr:
         if self is other:
             return True
         if isinstance(other, Expr):
-            if self._hash == other._hash and self.terms == other.terms:
-                return True
-        elif not isinstance(other, numbers.Number):
-            return NotImplemented
-        # smelt's own code asks whether two sizes are the same expression; the user asks about the numbers.
-        if asked.is_users(1):
-            size = _whole(other)
-            if size is not None and not Expr.differs(self, size):
-                raise SizeNeeded(self)
-        return False
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        """int for the user's `isinstance(x.shape[0], int)`: sizes are ints, whether or not they are known."""
-        return int if asked.current() is not None and asked.is_users(1) else Expr
+            return self._hash == other._hash and self.terms == other.terms
+        return False if isinstance(other, numbers.Number) else NotImplemented
 
     def __hash__(self) -> int:
-        if asked.current() is not None and asked.is_users(1):
-            raise SizeNeeded(self)  # a dict or a set looks for the number
         return self._hash
 
-    def __str__(self) -> str:
-        if asked.current() is not None and asked.is_users(1):
-            raise SizeNeeded(self)
-        return repr(self)
-
     def __format__(self, spec: str) -> str:
-        if asked.current() is not None and asked.is_users(1):
-            raise SizeNeeded(self)
         return format(repr(self), spec)
 
     def __repr__(self) -> str:
-        if asked.current() is not None and asked.is_users(1):
-            raise SizeNeeded(self)
         if self.atom is not None:
             return str(self.atom)
         parts: list[str] = []
@@ -322,19 +298,19 @@ class Expr:
 
     def __floordiv__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.floor_divide(self, _divisor(operand))
+        return NotImplemented if operand is None else Expr.floor_divide(self, operand)
 
     def __rfloordiv__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.floor_divide(operand, _divisor(self))
+        return NotImplemented if operand is None else Expr.floor_divide(operand, self)
 
     def __mod__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.remainder(self, _divisor(operand))
+        return NotImplemented if operand is None else Expr.remainder(self, operand)
 
     def __rmod__(self, other: Dim) -> Dim:
         operand = self._operand(other)
-        return NotImplemented if operand is None else Expr.remainder(operand, _divisor(self))
+        return NotImplemented if operand is None else Expr.remainder(operand, self)
 
     def coefficient(self, symbol: Symbol) -> Dim | None:
         """The factor of `symbol` if the expression is affine in it, else None. Zero if it does not occur."""
@@ -357,28 +333,6 @@ class Expr:
 
 # A size or an index: a number, or an expression that is none.
 Dim = int | Expr
-
-
-def _divisor(value: Dim) -> Dim:
-    """What the user's code divides by: Python refuses zero, so whether it is zero decides the program."""
-    if asked.current() is not None and asked.is_users(2):
-        if isinstance(value, int):
-            if value == 0:
-                raise ZeroDivisionError("integer division or modulo by zero")
-        elif not Expr.differs(value, 0):
-            raise UndecidedSize(value, 0)
-    return value
-
-
-def _whole(value: Any) -> Dim | None:
-    """The size that a number of any kind is; None if it is none."""
-    if isinstance(value, (int, Expr)):
-        return value
-    try:
-        whole = int(value.real)
-        return whole if value == whole else None
-    except (ValueError, OverflowError, TypeError):  # nan, inf
-        return None
 
 
 def _atom_key(atom: Atom) -> tuple:

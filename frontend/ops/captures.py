@@ -21,7 +21,7 @@ def as_array(value: Any, what: str) -> np.ndarray:
         raise ArgumentError(
             f"{what}: numpy.matrix has other operators than arrays: convert it (np.asarray(x))", current_location()
         )
-    if isinstance(value, np.ndarray):
+    if issubclass(type(value), np.ndarray):  # OpenArray says that it is one
         array = value
     elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:

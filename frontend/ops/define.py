@@ -42,7 +42,8 @@ import numpy as np
 from ..ir import asked
 from ..ir.caller import is_internal
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
-from ..ir.graph import Array, Op, Value, current_location, located, operands_of, ops_behind, plain
+from ..ir.graph import Array, Handle, Op, Value, current_location, located, operands_of, ops_behind, plain
+from ..ir.open_size import expression
 from ..ir.symbolic import Dim, Expr
 from ..ir.types import (
     ANY,
@@ -62,6 +63,7 @@ from ..ir.types import (
 from .attributes import accepted, attribute
 from .captures import ArrayConstant, as_array, captured  # noqa: F401
 from .derivatives import HasDerivatives
+from .handles import as_handles, as_users
 from .kinds import Kind
 from .open_array import OpenArray
 from .pickled import owner_of, plain_copy, restored_name
@@ -230,8 +232,11 @@ class OpDef(HasTraits, HasDerivatives):
         given = _class_of_tensors(arguments)
         if given is Value:
             return self.apply(arguments)
+        arguments = {name: expression(value) for name, value in arguments.items()}
         if given is np.ndarray and OpDef.evaluate is not None:
             return OpDef.evaluate(self, arguments)
+        if given is Handle:
+            return as_handles(self.apply(arguments))
         # Tensors that the user makes of numbers are for functions of NumPy arrays, those of a body are for the body.
         if given is Array or not is_internal(sys._getframe(1).f_code.co_filename):
             return as_arrays(self.apply_in(f64, arguments), self._of_numbers(arguments))
@@ -397,7 +402,7 @@ class OpDef(HasTraits, HasDerivatives):
         try:
             normal, made = self._normal, dict(arguments)
             for name, value in arguments.items():
-                if value.__class__ not in normal[name]:
+                if type(value) not in normal[name]:
                     made[name] = self._argument(self.by_name[name], value, arguments)
             arguments = made
             if kind is None:
@@ -431,7 +436,7 @@ class OpDef(HasTraits, HasDerivatives):
 
     def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
         """The results of a composite's body."""
-        results = self.function(**arguments)
+        results = self.function(**(arguments if self.is_own else as_users(arguments)))
         values = tuple(map(plain, results)) if isinstance(results, (tuple, list)) else (plain(results),)
         for value in values:
             if not isinstance(value, Value):
@@ -471,6 +476,7 @@ class OpDef(HasTraits, HasDerivatives):
         return self._body(arguments)[1]
 
     def _argument(self, parameter: Parameter, value: Any, arguments: dict[str, Any]) -> Any:
+        value = expression(value)
         if parameter.is_tensor:
             if parameter.is_list and isinstance(value, (tuple, list)):
                 return tuple(self._tensor(parameter, item, arguments) for item in value)
@@ -553,14 +559,17 @@ _CHOOSING = frozenset(("condition", "index", "indices", "mask", "seed"))
 
 
 def _class_of_tensors(arguments: dict[str, Any]) -> type | None:
-    """Array if any argument is one, else Value, else np.ndarray; None if there is no tensor."""
+    """Array if any argument is one, else Handle, Value or np.ndarray; None if there is no tensor."""
     found: type | None = None
     for value in arguments.values():
         for item in value if value.__class__ is tuple or value.__class__ is list else (value,):
-            if item.__class__ is Array or item.__class__ is OpenArray:
+            kind = type(item)
+            if kind is Array or kind is OpenArray:
                 return Array
-            if item.__class__ is Value:
-                found = Value
+            if kind is Value:
+                found = found if found is Handle else Value
+            elif kind is Handle:
+                found = Handle
             elif found is None and hasattr(item, "__array__") and not isinstance(item, np.generic):
                 found = np.ndarray
     return found

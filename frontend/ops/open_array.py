@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..ir import asked
 from ..ir.graph import Array, Value
 from ..ir.symbolic import Expr, SizeNeeded
 from ..ir.types import dtype
@@ -30,7 +29,7 @@ class OpenArray:
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """An array's for the user's `isinstance(x, np.ndarray)`."""
-        return np.ndarray if asked.current() is not None and asked.is_users(1) else OpenArray
+        return np.ndarray
 
     @property
     def shape(self) -> tuple:
@@ -45,7 +44,7 @@ class OpenArray:
         return np.dtype(self.value.dtype.numpy)
 
     def _ask(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise SizeNeeded(next(size for size in self.value.shape if isinstance(size, Expr)))
+        raise SizeNeeded(next(size for size in self.value.type.shape if isinstance(size, Expr)))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols that it does not have

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any, overload
 
+from ...ir.caller import is_internal
 from ...ir.errors import DerivativeError
-from ...ir.graph import Op, Value, located
+from ...ir.graph import Handle, Op, Value, located, plain
 from ...ir.types import TensorType
 from ...ops.define import REGISTRY, constant
 from ...ops.derivatives import ForwardingRule
+from ...ops.handles import as_users
 
 
 def vjp(results: Sequence[Value], cotangents: Sequence[Value], inputs: Sequence[Value]) -> list[Value | None]:
@@ -117,13 +119,19 @@ def no_derivative(op: Op, mode: str = "") -> DerivativeError:
 class Gradients(Sequence[Value]):
     """The gradients of all results. Those that nothing reached read as zeros; `known` tells them apart."""
 
-    def __init__(self, op: Op, given: Sequence[Value | None]):
+    def __init__(self, op: Op, given: Sequence[Value | None], sees: Callable[[Value], Value] = plain):
         self.op = op
         self.given = given
+        self.sees = sees  # what the rule gets of a value
+
+    def seen(self) -> Gradients:
+        """These as a rule of the user's sees them."""
+        return Gradients(self.op, self.given, Handle)
 
     def known(self, index: int) -> Value | None:
         """The gradient of one result, or None where it is zero."""
-        return self.given[index]
+        gradient = self.given[index]
+        return None if gradient is None else self.sees(gradient)
 
     def __len__(self) -> int:
         return len(self.given)
@@ -136,7 +144,7 @@ class Gradients(Sequence[Value]):
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(len(self)))]
         gradient = self.given[index]
-        return zeros(self.op.results[index].type) if gradient is None else gradient
+        return self.sees(zeros(self.op.results[index].type) if gradient is None else gradient)
 
 
 # By the identity of a rule, which is kept with them: it need not have a hash, and what it equals is its own affair.
@@ -181,7 +189,27 @@ def call_rule(rule: Callable[..., Any], op: Op, **extra: Any) -> Any:
                 f"the rule {named} asks for {name!r}, which {op.defn.signature()} does not have",
                 op.loc,
             )
-    return rule(**wanted)
+    return rule(**wanted) if is_own(rule, op) else _plain_parts(rule(**_as_users(wanted)))
+
+
+def is_own(rule: Callable[..., Any], op: Op) -> bool:
+    """Whether a rule is one of smelt's sources."""
+    code = getattr(rule, "__code__", None)
+    return op.defn.is_own if code is None else is_internal(code.co_filename)
+
+
+def _as_users(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a rule of the user's: where sizes are open, they are `OpenSize`s."""
+    seen = as_users(wanted)
+    if seen is not wanted and (grads := wanted.get("grads")) is not None:
+        seen["grads"] = grads.seen()
+    return seen
+
+
+def _plain_parts(returned: Any) -> Any:
+    if isinstance(returned, dict):
+        return {name: _plain_parts(part) for name, part in returned.items()}
+    return type(returned)(map(_plain_parts, returned)) if type(returned) in (tuple, list) else plain(returned)
 
 
 def align(op: Op, returned: Any) -> Iterator[tuple[Value, Value | None]]:

@@ -80,7 +80,6 @@ ROOMS = (
 )
 # Modules of one room that import each other, one of them inside a function. None joins them.
 CYCLES = (
-    {"smelt.ir.graph", "smelt.ir.printer"},
     {"smelt.kernels.loop.ir", "smelt.kernels.loop.text"},
     {"smelt.passes.fusion.fuse", "smelt.passes.fusion.fuse_text"},
     {"smelt.tools.bench", "smelt.tools.bench_module"},
