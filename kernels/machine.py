@@ -9,6 +9,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+# Bytes. Temporaries, large results, code and the scratch of each thread start at a multiple of it: a contract between
+# kernels and all that gives them memory, the same for every machine.
+CACHE_LINE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How work is cut for threads, whose number nothing here depends on. Work is counted in additions of one element
+    (kernels/loop/analysis.py has the costs). No measurement is recorded."""
+
+    worth: int = 1 << 17  # work of which a thread that is awake does a part; below, a loop stays serial
+    wake: int = 1 << 20  # work of a graph for which waking a thread pays
+    run: tuple[int, int] = (1 << 15, 1 << 20)  # work of one run of iterations: the least, and the most
+    runs: int = 64  # of one loop; more of them need not be made by shortening runs
+    iterations: int = 16  # of a loop; fewer cannot be shared out evenly
+    reduction: int = 1 << 16  # elements that are reduced to one number; of more, partial results are shared out
+    partials: int = 64  # partial results of such a reduction, at most
+    partial_elements: int = 4096  # elements of each, at least
+    scan_chunk: int = 4096  # elements of a line that are scanned at a time where the line is cut
+    scan_length: int = 16 * 4096  # elements of a line from which it is cut
+    scan_lines: int = 16  # lines that are enough to share out uncut
+    updates: int = 1 << 15  # elements that a scatter updates; fewer are not shared out
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterTiling:
+    """How updates are shared out: by rows, by tiles of rows into which updates are sorted, or by slices of the last
+    dim. No measurement is recorded."""
+
+    rows: int = 16  # of their own, or to make tiles of, at least
+    row_bytes: int = 64  # of a row, at least: shorter ones are updated faster than they are sorted
+    tiles: int = 32  # if there are rows enough, at least
+    most_tiles: int = 1024
+    chunk: int = 4096  # updates that are sorted at a time
+    slice: int = 64  # elements of the last dim that are one share
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -26,6 +62,10 @@ class Machine:
     l1: int = 32 << 10
     l2: int = 1 << 20
     l3: int = 32 << 20
+    streamed: int = 8 << 20  # from here on, storing a result past the caches is faster (1.4 times where memory bounds)
+    streamed_shared: int = 64 << 10  # the same for memory that the caches of other cores hold; not measured
+    sharing: Sharing = Sharing()
+    scatter: ScatterTiling = ScatterTiling()
 
     @property
     def registers(self) -> int:

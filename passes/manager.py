@@ -13,6 +13,7 @@ from ..ir.graph import Graph
 from ..ir.parser import Reader
 from ..ir.verify import verify_graph
 from ..kernels.loop.verify import verify_kernel
+from ..kernels.machine import PRESETS, Machine, machine
 from . import MODULES
 from .registry import PASSES, Pass
 
@@ -34,8 +35,12 @@ class Step:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        shown = ", ".join(f"{name}={_written(value)}" for name, value in self.options.items())
         return f"{self.target.name}{{{shown}}}" if shown else self.target.name
+
+
+def _written(value: Any) -> str:
+    return repr(value.name if isinstance(value, Machine) else value)
 
 
 class Pipeline:
@@ -128,7 +133,13 @@ def _option(reader: Reader, target: Pass) -> tuple[str, Any, int]:
     reader.expect("=")
     start = reader.token.start
     value = reader.attribute()
-    wanted = type(target.options[token.text].default)
+    default = target.options[token.text].default
+    if isinstance(default, Machine):
+        try:
+            value = machine(str(value))
+        except LookupError:
+            reader.fail_at(start, f"unknown machine {value!r}; there are {', '.join(PRESETS)}")
+    wanted = int if default is None else type(default)
     if wanted in (bool, int, float, str) and not isinstance(value, wanted):
         if not (wanted is float and isinstance(value, int)):
             reader.fail_at(start, f"{target.name}: {token.text} takes a {wanted.__name__}, found {value!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...ir.errors import CompileError, VerifyError
@@ -12,6 +12,7 @@ from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
 from ...kernels.loop.ir import Gemm, Kernel, Store, walk
 from ...kernels.loop.text import identity
 from ...kernels.loop.verify import verify_kernel, verify_kernels
+from ...kernels.machine import Machine
 from ...ops.kinds import Contract
 from ...ops.view import expand, permute, reshape
 from ...passes.fusion.fuse import Fused, fuse
@@ -44,17 +45,16 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
     bits = machine.vector_bits
     with stages.timed("graph passes"):
         simple = Pipeline(graph_passes(options.rounding)).run(graph, verify_each=options.verify, on_stage=hook)
-    narrow = machine.dot_types
-    start(expected_libraries(simple, narrow), bits)  # which goes on meanwhile
+    start(expected_libraries(simple, machine), bits)  # which goes on meanwhile
     with stages.timed("fuse"):
-        fused = fuse(simple, max_cost=options.max_cost, bits=bits)
+        fused = fuse(simple, max_cost=options.max_cost, machine=machine)
     name_values(fused)
     hook("fuse", fused)
     special = {
         name: tuple(f"%{fused.names[fused.stored(_result(simple, name, number))]}" for number in numbers)
         for name, numbers in (("replaced", options.replaced), ("shared", options.shared))
     }
-    emitter = ModuleEmitter(bits, options.annotate, None if options.addresses else DATA_OFFSET)
+    emitter = ModuleEmitter(machine, options.annotate, None if options.addresses else DATA_OFFSET)
     threads = get_num_threads()
     code = engine().start([], threads)
     kernels, checked = Kernels(), Kernels()
@@ -65,13 +65,13 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
         with stages.timed("loops"):
             like, kernel = recurring.find(number)
             if kernel is None:
-                lowered = lower_launch(fused, number, taken, bits, narrow=narrow)
-                products.update(libraries([lowered], bits))
+                lowered = lower_launch(fused, number, taken, machine)
+                products.update(libraries([lowered], machine))
                 start(products, bits)  # those that were not expected
-                kernel = schedule(lowered, bits, options.verify, special)
+                kernel = schedule(lowered, machine, options.verify, special)
                 recurring.add(number, kernel)
             elif options.verify:
-                lowered = schedule(lower_launch(fused, number, taken, bits, narrow=narrow), bits, True, special)
+                lowered = schedule(lower_launch(fused, number, taken, machine), machine, True, special)
                 if _facts(lowered) != _facts(kernel):
                     raise VerifyError(f"not what lowering makes of it, but like kernel {like}:\n{kernel}\n{lowered}")
             kernels.append(kernel)
@@ -134,7 +134,7 @@ def _result(graph: Graph, option: str, number: int) -> Value:
     return graph.results[number]
 
 
-def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
+def expected_libraries(graph: Graph, machine: Machine) -> list[str]:
     """Of the libraries that lowering will ask for, those that are known before it. Products of a vector may become
     plain loops, unless the machine multiplies their narrow type itself, and how many rows a tile has is not decided
     yet."""
@@ -148,7 +148,7 @@ def expected_libraries(graph: Graph, narrow: Collection[str] = ()) -> list[str]:
         name, computed = result.dtype.name, result.dtype.compute.real.name
         if computed not in BYTES or 0 in (*result.shape, depth):
             continue
-        own = name in BYTES or name in narrow
+        own = name in BYTES or name in machine.dot_types
         adjacent = own and _is_transposed(op.arguments["mat2"])
         dots = adjacent and pays_dots(name, batch * rows, columns, depth)
         if dots or 1 not in (rows, columns):
@@ -164,7 +164,7 @@ def _is_transposed(value: Value) -> bool:
     return op is not None and op.defn is permute and op.arguments["dims"][-1] != len(op.arguments["dims"]) - 1
 
 
-def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
+def libraries(kernels: Sequence[Kernel], machine: Machine) -> list[str]:
     """The libraries of routines that matrix products call: for each element type one, one for rows that are left over
     when most of them are in whole register tiles, and one for dot products."""
     found: set[str] = set()
@@ -174,16 +174,17 @@ def libraries(kernels: Sequence[Kernel], bits: int) -> list[str]:
             found.add(f"{dtype} dots")
             continue
         found.add(dtype)
-        if not is_multiple(item.rows, RegisterTile(dtype, bits).rows):
+        if not is_multiple(item.rows, RegisterTile(dtype, machine).rows):
             found.add(f"{dtype} rest")
     return sorted(found)
 
 
-def schedule(kernel: Kernel, bits: int, verify: bool, special: Mapping[str, tuple[str, ...]] = {}) -> Kernel:
+def schedule(kernel: Kernel, machine: Machine, verify: bool, special: Mapping[str, tuple[str, ...]] = {}) -> Kernel:
     """Vectors and threads. `special`: names of results whose memory is, see CompileOptions."""
-    options: dict[str, Mapping[str, Any]] = {"vectorize": {"bits": bits}, "stream": special}
     for name in LOOPS:
-        kernel = PASSES[name](kernel, **options.get(name, {}))
+        own = special if name == "stream" else {}
+        planned = {"machine": machine} if "machine" in PASSES[name].options else {}
+        kernel = PASSES[name](kernel, **planned, **own)
         if verify:
             verify_kernel(kernel, memory=False)  # which build looks at, in the end
     return kernel

@@ -14,7 +14,6 @@ import numpy as np
 from ...ir.errors import IndexRangeError, range_error
 from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides, evaluate, product
 from ...ir.types import DType, bf16, bool_, f16, f32, i64
-from ...kernels.expectations import CACHE_LINE
 from ...kernels.loop.ir import (
     Alloc,
     Buffer,
@@ -39,6 +38,7 @@ from ...kernels.loop.ir import (
     Transpose,
     prefixes,
 )
+from ...kernels.machine import CACHE_LINE
 from ...kernels.scalar.table import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
 from ...passes.fusion.fuse import Fused

@@ -21,6 +21,8 @@ from typing import Any, ClassVar, NoReturn
 from . import asked
 from .errors import ShapeError
 
+ASSUMED_SIZE = 4096  # of a symbolic dim, in decisions where only its order of magnitude matters: open sizes are large
+
 
 class SizeNeeded(ShapeError):
     """Python asked a symbolic size for its number; tracing starts again with the number at hand."""

@@ -366,7 +366,7 @@ def _packed(emit: Callable[..., Node], weight: Node, dim: int) -> tuple[Node, No
     whole = weight if dim else emit(aten.permute.default, weight, [1, 0])
     value = whole.meta["val"]
     depth, columns = value.shape
-    width = RegisterTile(PACKED[value.dtype], host().machine.vector_bits).width
+    width = RegisterTile(PACKED[value.dtype], host().machine).width
     missing = -columns % width
     if missing:
         whole = emit(aten.constant_pad_nd.default, whole, [0, missing])

@@ -7,8 +7,8 @@ from functools import lru_cache
 from itertools import permutations
 
 from ...ir.proofs import minimum, non_negative, substitute
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, symbols_of
-from ..gemm import LEAST_TIMES
+from ...ir.symbolic import ASSUMED_SIZE, Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, symbols_of
+from ..gemm import TILING
 from ..scalar.table import SCALARS
 from .ir import (
     Alloc,
@@ -31,8 +31,6 @@ from .ir import (
     prefixes,
     walk,
 )
-
-LARGE = 4096  # what a symbolic extent counts for
 
 
 def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
@@ -67,7 +65,7 @@ def stored_place(statement: Store | Transpose) -> tuple[Buffer, Dim]:
 
 
 def count(extent: Dim) -> int:
-    return extent if isinstance(extent, int) else LARGE
+    return extent if isinstance(extent, int) else ASSUMED_SIZE
 
 
 def cost(statements: Sequence[Statement]) -> int:
@@ -89,7 +87,7 @@ def cost(statements: Sequence[Statement]) -> int:
         elif isinstance(statement, Concurrent):
             total += cost(statement.branches)
         elif isinstance(statement, Gemm):
-            rows = max(count(statement.rows), LEAST_TIMES)
+            rows = max(count(statement.rows), TILING.least_uses)
             total += rows * count(statement.columns) * count(statement.depth) // 8
         elif isinstance(statement, Transpose):
             total += 2 * count(statement.rows) * count(statement.columns)

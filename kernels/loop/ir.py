@@ -52,7 +52,7 @@ import numpy as np
 from ...ir.graph import Location
 from ...ir.symbolic import Dim, Symbol
 from ...ir.types import DType
-from ..expectations import CACHE_LINE
+from ..machine import CACHE_LINE
 
 KINDS = ("serial", "parallel", "vector", "grid", "block", "warp", "thread")  # of loops
 OUTERMOST = ("parallel", "grid", "block", "warp")  # the kinds of loops that nothing is around

@@ -25,7 +25,7 @@ from ...ir.errors import VerifyError, suggest
 from ...ir.proofs import differs, is_multiple, substitute
 from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, product, symbols_of
 from ...ir.types import DType, bool_, f32, i64
-from ..expectations import CACHE_LINE
+from ..machine import CACHE_LINE
 from ..scalar.table import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
 from .bounds import Bounds
 from .facts import is_size

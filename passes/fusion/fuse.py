@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from ...ir.graph import Graph, Op, Value
 from ...ir.symbolic import same
+from ...kernels.machine import DEFAULT, Machine
 from ...ops.create import constant
 from ...ops.kinds import Contract, Elementwise, Gather, Join, Reduce, Scan, Scatter, View
 from ..registry import graph_pass
@@ -36,7 +37,6 @@ from .gemm_chain import chain, no_whole_rows
 from .inline import INLINE_COST, Inlining, elements, op_cost
 from .loop_tree import Candidate, Reduction, Structure, loop_tree
 
-FULL_REDUCTION_SPLIT = 65536  # a reduction to one number over more elements is split over threads
 MUCH = 16  # times as many elements
 SHARED_ELEMENTS = 1024  # values smaller than this are not worth reading together
 
@@ -165,12 +165,12 @@ class Renames(dict[int, int]):
 class Fuser:
     """Grows groups op by op. `ancestors` has, by group number, the numbers of all groups it depends on, as bits."""
 
-    def __init__(self, graph: Graph, max_cost: int, whole_rows: bool, bits: int):
+    def __init__(self, graph: Graph, max_cost: int, whole_rows: bool, machine: Machine | None):
         self.graph = graph
         self.max_cost = max_cost
-        self.bits = bits
+        self.machine = machine
         self.whole_rows = whole_rows
-        self.inlining = Inlining(graph, bits)
+        self.inlining = Inlining(graph, machine)
         self.basis, self.early = early_ops(graph)
         self.axes = AxisUnion()
         self.groups: dict[int, Group] = {}
@@ -541,7 +541,7 @@ class Fuser:
     ) -> Structure | str:
         """The loop tree of these ops once their axes are renamed, or why there is none."""
         candidate = Candidate(ops, cells, reduces, touch, rename, self.axes.extent, self.inlining)
-        return loop_tree(candidate, FULL_REDUCTION_SPLIT)
+        return loop_tree(candidate, (self.machine or DEFAULT).sharing.reduction)
 
     def adopt(self, merged: Group, left: Group, right: Group) -> Group:
         """Replace two groups by their union."""
@@ -692,7 +692,9 @@ class Fuser:
             depth[number] = last + (self.groups[number].kind != "join")
         launches: list[list[Group]] = []
         open_launch: dict[int, list[Group]] = {}
-        products = {number for number, group in self.groups.items() if group.product is not None and self.bits > 0}
+        products = {
+            number for number, group in self.groups.items() if group.product is not None and self.machine is not None
+        }
         for number in sorted(self.groups, key=lambda item: (depth[item], item not in products, item)):
             group = self.groups[number]
             if group.kind == "join":
@@ -711,7 +713,7 @@ class Fuser:
 
 
 @graph_pass("fuse")
-def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True, bits: int = 0) -> Fused:
+def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True, machine: Machine | None = None) -> Fused:
     """Groups of primitives that become one kernel each, and why others do not. With a width of vectors in `bits`,
     matrix products read matrices that are packed for it where they lie, and share kernels with others."""
-    return Fuser(constants_first(graph), max_cost, whole_rows, bits).run()
+    return Fuser(constants_first(graph), max_cost, whole_rows, machine).run()

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ...ir.graph import Graph, Op, Value
-from ...ir.symbolic import Dim
+from ...ir.symbolic import ASSUMED_SIZE, Dim
 from ...kernels.gemm import BYTES, RegisterTile
+from ...kernels.machine import Machine
 from ...kernels.scalar.table import SCALARS
 from ...ops.kinds import Contract, Elementwise, Generate, Join, View
 from .absorb_producers import absorbed
@@ -25,7 +26,7 @@ INLINE_COST = 8  # what recomputing a value at every reader may cost, in additio
 
 def static(value: Dim) -> int:
     """A size for decisions: a symbolic one counts as large."""
-    return value if isinstance(value, int) else 4096
+    return value if isinstance(value, int) else ASSUMED_SIZE
 
 
 def elements(value: Value) -> int:
@@ -50,20 +51,20 @@ def op_cost(op: Op) -> int:
     return 2
 
 
-def panel_width(op: Op, bits: int) -> int:
+def panel_width(op: Op, machine: Machine | None) -> int:
     """Columns of the panels in which the right matrix of a product may lie in memory; 0 if it needs strides."""
     (result,) = op.results
-    if not bits or result.dtype.name not in BYTES or any(size == 0 or size == 1 for size in result.shape[1:]):
+    if machine is None or result.dtype.name not in BYTES or any(size == 0 or size == 1 for size in result.shape[1:]):
         return 0
-    return RegisterTile(result.dtype.name, bits).width
+    return RegisterTile(result.dtype.name, machine).width
 
 
 class Inlining:
     """Which ops of a graph are inline, and which values are other shapes of another's memory."""
 
-    def __init__(self, graph: Graph, bits: int = 0):
+    def __init__(self, graph: Graph, machine: Machine | None = None):
         self.graph = graph
-        self.bits = bits  # of vectors, if products may read what is packed for these
+        self.machine = machine  # if products may read what is packed for its vectors
         self.uses = graph.uses()
         self.results = set(graph.results)
         self.candidates: set[Op] = set()  # inline, unless something forces them into memory
@@ -190,7 +191,7 @@ class Inlining:
         """The operands of matrix products lie in memory, where they may be read through views with strides."""
         products = [op for op in self.graph.ops if isinstance(op.defn.kind, Contract)]
         matrices = [(op.arguments["self"], 0) for op in products]
-        matrices += [(op.arguments["mat2"], panel_width(op, self.bits)) for op in products]
+        matrices += [(op.arguments["mat2"], panel_width(op, self.machine)) for op in products]
         # What is stored for one product may be what another one reads through views.
         while unreadable := {value.op for value, panel in matrices if value.op and not self._is_readable(value, panel)}:
             for op in unreadable:

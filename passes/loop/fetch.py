@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ...ir.proofs import non_negative, substitute
 from ...ir.symbolic import product
-from ...kernels.expectations import STREAMED
 from ...kernels.loop.analysis import cost, offset, step
 from ...kernels.loop.ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
 from ...kernels.loop.verify import written
+from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
 from .substitute import change_bodies
 
-ROW = 1 << 15, 1 << 18  # bytes: the processor sees shorter ones coming, the second cache hardly holds longer ones
-SHORT = 1 << 10  # bytes of a row that ends before the processor sees it coming,
-PAGE = 1 << 12  # and from where on it does not guess the next one
-SOON = 16  # such rows on their way at a time
-BUSY = 8  # work for each element, in additions, of a pass that leaves the memory idle
+
+@dataclass(frozen=True, slots=True)
+class FetchCosts:
+    """Which rows are fetched. No measurement is recorded."""
+
+    long: int = 1 << 15  # bytes of a row, at least: the processor sees shorter ones coming
+    short: int = 1 << 10  # bytes of a row, at most, that ends before the processor sees it coming
+    ahead: int = 16  # such rows on their way at a time
+    busy: int = 8  # cost of each element, in additions, of a pass that leaves the memory idle
+
+
+COSTS = FetchCosts()
 
 
 @loop_pass("fetch")
-def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
+def fetch(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
     """Where a long row is read several times, a pass over it that finds it in the caches fetches the next row.
 
         serial %i in 0..512 {
@@ -44,19 +52,19 @@ def fetch(kernel: Kernel, *, least: int = STREAMED) -> Kernel:
             ...
 
     So are those that are stored to, unless they are streamed: a line comes from memory before a part of it changes.
-    What has less than so many bytes stays in the caches anyway.
+    What has less bytes than a result that is streamed stays in the caches anyway.
     """
     loops = [loop for item in kernel.body for loop in (item.branches if isinstance(item, Concurrent) else [item])]
     stored = {name for item in loops if isinstance(item, Loop) for name in written(item)}
 
     def change(rows: Loop) -> Sequence[Statement]:
-        found = _fetches(rows, least, stored)
+        found = _fetches(rows, machine, stored)
         return _added(rows.body, found) if found else rows.body
 
     return change_bodies(kernel, change)
 
 
-def _fetches(rows: Loop, least: int, stored: set[str]) -> dict[int, list[Fetch]]:
+def _fetches(rows: Loop, machine: Machine, stored: set[str]) -> dict[int, list[Fetch]]:
     """What to fetch in which pass over a row, by the identity of the pass."""
     readers: dict[Fetch, list[Loop]] = {}
     found: dict[int, list[Fetch]] = {}
@@ -68,11 +76,11 @@ def _fetches(rows: Loop, least: int, stored: set[str]) -> dict[int, list[Fetch]]
                 wanted = isinstance(item, Store) and not item.stream
             if not isinstance(item, (Load, Store)) or not wanted:
                 continue
-            kind = _row(item, one, rows, least)
+            kind = _row(item, one, rows, machine)
             if kind == "long" and isinstance(item, Load):
                 readers.setdefault(_ahead(item, rows, 1), []).append(one)
             elif kind == "short" and any(one is inner for inner in rows.body):
-                found.setdefault(id(one), []).append(_ahead(item, rows, SOON))
+                found.setdefault(id(one), []).append(_ahead(item, rows, COSTS.ahead))
     for following, loops in readers.items():
         later = [one for one in loops if one is not loops[0] and _leaves_memory_idle(one)]
         if later:
@@ -93,7 +101,7 @@ def _ahead(access: Load | Store, rows: Loop, count: int) -> Fetch:
     return Fetch(access.buffer, tuple(substitute(place, later) for place in access.index))
 
 
-def _row(access: Load | Store, one: Loop, rows: Loop, least: int) -> str | None:
+def _row(access: Load | Store, one: Loop, rows: Loop, machine: Machine) -> str | None:
     """What an access in a pass touches of a large buffer: "long" rows one by one, or "short" ones far apart."""
     place = offset(access.buffer, access.index)
     size, row = product(access.buffer.shape), step(place, rows.variable)
@@ -102,15 +110,15 @@ def _row(access: Load | Store, one: Loop, rows: Loop, least: int) -> str | None:
     if not isinstance(size, int) or not isinstance(row, int):
         return None
     width = access.buffer.dtype.bytes
-    if size * width < least:
+    if size * width < machine.streamed:
         return None
-    if non_negative(SHORT // width - one.extent):
-        return "short" if row * width >= PAGE else None
-    return "long" if ROW[0] <= row * width <= ROW[1] else None
+    if non_negative(COSTS.short // width - one.extent):
+        return "short" if row * width >= machine.page else None
+    return "long" if COSTS.long <= row * width <= machine.l2 // 4 else None
 
 
 def _leaves_memory_idle(loop: Loop) -> bool:
-    return cost(loop.body) >= BUSY and not any(isinstance(item, Store) and item.stream for item in loop.body)
+    return cost(loop.body) >= COSTS.busy and not any(isinstance(item, Store) and item.stream for item in loop.body)
 
 
 def _added(statements: Sequence[Statement], found: dict[int, list[Fetch]]) -> list[Statement]:

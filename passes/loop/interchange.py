@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count as counter
 
 from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop.analysis import stride
 from ...kernels.loop.ir import Alloc, Buffer, Kernel, Let, Literal, Load, Loop, Statement, Store, walk
+from ...kernels.machine import DEFAULT, Machine
 from ...kernels.scalar.table import COMBINERS
 from ..registry import loop_pass
 from .substitute import substitute_statement
 
-PAGE = 4096  # bytes: processors fetch ahead of accesses up to the end of a page
-LENGTH = 4 * PAGE  # of what one step reads, at most
-FEWEST = 4  # rows that are worth a loop of their own
-RUNS = 16  # of rows, to be shared out evenly
+
+@dataclass(frozen=True, slots=True)
+class RowCosts:
+    """How many rows one step of a reduction does. No measurement is recorded."""
+
+    pages: int = 4  # of memory that one step reads, at most
+    rows: int = 4  # that are worth a loop of their own, at least
+    runs: int = 16  # of rows, at least: they are shared out evenly
+
+
+COSTS = RowCosts()
 
 
 @loop_pass("interchange")
-def interchange(kernel: Kernel) -> Kernel:
+def interchange(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
     """Where each step of a reduction reads a short piece of another page, do the step for many rows at a time.
 
         serial %i in 0..1024 {                              serial %r0 in 0..64 {
@@ -44,11 +52,13 @@ def interchange(kernel: Kernel) -> Kernel:
     taken = {buffer.name for buffer in kernel.buffers}
     taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
     fresh = (number for number in counter() if not taken & {f"%r{number}", f"%s{number}"})
-    return replace(kernel, body=tuple(_loop(item, fresh) if isinstance(item, Loop) else item for item in kernel.body))
+    return replace(
+        kernel, body=tuple(_loop(item, fresh, machine) if isinstance(item, Loop) else item for item in kernel.body)
+    )
 
 
-def _loop(loop: Loop, fresh: Iterator[int]) -> Loop:
-    rows = _rows(loop)
+def _loop(loop: Loop, fresh: Iterator[int], machine: Machine) -> Loop:
+    rows = _rows(loop, machine)
     if rows is None:
         return loop
     steps, *rest = loop.body
@@ -77,7 +87,7 @@ def _loop(loop: Loop, fresh: Iterator[int]) -> Loop:
     return Loop("serial", run, 0, loop.extent // rows, (*allocs, each(starts), step, each([*totals, *rest])))
 
 
-def _rows(loop: Loop) -> int | None:
+def _rows(loop: Loop, machine: Machine) -> int | None:
     """How many rows to do at a time; None if the loop is not of this kind, or fine as it is."""
     steps, *rest = loop.body
     if loop.kind != "serial" or loop.accumulators or not isinstance(loop.extent, int) or not isinstance(steps, Loop):
@@ -98,8 +108,10 @@ def _rows(loop: Loop) -> int | None:
                 continue
             if not isinstance(far, int) or not isinstance(near, int) or near <= 0:
                 return None
-            if far * item.buffer.dtype.bytes < PAGE:
+            if (
+                far * item.buffer.dtype.bytes < machine.page
+            ):  # processors fetch ahead of accesses up to the end of a page
                 return None
             longest = max(longest, near * item.buffer.dtype.bytes)
-    most = min(LENGTH // longest, loop.extent // RUNS) if longest else 0
-    return next((rows for rows in range(most, FEWEST - 1, -1) if loop.extent % rows == 0), None)
+    most = min(COSTS.pages * machine.page // longest, loop.extent // COSTS.runs) if longest else 0
+    return next((rows for rows in range(most, COSTS.rows - 1, -1) if loop.extent % rows == 0), None)

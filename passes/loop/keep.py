@@ -26,17 +26,17 @@ from ...kernels.loop.ir import (
     with_body,
 )
 from ...kernels.loop.verify import target
+from ...kernels.machine import DEFAULT, Machine
 from ..fusion.inline import INLINE_COST
 from ..registry import loop_pass
 from .substitute import change_loops
 from .transpose_blocks import Names, split
 
-ROOM = 1 << 19  # bytes: half of a second cache, the other half is for what they are made of
 NUMBERS = ("f32", "f64")
 
 
 @loop_pass("keep")
-def keep(kernel: Kernel, *, room: int = ROOM) -> Kernel:
+def keep(kernel: Kernel, *, machine: Machine = DEFAULT, room: int | None = None) -> Kernel:
     """Where lanes run across columns, what a loop down the columns has worked out is kept for a later one.
 
         vector<64> %j in 0..4096 {                     serial %j.block in 0..64 {
@@ -54,12 +54,15 @@ def keep(kernel: Kernel, *, room: int = ROOM) -> Kernel:
         }                                                    store %y[%k, %j], %9
 
     Along rows it is lowering that does this. Here one vector of columns at a time has its memory, which stays in the
-    caches. What is cheap, or would take more than so many bytes, is worked out again.
+    caches. What is cheap, or would take more than `room` bytes, is worked out again.
+
+    room: half of L2, if it is not given: the other half is for what the kept values are made of
     """
     names = Names(kernel)
+    most = machine.l2 // 2 if room is None else room
 
     def change(loop: Loop) -> Loop:
-        return (loop.kind == "vector" and _columns(loop, room, names)) or loop
+        return (loop.kind == "vector" and _columns(loop, most, names)) or loop
 
     return change_loops(kernel, change)
 

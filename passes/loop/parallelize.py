@@ -10,17 +10,13 @@ from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop.analysis import cost, count, independent
 from ...kernels.loop.ir import Concurrent, Kernel, Loop, Statement, walk
+from ...kernels.machine import DEFAULT, Machine, Sharing
 from ..registry import loop_pass
 from .substitute import substitute_statement
 
-WORTH = 1 << 17  # work of which another thread that is awake does a part
-TILES = 1 << 15, 1 << 20  # work of one run of iterations, at least and at most
-MANY = 64  # runs for which they need not be shorter
-FEW = 16  # iterations too few to share out evenly
-
 
 @loop_pass("parallelize")
-def parallelize(kernel: Kernel) -> Kernel:
+def parallelize(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
     """Turn outermost loops with enough work into parallel loops.
 
         serial %i in 0..4096 { ... }      ->  parallel<8> %i in 0..4096 { ... }
@@ -34,39 +30,43 @@ def parallelize(kernel: Kernel) -> Kernel:
     taken = {buffer.name for buffer in kernel.buffers}
     taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
     fresh = (number for number in counter() if not taken & {f"%m{number}", f"%t{number}"})
-    total = cost(kernel.body)
-    return replace(kernel, body=tuple(_statement(item, fresh, total) for item in kernel.body))
+    total, sharing = cost(kernel.body), machine.sharing
+    return replace(kernel, body=tuple(_statement(item, fresh, total, sharing) for item in kernel.body))
 
 
-def _statement(statement: Statement, fresh: Iterator[int], total: int) -> Statement:
+def _statement(statement: Statement, fresh: Iterator[int], total: int, sharing: Sharing) -> Statement:
     if isinstance(statement, Concurrent):
-        return Concurrent(tuple(_loop(branch, fresh, total) for branch in statement.branches))
-    return _loop(statement, fresh, cost([statement])) if isinstance(statement, Loop) else statement
+        return Concurrent(tuple(_loop(branch, fresh, total, sharing) for branch in statement.branches))
+    return _loop(statement, fresh, cost([statement]), sharing) if isinstance(statement, Loop) else statement
 
 
-def _loop(loop: Loop, fresh: Iterator[int], total: int) -> Loop:
-    if loop.accumulators or total < WORTH or not independent(loop):
+def _loop(loop: Loop, fresh: Iterator[int], total: int, sharing: Sharing) -> Loop:
+    if loop.accumulators or total < sharing.worth or not independent(loop):
         return loop
-    loop = _merge(loop, fresh)
+    loop = _merge(loop, fresh, sharing)
     if loop.kind == "vector":
-        return _split(loop, fresh, total)
+        return _split(loop, fresh, total, sharing)
     if loop.extent == 1:
         return loop
     each = max(1, cost(loop.body))
-    return replace(loop, kind="parallel", width=max(1, min(_tile(total) // each, count(loop.extent) // FEW or 1)))
+    return replace(
+        loop,
+        kind="parallel",
+        width=max(1, min(_tile(total, sharing) // each, count(loop.extent) // sharing.iterations or 1)),
+    )
 
 
-def _tile(total: int) -> int:
+def _tile(total: int, sharing: Sharing) -> int:
     """The work of one run: long runs stream better, many share out better."""
-    return min(max(total // MANY, TILES[0]), TILES[1])
+    return min(max(total // sharing.runs, sharing.run[0]), sharing.run[1])
 
 
-def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
+def _merge(loop: Loop, fresh: Iterator[int], sharing: Sharing) -> Loop:
     """A perfect nest whose outer loop is short, or may be, becomes one loop."""
     while (
         loop.kind == "serial"
         and len(loop.body) == 1
-        and _is_short(loop)
+        and _is_short(loop, sharing)
         and isinstance(loop.body[0], Loop)
         and loop.body[0].kind == "serial"
         and loop.start == 0
@@ -87,17 +87,17 @@ def _merge(loop: Loop, fresh: Iterator[int]) -> Loop:
     return loop
 
 
-def _is_short(loop: Loop) -> bool:
+def _is_short(loop: Loop, sharing: Sharing) -> bool:
     """Whether a loop may have few iterations. If nobody knows, the two divisions that merging takes must not show."""
     if isinstance(loop.extent, int):
-        return loop.extent < FEW
-    return all(isinstance(item, Loop) and cost(item.body) >= TILES[1] for item in loop.body)
+        return loop.extent < sharing.iterations
+    return all(isinstance(item, Loop) and cost(item.body) >= sharing.run[1] for item in loop.body)
 
 
-def _split(loop: Loop, fresh: Iterator[int], total: int) -> Loop:
+def _split(loop: Loop, fresh: Iterator[int], total: int, sharing: Sharing) -> Loop:
     """Runs of a vector loop, a multiple of its width long."""
     each = max(1, cost(loop.body))
-    run = max(_tile(total) // each // loop.width, 1) * loop.width
+    run = max(_tile(total, sharing) // each // loop.width, 1) * loop.width
     tile = Symbol(f"%t{next(fresh)}", 0, ceil_divide(loop.extent, run) - 1)
     start = loop.start + tile.expr() * run
     inner = replace(loop, start=start, stop=minimum(start + run, loop.stop))

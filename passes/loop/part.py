@@ -26,9 +26,17 @@ from ...kernels.loop.ir import (
 from ..registry import loop_pass
 from .substitute import fresh_registers, renamed
 
-PARTS = 8  # at most so many loops from one
-GROWTH = 2  # of the code
-SPARE = 16
+
+@dataclass(frozen=True, slots=True)
+class PartCosts:
+    """How much code loops may become. No measurement is recorded."""
+
+    parts: int = 8  # of one loop, at most
+    growth: int = 2  # times the cost of the code, at most,
+    spare: int = 16  # and so many additions
+
+
+COSTS = PartCosts()
 
 
 @loop_pass("part")
@@ -80,7 +88,7 @@ def _parts(loop: Loop, known: Mapping[str, Dim], fresh: Iterator[str]) -> list[L
         return [loop]
     comparisons = list(_comparisons(loop, known))
     points = _ordered(loop, [item.point for item in comparisons])
-    if not comparisons or len(points) > PARTS:
+    if not comparisons or len(points) > COSTS.parts:
         return [loop]
     parts: list[Loop] = []
     for start, stop in zip(points, points[1:], strict=False):
@@ -92,7 +100,7 @@ def _parts(loop: Loop, known: Mapping[str, Dim], fresh: Iterator[str]) -> list[L
                 values[item.name] = Literal(item.below, bool_)
         body = _needed(_folded(loop.body, values))
         parts.append(replace(loop, start=start, stop=stop, body=renamed(body, fresh) if parts else tuple(body)))
-    return parts if sum(cost(item.body) for item in parts) <= GROWTH * cost(loop.body) + SPARE else [loop]
+    return parts if sum(cost(item.body) for item in parts) <= COSTS.growth * cost(loop.body) + COSTS.spare else [loop]
 
 
 def _comparisons(loop: Loop, known: Mapping[str, Dim]) -> Iterator[Comparison]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, product
-from ...kernels.expectations import SHARED, STREAMED, TOGETHER
 from ...kernels.loop.analysis import offset
 from ...kernels.loop.ir import (
     Buffer,
@@ -24,23 +23,25 @@ from ...kernels.loop.ir import (
     with_body,
 )
 from ...kernels.loop.verify import stream_unit, streamable
+from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
 from .substitute import fresh_registers, renamed
 
-LONG = 8  # vectors: a loop that is worth a part of its own for the elements before the first cache line
+LONG_LOOP = 8  # vectors of a loop, at least, that is worth a part for the elements before the first line; not measured
 
 
 @loop_pass("stream")
 def stream(
     kernel: Kernel,
     *,
-    least: int = STREAMED,
-    together: int = TOGETHER,
+    machine: Machine = DEFAULT,
+    least: int | None = None,
+    together: int | None = None,
     replaced: tuple[str, ...] = (),
     shared: tuple[str, ...] = (),
 ) -> Kernel:
-    """Stores to results of at least so many bytes go straight to memory, in kernels whose arrays the caches would not
-    keep `together`: whoever reads a smaller result soon finds it there.
+    """Stores to results of at least so many bytes go straight to memory, in kernels whose arrays the caches (L3) would
+    not keep `together`: whoever reads a smaller result soon finds it there.
 
         store %y[%i, %j], %3   ->   stream %y[%i, %j], %3
 
@@ -53,7 +54,8 @@ def stream(
     up first, one line after the other; around the caches that is many times faster, however little there is of it.
     """
     total: Dim = sum((product(buffer.shape) * buffer.dtype.bytes for buffer in kernel.buffers), start=0)
-    fits = isinstance(total, int) and total < together
+    least = machine.streamed if least is None else least
+    fits = isinstance(total, int) and total < (machine.l3 if together is None else together)
     if fits and not shared:
         return kernel
     read = {item.buffer.name for item in walk(kernel.body) if isinstance(item, Load)}
@@ -65,7 +67,7 @@ def stream(
         if not isinstance(size, int) or buffer.name in read:
             return False
         if buffer.name in shared:
-            return size * buffer.dtype.bytes >= SHARED
+            return size * buffer.dtype.bytes >= machine.streamed_shared
         return size * buffer.dtype.bytes >= least and not fits and buffer.name not in replaced
 
     def visit(statement: Statement) -> list[Statement]:
@@ -97,7 +99,7 @@ def _streamed(loop: Loop, large: Callable[[Buffer], bool]) -> Loop:
 def _aligned(loop: Loop, large: Callable[[Buffer], bool], fresh: Iterator[str]) -> list[Loop]:
     """A long vector loop in two: up to where its stores are at multiples of a cache line, and from there."""
     stores = [item for item in loop.body if isinstance(item, Store) and large(item.buffer)]
-    long = isinstance(loop.extent, int) and loop.extent >= LONG * loop.width
+    long = isinstance(loop.extent, int) and loop.extent >= LONG_LOOP * loop.width
     plain = all(isinstance(item, (Let, Load, Index, Store)) for item in loop.body)
     if loop.kind != "vector" or loop.accumulators or not stores or not long or not plain:
         return [loop]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from ...ir.proofs import ceil_divide, is_multiple, maximum, minimum, non_negative
 from ...ir.symbolic import Dim, Symbol
 from ...ir.types import i64
-from ...kernels.expectations import CACHE_LINE
 from ...kernels.loop.ir import Alloc, Kernel, Lead, Load, Loop, Register, Statement, Transpose, walk, with_body
+from ...kernels.machine import CACHE_LINE
 from ..registry import loop_pass
 from .substitute import change_bodies
 from .transpose_blocks import Names
 
-SOON = 2  # strips between what is fetched and what is moved
+STRIPS_AHEAD = 2  # between what is fetched and what is moved; not measured
 
 
 @loop_pass("strip")
@@ -71,8 +71,8 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     for item in copies:
         tall, wide = blocks[item.target.buffer.name].shape
         # Behind the last strips of a block those of the block beside it follow.
-        last = minimum(maximum(strips.expr() + SOON + 1 - len(leads) - ceil_divide(tall, line), 0), 1)
-        ahead = SOON * line + last * (wide * item.source.column_stride - tall)
+        last = minimum(maximum(strips.expr() + STRIPS_AHEAD + 1 - len(leads) - ceil_divide(tall, line), 0), 1)
+        ahead = STRIPS_AHEAD * line + last * (wide * item.source.column_stride - tall)
         source = replace(item.source, offset=item.source.offset + start - rows.start)
         target = replace(item.target, buffer=small[item.target.buffer.name])
         moved.append(Transpose(target, source, stop - start, item.columns, ahead))

@@ -25,20 +25,29 @@ from ...kernels.loop.ir import (
     Transpose,
     prefixes,
 )
+from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
-from .transpose_blocks import LINE, Names, matrix, movable, split
+from .transpose_blocks import BLOCK_UNIT, Names, matrix, movable, split
 from .transpose_rows import blocked_rows
 
-SIDES = 256, 128  # of a block, down and across: memory is read and written in runs as long as these
-TALL, RUN = 512, 256  # rows, and bytes of each: what pays where there are many such blocks, one upon the other
-LEAST = 64  # a side that is not shortened for the sake of more blocks
-MANY = 64  # blocks to share out to threads
-SCRATCH = 1 << 17  # bytes of all blocks: a share of the second cache
-SHORT = 8  # a loop below this is not worth a block
+
+@dataclass(frozen=True, slots=True)
+class BlockCosts:
+    """How large blocks are. No measurement is recorded."""
+
+    sides: tuple[int, int] = (256, 128)  # down and across: memory is read and written in runs as long as these
+    tall_rows: int = 512  # rows of a block, where many such blocks lie one upon the other,
+    tall_run: int = 256  # and bytes of each of its rows
+    least_side: int = 64  # that is not shortened for the sake of more blocks
+    blocks: int = 64  # enough to share out to threads
+    short: int = 8  # iterations of a loop; below, it is not worth a block
+
+
+COSTS = BlockCosts()
 
 
 @loop_pass("transpose")
-def transpose(kernel: Kernel, *, side: int = 0, pad: int = 0) -> Kernel:
+def transpose(kernel: Kernel, *, machine: Machine = DEFAULT, side: int = 0, pad: int = 0) -> Kernel:
     """In a nest of independent loops, copy what lies along an outer loop into blocks that lie along the inner one.
 
         serial %i in 0..2048 {                 serial %i.block in 0..4 {
@@ -58,7 +67,7 @@ def transpose(kernel: Kernel, *, side: int = 0, pad: int = 0) -> Kernel:
     side: blocks are squares of this size, and there are no whole rows; for a GPU
     pad: by so much a row of such a block is longer in memory, so that its columns do not meet in one bank
     """
-    names = Names(kernel, side, pad)
+    names = Names(kernel, machine, side, pad)
     return replace(kernel, body=tuple(new for item in kernel.body for new in _statement(item, names, frozenset())))
 
 
@@ -153,7 +162,7 @@ def _plan(nest: Nest, around: frozenset[Symbol], names: Names) -> Plan | None:
 
 
 def _long(loop: Loop) -> bool:
-    return not isinstance(loop.extent, int) or loop.extent >= SHORT
+    return not isinstance(loop.extent, int) or loop.extent >= COSTS.short
 
 
 def _along(accesses: Sequence[Load | Store], variable: Symbol) -> list[Load | Store]:
@@ -167,7 +176,7 @@ def _traffic(access: Load | Store, times: Mapping[Symbol, int]) -> int:
 
 
 def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
-    sizes = dict.fromkeys((plan.down, plan.across), names.side) if names.side else _sizes(nest, plan)
+    sizes = dict.fromkeys((plan.down, plan.across), names.side) if names.side else _sizes(nest, plan, names)
     outer: list[Loop] = []
     inner: dict[Symbol, Loop] = {}
     for loop in nest.loops:
@@ -207,22 +216,28 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
     return body[0]
 
 
-def _sizes(nest: Nest, plan: Plan) -> dict[Symbol, int]:
+def _sizes(nest: Nest, plan: Plan, names: Names) -> dict[Symbol, int]:
     """How long blocks are along the two loops: long runs, but so that caches hold the blocks and threads share them."""
     each = sum(item.buffer.dtype.bytes for item in plan.accesses)
     total = math.prod(count(loop.extent) for loop in nest.loops)
     extents = nest.loop(plan.down).extent, nest.loop(plan.across).extent
     down = extents[0]
-    tall = isinstance(down, int) and down >= 2 * TALL
-    sides = (TALL, RUN // max(item.buffer.dtype.bytes for item in plan.accesses)) if tall else SIDES
+    tall = isinstance(down, int) and down >= 2 * COSTS.tall_rows
+    sides = (
+        (COSTS.tall_rows, COSTS.tall_run // max(item.buffer.dtype.bytes for item in plan.accesses))
+        if tall
+        else COSTS.sides
+    )
     # A size that is open may be short.
-    limits = [side if isinstance(extent, int) else min(SIDES) for extent, side in zip(extents, sides, strict=True)]
+    limits = [
+        side if isinstance(extent, int) else min(COSTS.sides) for extent, side in zip(extents, sides, strict=True)
+    ]
     while True:
         rows, columns = (_evenly(extent, limit) for extent, limit in zip(extents, limits, strict=True))
         area = rows * columns
         longer = int(columns > rows)
-        shared = area * MANY <= total or max(rows, columns) <= LEAST
-        if max(rows, columns) <= LINE or (area * each <= SCRATCH and shared):
+        shared = area * COSTS.blocks <= total or max(rows, columns) <= COSTS.least_side
+        if max(rows, columns) <= BLOCK_UNIT or (area * each <= names.machine.l2 // 8 and shared):
             return {plan.down: rows, plan.across: columns}
         limits[longer] //= 2
 
@@ -232,4 +247,4 @@ def _evenly(extent: Dim, side: int) -> int:
     if not isinstance(extent, int):
         return side
     each = -(-extent // -(-extent // side))
-    return min(-(-each // LINE) * LINE, side)
+    return min(-(-each // BLOCK_UNIT) * BLOCK_UNIT, side)

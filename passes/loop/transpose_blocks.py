@@ -9,14 +9,16 @@ from ...ir.proofs import ceil_divide, minimum, substitute
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop.analysis import offset, step
 from ...kernels.loop.ir import Alloc, Buffer, Kernel, Load, Loop, Matrix, Store, walk
+from ...kernels.machine import CACHE_LINE, DEFAULT, Machine
 
-LINE = 16  # blocks have a multiple of this many rows and columns: what one load of a cache line gives
+BLOCK_UNIT = CACHE_LINE // 4  # rows and columns of blocks are multiples of it: numbers that a line has of f32
 
 
 class Names:
     """New names for a kernel's blocks and their loops, and what was chosen about them."""
 
-    def __init__(self, kernel: Kernel, side: int = 0, pad: int = 0):
+    def __init__(self, kernel: Kernel, machine: Machine = DEFAULT, side: int = 0, pad: int = 0):
+        self.machine = machine
         self.side = side  # of blocks, if it is given
         self.pad = pad
         self.taken = {buffer.name for buffer in kernel.buffers}

@@ -19,9 +19,7 @@ from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop.analysis import count, offset, step
 from ...kernels.loop.ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes
 from ...kernels.loop.verify import written
-from .transpose_blocks import LINE, Names, matrix, movable, split
-
-SCRATCH = 1 << 18  # bytes of all rows: a share of the second cache
+from .transpose_blocks import BLOCK_UNIT, Names, matrix, movable, split
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,10 @@ def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[St
             if innermost and item.statement.buffer.name not in stored & loaded:
                 across.append((item, inner))
     # Scratch lives inside of a loop that may be shared out to threads.
-    whole = bool(around) and isinstance(loop.extent, int) and loop.extent <= 2 * LINE
-    if not across or (loop.accumulators and not whole) or (whole and count(loop.extent) < LINE // 2):
+    whole = bool(around) and isinstance(loop.extent, int) and loop.extent <= 2 * BLOCK_UNIT
+    if not across or (loop.accumulators and not whole) or (whole and count(loop.extent) < BLOCK_UNIT // 2):
         return None
-    rows = count(loop.extent) if whole else LINE
+    rows = count(loop.extent) if whole else BLOCK_UNIT
     return _moved(loop, across, rows, whole, names)
 
 
@@ -78,19 +76,23 @@ def _moved(
         scratch = blocks.get(key)
         if scratch is None:
             # A line more than a row: rows a power of two apart would share few places of the first cache.
-            scratch = blocks[key] = names.scratch(access, (rows, over.extent + LINE))
+            scratch = blocks[key] = names.scratch(access, (rows, over.extent + BLOCK_UNIT))
             nbytes += rows * count(over.extent) * access.buffer.dtype.bytes
             starts = {loop.variable: inner.start, over.variable: over.start}
             head.append(Alloc(scratch))
             if isinstance(access, Load):
                 source = matrix(access, loop.variable, over.variable, starts)
-                head.append(Transpose(Matrix(scratch, 0, over.extent + LINE, 1), source, inner.extent, over.extent))
+                head.append(
+                    Transpose(Matrix(scratch, 0, over.extent + BLOCK_UNIT, 1), source, inner.extent, over.extent)
+                )
             else:
                 target = matrix(access, over.variable, loop.variable, starts)
-                tail.append(Transpose(target, Matrix(scratch, 0, 1, over.extent + LINE), over.extent, inner.extent))
+                tail.append(
+                    Transpose(target, Matrix(scratch, 0, 1, over.extent + BLOCK_UNIT), over.extent, inner.extent)
+                )
         index = (loop.variable.expr() - inner.start, over.variable.expr() - over.start)
         moved[id(access)] = replace(access, buffer=scratch, index=index)
-    if nbytes > SCRATCH:
+    if nbytes > names.machine.l2 // 4:
         return None
     body = [*head, replace(inner, body=_replaced(loop.body, moved)), *tail]
     return body if outer is None else [replace(outer, body=tuple(body))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...ir.symbolic import Dim, symbols_of
 from ...kernels.loop.analysis import alive, cost, depth, independent, stride
@@ -25,22 +25,32 @@ from ...kernels.loop.ir import (
     walk,
     with_body,
 )
+from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
 
-CHEAP = 24  # a body below this is unrolled
-TRIVIAL = 4  # a load, and not much more
-# So is one above this whose operations mostly wait for each other: a processor looks ahead a few hundred
-# instructions, not as far as the next iteration, and two vectors at a time keep it busy.
-LONG = 50
-WAITING = 0.5  # of the work lies on the longest chain
-# With 512 bits there are 32 registers. Where two vectors at a time need at most half of them, leaving the others to the
-# insides of operations, they pay in all bodies.
-ALIVE = 8
-SCATTERED = 4  # work that has to come with each scattered access
+
+@dataclass(frozen=True, slots=True)
+class VectorCosts:
+    """When vector loops pay, and how many vectors one turn takes. Costs are in additions. No measurement is
+    recorded."""
+
+    cheap: int = 24  # of a body, at most, that is unrolled: two vectors at a time
+    trivial: int = 4  # of a body that is a load, and not much more
+    # A body above this, whose operations mostly wait for each other, is unrolled, too: a processor looks ahead a few
+    # hundred instructions, not as far as the next iteration, and two vectors at a time keep it busy.
+    long: int = 50
+    waiting: float = 0.5  # of the cost lies on the longest chain
+    # Vectors that are alive at a time in a body, at most, of which two fill half of 32 registers, leaving the others to
+    # the insides of operations: unrolling pays in all such bodies.
+    alive: int = 8
+    scattered: int = 4  # that has to come with each scattered access for vectors to pay
+
+
+COSTS = VectorCosts()
 
 
 @loop_pass("vectorize")
-def vectorize(kernel: Kernel, *, bits: int = 256) -> Kernel:
+def vectorize(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
     """Turn the loops along which memory is adjacent into vector loops of the target's width.
 
         serial %j in 0..1024 { ... }   ->   vector<16> %j in 0..1024 { ... }
@@ -48,29 +58,29 @@ def vectorize(kernel: Kernel, *, bits: int = 256) -> Kernel:
     Of nested loops the one with more adjacent accesses is taken: for a row sum the inner loop, for a column sum
     the outer one, with the reduction running serially inside of it.
     """
-    return replace(kernel, body=tuple(_statement(statement, bits) for statement in kernel.body))
+    return replace(kernel, body=tuple(_statement(statement, machine) for statement in kernel.body))
 
 
-def _statement(statement: Statement, bits: int) -> Statement:
+def _statement(statement: Statement, machine: Machine) -> Statement:
     if isinstance(statement, Concurrent):
-        return Concurrent(tuple(_loop(branch, bits) for branch in statement.branches))
-    return _loop(statement, bits) if isinstance(statement, Loop) else statement
+        return Concurrent(tuple(_loop(branch, machine) for branch in statement.branches))
+    return _loop(statement, machine) if isinstance(statement, Loop) else statement
 
 
-def _loop(loop: Loop, bits: int) -> Loop:
+def _loop(loop: Loop, machine: Machine) -> Loop:
     children = [item for item in loop.body if isinstance(item, Loop)]
     here = adjacent(loop) if vectorizable(loop) else None
     if here is not None and loop.extent != 1:
         below = sum(best_below(child) for child in children)
         if _pays(loop, here) if not children else here > below:
-            return replace(loop, kind="vector", width=lanes(loop, bits))
-    return with_body(loop, [_statement(item, bits) for item in loop.body])
+            return replace(loop, kind="vector", width=lanes(loop, machine))
+    return with_body(loop, [_statement(item, machine) for item in loop.body])
 
 
 def _pays(loop: Loop, score: int) -> bool:
     """Whether vectors of an innermost loop pay: memory is adjacent, or there is enough work beside scattered accesses,
     which take as many steps as they do one by one."""
-    return score >= 0 or cost(loop.body) >= -score * SCATTERED
+    return score >= 0 or cost(loop.body) >= -score * COSTS.scattered
 
 
 def best_below(loop: Loop) -> int:
@@ -109,7 +119,7 @@ def fitting(extent: Dim, width: int, most: int) -> int:
     return most
 
 
-def lanes(loop: Loop, bits: int) -> int:
+def lanes(loop: Loop, machine: Machine) -> int:
     """As many as fill a register of the widest type that is computed with; more where the body is cheap."""
     widest = 4
     for statement in walk(loop.body):
@@ -117,20 +127,20 @@ def lanes(loop: Loop, bits: int) -> int:
             # i64 values are mostly indices; floats decide.
             if statement.result.dtype.name in ("f64", "c64", "c128"):
                 widest = 8
-    width = bits // 8 // widest
+    width = machine.vector_bytes // widest
     work = cost(loop.body)
     inner = [item for item in loop.body if isinstance(item, Loop)]
     if along := prefixes(loop):
         # One register: more lanes would be combined in more steps.
-        width = max(bits // 8 // max(item.result.dtype.real.bytes for item in along), 2)
-    elif not inner and work <= CHEAP:
+        width = max(machine.vector_bytes // max(item.result.dtype.real.bytes for item in along), 2)
+    elif not inner and work <= COSTS.cheap:
         width *= 4 if loop.accumulators else 2
     elif not inner and not loop.accumulators:
-        waits = work >= LONG and depth(loop.body) >= WAITING * work
-        width *= 2 if waits or (bits == 512 and alive(loop.body) <= ALIVE) else 1
-    elif inner and all(item.accumulators and cost(item.body) <= TRIVIAL for item in inner):
+        waits = work >= COSTS.long and depth(loop.body) >= COSTS.waiting * work
+        width *= 2 if waits or (machine.registers == 32 and alive(loop.body) <= COSTS.alive) else 1
+    elif inner and all(item.accumulators and cost(item.body) <= COSTS.trivial for item in inner):
         width *= fitting(loop.extent, width, 16)  # sums of columns are as fast as the runs of each row are long
-    elif inner and all(cost(item.body) <= CHEAP for item in inner):
+    elif inner and all(cost(item.body) <= COSTS.cheap for item in inner):
         width *= 4  # columns: long runs of each row, and several accumulators
     elif inner:
         width *= 2  # at least a whole cache line of each row
@@ -138,6 +148,6 @@ def lanes(loop: Loop, bits: int) -> int:
     if isinstance(extent, int):
         while width > 2 and width > extent and width // 2 >= extent:
             width //= 2
-        while width > bits // 8 // widest and width > extent:
+        while width > machine.vector_bytes // widest and width > extent:
             width //= 2
     return width

@@ -24,9 +24,7 @@ from ...ir.symbolic import Dim, product
 from ...kernels import gpu
 from ...kernels.gemm import (
     BYTES,
-    FEW_PACK,
-    PACK_COLUMNS,
-    PACK_DEPTH,
+    TILING,
     RegisterTile,
     by_dots,
     is_own,
@@ -85,7 +83,7 @@ class Tile:
 class Product:
     """Lowers the group of one batched matrix product."""
 
-    def __init__(self, lowering: Lowering, group: Group, bits: int, name: str = ""):
+    def __init__(self, lowering: Lowering, group: Group, name: str = ""):
         self.l = lowering
         self.group = group
         self.name = name  # of its scratch memory
@@ -99,12 +97,13 @@ class Product:
         self.depth = self.left.shape[2]
         self.outputs = {value: None for value in group.outputs if value.op in self.members or value.op is self.op}
         self.is_whole = bool(group.reduces) or group.left is not None or group.tile is not None  # tiles have whole rows
-        self.bits = bits
         self.dtype = self.output.dtype.compute.real  # that of the product in memory
         self.parts = 2 if self.output.dtype.is_complex else 1
         self.own: list[Pack] = []  # what each thread packs for itself
         self.factors: list[Source] = []
-        self.narrow = self.output.dtype.name in lowering.narrow  # which the machine adds up in a wider type itself
+        self.narrow = (
+            self.output.dtype.name in lowering.machine.dot_types
+        )  # which the machine adds up in a wider type itself
         self.factor = self.output.dtype if self.narrow else self.dtype  # the type that is multiplied
         self.dots = False  # whether all elements are dot products: nothing is packed
 
@@ -186,7 +185,7 @@ class Product:
 
     def _matrix(self, value: Value) -> Source:
         """A batched matrix where it lies."""
-        panel = 0 if self.l.gpu or value is self.left else panel_width(self.op, self.bits)
+        panel = 0 if self.l.gpu or value is self.left else panel_width(self.op, self.l.machine)
         view = batched_matrix(value, lambda item: item in self.l.fused.inline, panel)
         assert view is not None
         strides = view.row_stride, view.column_stride
@@ -221,7 +220,7 @@ class Product:
         lowering = self.l
         unit = self.unit
         columns, depth = self.columns * self.parts, self.depth * self.parts
-        first = None if self.group.left is None else Product(lowering, self.group.left, self.bits, f"{self.name}left")
+        first = None if self.group.left is None else Product(lowering, self.group.left, f"{self.name}left")
         products = [self] if first is None else [first, self]
         for item in products:
             item.read()
@@ -276,7 +275,7 @@ class Product:
 
     @property
     def unit(self) -> RegisterTile:
-        return RegisterTile(self.factor.name, self.bits)
+        return RegisterTile(self.factor.name, self.l.machine)
 
     def prepare(self, down: Dim, across: Dim) -> None:
         """The operands, packed where several tiles share them."""
@@ -291,7 +290,7 @@ class Product:
         shared = down * self.batch if right.is_one else down  # by so many tiles
         few = self.is_whole and not right.is_one
         if isinstance(shared, int) and right.column_stride == 1:
-            few = few or shared <= FEW_PACK
+            few = few or shared <= TILING.unshared_tiles
         if down != 1 and not few and not right.panel:
             right = self._packed("right", right, depth, columns, unit.width, self.rows)
         self.factors = [*left, right]
@@ -433,15 +432,15 @@ class Product:
         buffer = lowering.temporary(self.factor, [batch, panels, long_depth, width])
         each: Dim = 0 if source.is_one else panels * apart
         target = Source(buffer, lambda number: number * each, width, apart, source.is_one, width)
-        long = PACK_COLUMNS // width * width
-        counts = (batch, ceil_divide(depth, PACK_DEPTH), ceil_divide(columns, long))
-        at, row, column = self._loops(counts, (1, PACK_DEPTH, long))
+        long = TILING.pack_columns // width * width
+        counts = (batch, ceil_divide(depth, TILING.pack_depth), ceil_divide(columns, long))
+        at, row, column = self._loops(counts, (1, TILING.pack_depth, long))
         lowering.add(
             len(lowering.scopes) - 1,
             Pack(
                 target.at(at, row, column),
                 source.at(at, row, column),
-                minimum(PACK_DEPTH, depth - row),
+                minimum(TILING.pack_depth, depth - row),
                 minimum(long, columns - column),
                 origin=self.op.loc,
             ),

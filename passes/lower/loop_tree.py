@@ -32,9 +32,7 @@ from ..fusion.inline import INLINE_COST, op_cost, static
 if TYPE_CHECKING:
     from .lower import Lowering
 
-CHUNKS = 64  # partial results of a secondary reduction
-CHUNK_ELEMENTS = 4096  # at least this much work for each
-SCRATCH_ELEMENTS = 1 << 18  # a row longer than this is recomputed instead of kept
+KEPT_ELEMENTS = 1 << 18  # of a row, at most, that is kept for a later loop and not computed again; not measured
 
 
 def flatten_index(buffer: Buffer, index: tuple[Dim, ...]) -> tuple[Buffer, tuple[Dim, ...]]:
@@ -246,13 +244,14 @@ class Tree:
         """parallel-to-be loop over fixed runs of the first outer axis, and the loop over one run."""
         variable, extent = outer[0]
         row = static(product([size for _, size in (*outer[1:], *inner)]))
+        sharing = self.l.machine.sharing
         if isinstance(extent, int):
-            rows = max(-(-extent // CHUNKS), -(-CHUNK_ELEMENTS // max(row, 1)), 1)
+            rows = max(-(-extent // sharing.partials), -(-sharing.partial_elements // max(row, 1)), 1)
             rows = min(rows, max(extent, 1))
             run: Dim = rows
             count: Dim = max(1, -(-extent // rows))
         else:
-            run, count = ceil_divide(extent, CHUNKS), CHUNKS
+            run, count = ceil_divide(extent, sharing.partials), sharing.partials
         chunk = self.l.new_variable(count)
         self.l.open(chunk, 0, count)
         self.chunk, self.chunk_count = chunk.expr(), count
@@ -339,7 +338,7 @@ class Tree:
         if not self.inner or self._vector_is_outer():
             return
         size = product(extent for _, extent in self.inner)
-        if static(size) > SCRATCH_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= gpu.ROW)):
+        if static(size) > KEPT_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= gpu.ROW)):
             return
         room = gpu.ROWS if self.l.gpu else None
         decided: dict[Value, bool] = {}

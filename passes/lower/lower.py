@@ -10,7 +10,7 @@ The loop tree of a group of loops is built in loop_tree.py; ops that have a kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ir.graph import Location, Op, Value
@@ -35,6 +35,7 @@ from ...kernels.loop.ir import (
     Statement,
     Store,
 )
+from ...kernels.machine import DEFAULT, Machine
 from ...kernels.scalar.table import COMBINERS
 from ...ops.kinds import Element, Elementwise, Generate, Reduce, Scan, Scatter, View
 from ...ops.pointwise import cast
@@ -62,14 +63,11 @@ class Scope:
 class Lowering:
     """Writes one kernel. Implements kinds.ElementBuilder for the ops that say how one element is made."""
 
-    def __init__(
-        self, fused: Fused, name: str, taken: set[str], bits: int, gpu: bool = False, narrow: Collection[str] = ()
-    ):
+    def __init__(self, fused: Fused, name: str, taken: set[str], machine: Machine, gpu: bool):
         self.fused = fused
         self.name = name
-        self.bits = bits
+        self.machine = machine
         self.gpu = gpu
-        self.narrow = narrow
         self.buffers: dict[str, Buffer] = {}
         self.sites: list[Site] = []
         self.registers = 0
@@ -448,7 +446,7 @@ class Lowering:
             self.buffer(self.fused.parts[value].whole if value in self.fused.parts else value, "out")
         kind = group.ops[0].defn.kind
         if group.product is not None:
-            Product(self, group, self.bits, f"{self.products}." if self.products else "").build()
+            Product(self, group, f"{self.products}." if self.products else "").build()
             self.products += 1
         elif isinstance(kind, Scan):
             lower_scan(self, group.ops[0], kind)
@@ -511,11 +509,11 @@ def _side_by_side(bodies: Sequence[Sequence[Statement]]) -> list[Statement]:
     return steps
 
 
-def lower(fused: Fused, bits: int = 256, gpu: bool = False, narrow: Collection[str] = ()) -> list[Kernel]:
-    """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for vectors of `bits`, or
-    for the blocks of a GPU. Of `narrow` types the machine has dot products that are added up in f32."""
+def lower(fused: Fused, machine: Machine = DEFAULT, gpu: bool = False) -> list[Kernel]:
+    """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for the machine, or for
+    the blocks of a GPU."""
     taken = buffer_names(fused)
-    return [lower_launch(fused, number, taken, bits, gpu, narrow) for number in range(len(fused.launches))]
+    return [lower_launch(fused, number, taken, machine, gpu) for number in range(len(fused.launches))]
 
 
 def buffer_names(fused: Fused) -> set[str]:
@@ -523,12 +521,10 @@ def buffer_names(fused: Fused) -> set[str]:
     return {f"%{name}" for name in fused.names.values()}
 
 
-def lower_launch(
-    fused: Fused, number: int, taken: set[str], bits: int = 256, gpu: bool = False, narrow: Collection[str] = ()
-) -> Kernel:
+def lower_launch(fused: Fused, number: int, taken: set[str], machine: Machine = DEFAULT, gpu: bool = False) -> Kernel:
     """The same for one of them."""
     groups = fused.launches[number]
-    lowering = Lowering(fused, kernel_name(groups, number), taken, bits, gpu, narrow)
+    lowering = Lowering(fused, kernel_name(groups, number), taken, machine, gpu)
     bodies = [lowering.lower(group) for group in groups]
     body = bodies[0] if len(bodies) == 1 else _side_by_side(bodies)
     return Kernel(lowering.name, tuple(lowering.buffers.values()), tuple(body), tuple(lowering.sites))

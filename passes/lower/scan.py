@@ -21,18 +21,15 @@ if TYPE_CHECKING:
 
 Place = tuple[Dim, ...]
 
-CHUNK = 4096  # elements of a line
-LONG = 16 * CHUNK  # lines that are cut
-MANY = 16  # lines that are enough to share out
-ADJACENT = 64  # lines beside each other that run together, as lanes
+ADJACENT = 64  # lines beside each other that run together, as lanes of vectors; not measured
 
 
 def lower_scan(lowering: Lowering, op: Op, kind: Scan) -> None:
     """The kernel of one scan."""
     value, dim = op.arguments["self"], op.arguments["dim"]
     lines = static(product(value.shape[:dim])) * -(-static(product(value.shape[dim + 1 :])) // ADJACENT)
-    scanning = Scanning(lowering, op, kind)
-    if lines < MANY and static(value.shape[dim]) >= LONG:
+    scanning, sharing = Scanning(lowering, op, kind), lowering.machine.sharing
+    if lines < sharing.scan_lines and static(value.shape[dim]) >= sharing.scan_length:
         scanning.in_chunks()
     else:
         scanning.whole()
@@ -68,13 +65,14 @@ class Scanning:
         self.l.nest(self.lines, along)
 
     def in_chunks(self) -> None:
-        chunks = ceil_divide(self.length, CHUNK)
+        most = self.l.machine.sharing.scan_chunk
+        chunks = ceil_divide(self.length, most)
         totals = self.l.temporary(self.dtype, self._at(self.lines, chunks))
         before = self.l.temporary(self.dtype, self._at(self.lines, chunks + 1))
 
         def total(index: Place) -> None:
-            start = index[self.dim] * CHUNK
-            length = minimum(CHUNK, self.length - start)
+            start = index[self.dim] * most
+            length = minimum(most, self.length - start)
             step = self.l.new_variable(length)
             self.l.open(step, 0, length)
             item = self.l.element(self.value, self._at(self._line(index), start + step.expr()))
@@ -92,10 +90,10 @@ class Scanning:
             self.l.nest((chunks,), add)
 
         def go_on(index: Place) -> None:
-            start = index[self.dim] * CHUNK
+            start = index[self.dim] * most
             line, offset = self._line(index), self.l.load_buffer(before, index)
             self.l.nest(
-                (minimum(CHUNK, self.length - start),),
+                (minimum(most, self.length - start),),
                 lambda place: self._store(self._at(line, start + place[0]), offset),
             )
 

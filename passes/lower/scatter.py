@@ -24,6 +24,7 @@ from ...ir.proofs import ceil_divide, floor_divide, minimum, non_negative, remai
 from ...ir.symbolic import Dim, contiguous_strides, product, same
 from ...ir.types import i64
 from ...kernels.loop.ir import Alloc, Buffer, Literal, Operand, Store
+from ...kernels.machine import Machine, ScatterTiling
 from ...ops.kinds import Scatter
 from ..fusion.inline import static
 
@@ -31,15 +32,6 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 Place = tuple[Dim, ...]
-
-SPLIT = 1 << 15  # fewer updated elements are not worth sharing out
-ROWS = 16  # rows of their own, or rows to make tiles of: at least so many
-ROW_BYTES = 64  # shorter rows are updated faster than they are sorted
-TILE_BYTES = 1 << 15  # of the result: what stays in the cache while a tile is updated
-TILES = 32  # at least so many, if there are rows enough
-MOST_TILES = 1024
-CHUNK = 4096  # updates that are sorted at a time
-SLICE = 64  # elements of the last dim
 
 
 def lower_scatter(lowering: Lowering, op: Op, kind: Scatter) -> None:
@@ -61,17 +53,20 @@ class Scattering:
 
     def build(self) -> None:
         self.l.members = set()
+        tiling = self.l.machine.scatter
         lead, tail = self._leading(), self._trailing(choosing=False)
         rows, row = product(self.shape[: len(self.shape) - tail]), product(self.shape[len(self.shape) - tail :])
         # Of an empty dim data can choose nothing: its guards are only good for updates in turn.
-        little = static(product(self.updates)) < SPLIT or not all(non_negative(size - 1) for size in self.shape)
+        little = static(product(self.updates)) < self.l.machine.sharing.updates or not all(
+            non_negative(size - 1) for size in self.shape
+        )
         if any(size == 0 for size in self.updates):
             self.l.nest(self.shape, self._copy)
-        elif not little and lead and static(product(self.updates[:lead])) >= ROWS:
+        elif not little and lead and static(product(self.updates[:lead])) >= tiling.rows:
             self._rows_of_their_own(lead)
-        elif not little and static(rows) >= ROWS and static(row) * self.out.dtype.bytes >= ROW_BYTES:
+        elif not little and static(rows) >= tiling.rows and static(row) * self.out.dtype.bytes >= tiling.row_bytes:
             self._tiles(tail, rows, static(row) * self.out.dtype.bytes)
-        elif not little and self._trailing(choosing=True) and static(self.shape[-1]) >= 2 * SLICE:
+        elif not little and self._trailing(choosing=True) and static(self.shape[-1]) >= 2 * tiling.slice:
             self._slices()
         else:
             self.l.nest(self.shape, self._copy)
@@ -130,11 +125,11 @@ class Scattering:
         self.l.nest(self.shape[:lead], rows)
 
     def _slices(self) -> None:
-        size = self.shape[-1]
+        size, step = self.shape[-1], self.l.machine.scatter.slice
 
         def slices(number: Place) -> None:
-            start = number[0] * SLICE
-            length = minimum(SLICE, size - start)
+            start = number[0] * step
+            length = minimum(step, size - start)
 
             def along(shape: Place, body: Callable[[Place], None]) -> None:
                 self.l.nest((*shape[:-1], length), lambda index: body((*index[:-1], start + index[-1])))
@@ -142,16 +137,16 @@ class Scattering:
             along(self.shape, self._copy)
             along(self.updates, self._update)
 
-        self.l.nest((ceil_divide(size, SLICE),), slices)
+        self.l.nest((ceil_divide(size, step),), slices)
 
     def _tiles(self, tail: int, rows: Dim, row_bytes: int) -> None:
         """Rows `height * t .. height * t + height` are tile t."""
-        height = tile_height(rows, row_bytes)
+        height = tile_height(rows, row_bytes, self.l.machine)
         tiles = ceil_divide(rows, height)
         lead, trailing = self.shape[: len(self.shape) - tail], self.shape[len(self.shape) - tail :]
         sources = self.updates[: len(self.updates) - tail]
         count = product(sources)
-        chunk = chunk_length(count, tiles)
+        chunk = chunk_length(count, tiles, self.l.machine.scatter)
         chunks = ceil_divide(count, chunk)
         first = self.l.temporary(i64, (chunks, tiles + 1))  # where a tile's updates begin in a chunk
         order = self.l.temporary(i64, (chunks, chunk))  # their numbers
@@ -234,20 +229,20 @@ class Scattering:
         self.l.nest((count,), total)
 
 
-def tile_height(rows: Dim, row_bytes: int) -> int:
-    """Rows of a tile: a power of two, so that a row's tile is found by a shift."""
-    height = 1 << max(TILE_BYTES // row_bytes, 1).bit_length() - 1
+def tile_height(rows: Dim, row_bytes: int, machine: Machine) -> int:
+    """Rows of a tile that stays in L1 while it is updated: a power of two, so that a row's tile is found by a shift."""
+    height = 1 << max(machine.l1 // row_bytes, 1).bit_length() - 1
     if isinstance(rows, int):
-        while height > 1 and -(-rows // height) < TILES:
+        while height > 1 and -(-rows // height) < machine.scatter.tiles:
             height //= 2
-        while -(-rows // height) > MOST_TILES:
+        while -(-rows // height) > machine.scatter.most_tiles:
             height *= 2
     return height
 
 
-def chunk_length(count: Dim, tiles: Dim) -> int:
+def chunk_length(count: Dim, tiles: Dim, tiling: ScatterTiling) -> int:
     """Updates that are sorted at a time: many more than there are tiles, whose counts take time, too."""
-    length = max(CHUNK, 4 * tiles) if isinstance(tiles, int) else CHUNK
+    length = max(tiling.chunk, 4 * tiles) if isinstance(tiles, int) else tiling.chunk
     return min(length, count) if isinstance(count, int) else length
 
 

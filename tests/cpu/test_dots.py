@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,8 @@ from smelt.ir.symbolic import evaluate
 from smelt.kernels.gemm import (
     BYTES,
     DOT_DEPTH,
-    LEAST_DOT_DEPTH,
-    MOST_DOT_ROWS,
-    MOST_NARROW_DOT_ROWS,
     NARROW_BYTES,
-    NARROW_DOT_COLUMNS,
-    NARROW_ROW_DEPTH,
+    TILING,
     DotTile,
     RegisterTile,
     is_dots,
@@ -34,7 +31,7 @@ from smelt.kernels.gemm import (
 )
 from smelt.kernels.loop.ir import Gemm, Loop, Pack, walk
 from smelt.kernels.loop.verify import verify_kernel
-from smelt.kernels.machine import PRESETS
+from smelt.kernels.machine import DEFAULT, PRESETS
 from smelt.passes.fusion.fuse import fuse
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
@@ -42,9 +39,10 @@ from smelt.passes.pipelines import GRAPH
 from support import interpret, trace
 
 BITS = (128, 256, 512)
+BF16 = replace(PRESETS["x86-64-v4"], dot_types=frozenset({"bf16"}))
 DTYPES = {"f32": np.float32, "f64": np.float64}
 SIZES = [
-    (2, 2, LEAST_DOT_DEPTH),
+    (2, 2, TILING.dot_depth),
     (4, 6, 256),  # one register tile
     (3, 5, 257),  # one row, column and step beside it
     (13, 130, 300),
@@ -87,12 +85,12 @@ def test_sizes(size: tuple[int, int, int], dtype: str, bits: int) -> None:
 def test_the_library_is_known_before_lowering() -> None:
     from smelt.backend.cpu.build import expected_libraries
 
-    cases = {"f32 dots": (64, linear), "f32": (MOST_DOT_ROWS + 1, linear)}
+    cases = {"f32 dots": (64, linear), "f32": (TILING.dot_rows + 1, linear)}
     for name, (rows, function) in cases.items():
         arrays = floats(rows, 300), floats(40, 300, seed=1)
         stages: dict[str, Any] = {}
         program = compile_graph(trace(function, arrays), on_stage=stages.__setitem__)
-        assert expected_libraries(stages["simplify"]) == [name] and name in program.artifact.products
+        assert expected_libraries(stages["simplify"], host().machine) == [name] and name in program.artifact.products
 
 
 @pytest.mark.parametrize(
@@ -113,10 +111,10 @@ def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, dept
     arrays = floats(rows, depth, dtype=ml_dtypes.bfloat16), floats(columns, depth, seed=1, dtype=ml_dtypes.bfloat16)
     stages: dict[str, Any] = {}
     program = compile_graph(trace(linear, arrays), on_stage=stages.__setitem__)
-    narrow = host().machine.dot_types
-    if narrow:
-        assert expected_libraries(stages["simplify"], narrow) == program.artifact.products
-    assert expected_libraries(stages["simplify"], {"bf16"}) == wanted
+    machine = host().machine
+    if machine.dot_types:
+        assert expected_libraries(stages["simplify"], machine) == program.artifact.products
+    assert expected_libraries(stages["simplify"], BF16) == wanted
 
 
 def test_rows_apart() -> None:
@@ -145,9 +143,9 @@ def test_rows_and_columns_beyond_the_last_do_not_leak() -> None:
 @pytest.mark.parametrize(
     ("rows", "depth", "transposed", "dots"),
     [
-        (MOST_DOT_ROWS, LEAST_DOT_DEPTH, True, True),
-        (MOST_DOT_ROWS + 1, LEAST_DOT_DEPTH, True, False),  # many rows: packing pays
-        (64, LEAST_DOT_DEPTH - 1, True, False),  # short rows: sums of vectors would take longer
+        (TILING.dot_rows, TILING.dot_depth, True, True),
+        (TILING.dot_rows + 1, TILING.dot_depth, True, False),  # many rows: packing pays
+        (64, TILING.dot_depth - 1, True, False),  # short rows: sums of vectors would take longer
         (64, 500, False, False),
     ],
 )
@@ -242,7 +240,7 @@ def test_open_rows_that_are_known_to_be_many(rows: str, where: str, dots: bool) 
 
 @pytest.mark.parametrize("size", [(64, 128, 128), (8, 1024, 1024), (2, 512, 512), (200, 256, 512), (512, 768, 768)])
 def test_tiles_are_enough_for_a_few_threads(size: tuple[int, int, int]) -> None:
-    height, width = tile_shape(1, *size, RegisterTile("f32", 512), ready=True)
+    height, width = tile_shape(1, *size, RegisterTile("f32", PRESETS["x86-64-v4"]), ready=True)
     assert -(-size[0] // height) * -(-size[1] // width) >= 2
 
 
@@ -250,7 +248,7 @@ def test_tiles_are_enough_for_a_few_threads(size: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("dtype", [*BYTES, *NARROW_BYTES])
 def test_registers(dtype: str, bits: int) -> None:
     """The sums of a tile, a vector of each row or column and one more: with AVX-512 there are 32, else 16."""
-    tile = DotTile(dtype, bits)
+    tile = DotTile(dtype, DEFAULT.with_vector_bits(bits))
     sums = tile.rows * tile.columns
     assert sums + min(tile.rows, tile.columns) + 1 <= (32 if bits == 512 else 16)
     assert tile.depth == DOT_DEPTH[dtype] and tile.depth % tile.lanes == 0
@@ -294,12 +292,18 @@ class TestNarrow:
     @pytest.mark.parametrize(
         ("rows", "columns", "depth", "transposed", "dots"),
         [
-            (40, 64, 40 * NARROW_ROW_DEPTH, True, True),
-            (41, 64, 40 * NARROW_ROW_DEPTH, True, False),  # packing takes less time than adding up so many sums
-            (MOST_NARROW_DOT_ROWS, 64, 4096, True, True),
-            (MOST_NARROW_DOT_ROWS + 1, 64, 4096, True, False),
-            (MOST_NARROW_DOT_ROWS + 1, NARROW_DOT_COLUMNS, 256, True, True),
-            (MOST_NARROW_DOT_ROWS + 1, NARROW_DOT_COLUMNS, LEAST_DOT_DEPTH - 1, True, False),
+            (40, 64, 40 * TILING.narrow_dot_row_depth, True, True),
+            (
+                41,
+                64,
+                40 * TILING.narrow_dot_row_depth,
+                True,
+                False,
+            ),  # packing takes less time than adding up so many sums
+            (TILING.narrow_dot_rows, 64, 4096, True, True),
+            (TILING.narrow_dot_rows + 1, 64, 4096, True, False),
+            (TILING.narrow_dot_rows + 1, TILING.narrow_dot_columns, 256, True, True),
+            (TILING.narrow_dot_rows + 1, TILING.narrow_dot_columns, TILING.dot_depth - 1, True, False),
             (40, 64, 4096, False, False),
         ],
     )
@@ -315,9 +319,9 @@ class TestNarrow:
     @staticmethod
     def lowered(function: Any, arrays: Any) -> Any:
         """Kernels for a machine that has such products."""
-        fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), bits=512)
+        fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), machine=BF16)
         name_values(fused)
-        return lower(fused, 512, narrow={"bf16"})
+        return lower(fused, BF16)
 
     def test_a_batch(self) -> None:
         x, w = (floats(3, 20, 70, seed=seed, dtype=ml_dtypes.bfloat16) for seed in range(2))
@@ -428,9 +432,9 @@ class TestNarrow:
         function, shapes = self.PROGRAMS[name]
         arrays = [floats(*shape, seed=seed, dtype=ml_dtypes.bfloat16) for seed, shape in enumerate(shapes)]
         graph = trace(function, arrays)
-        fused = fuse(Pipeline(GRAPH).run(graph), bits=512)
+        fused = fuse(Pipeline(GRAPH).run(graph), machine=BF16)
         name_values(fused)
-        kernels = lower(fused, 512, narrow={"bf16"})
+        kernels = lower(fused, BF16)
         gemms = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
         assert gemms
         for item in gemms:

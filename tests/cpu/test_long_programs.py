@@ -12,6 +12,7 @@ import pytest
 from smelt import ops
 from smelt.backend.cpu.build import name_values
 from smelt.kernels.loop.ir import Concurrent, Load, walk
+from smelt.kernels.machine import DEFAULT
 from smelt.passes.fusion.fuse import Fuser, fuse
 from smelt.passes.graph.joins import MOST
 from smelt.passes.lower.lower import lower
@@ -52,7 +53,7 @@ def calls(steps: int) -> int:
 
 
 def _named(graph: Any) -> Any:
-    fused = fuse(Pipeline(GRAPH).run(graph), bits=256)
+    fused = fuse(Pipeline(GRAPH).run(graph), machine=DEFAULT)
     name_values(fused)
     return fused
 

@@ -25,6 +25,7 @@ from smelt.backend.cpu.runtime.records import ALIGNMENT, MIDDLE
 from smelt.ir.errors import ArgumentError, ShapeError, TraceError
 from smelt.ir.proofs import ceil_divide
 from smelt.kernels.loop.ir import Statement
+from smelt.kernels.machine import Machine
 from smelt.passes.memory.arena import ALIGN, Plan
 from smelt.passes.memory.lifetime import Owner
 from support import evaluate, flatten
@@ -108,15 +109,15 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one thread, and if nothing shares a place, the scratch of a product is the last of its memory."""
 
-    def products_last(statements: Sequence[Statement], bits: int) -> Plan[Owner]:
-        sizes = scratch.scratch_sizes(statements, bits)
+    def products_last(statements: Sequence[Statement], machine: Machine) -> Plan[Owner]:
+        sizes = scratch.scratch_sizes(statements, machine)
         plan: Plan[Owner] = Plan({}, 0)
         for owner in sorted(sizes, key=lambda owner: isinstance(owner, int)):
             plan.offsets[owner], plan.size = plan.size, plan.size + ceil_divide(sizes[owner], ALIGN) * ALIGN
         return plan
 
     monkeypatch.setattr(emit, "plan_scratch", products_last)
-    monkeypatch.setattr(emit, "lone_scratch", lambda kernel, bits: {})
+    monkeypatch.setattr(emit, "lone_scratch", lambda kernel, machine: {})
 
     def both(x: Any, y: Any) -> Any:
         return ops.relu(x @ y), ops.softmax(x @ y, 1)

@@ -301,11 +301,11 @@ def test_layers_of_different_depths_share_their_code(monkeypatch: pytest.MonkeyP
 def test_libraries_that_are_expected_are_needed(rows: int, columns: int, dtype: str) -> None:
     graph = smelt.jit(lambda x, y: x @ y).trace(np.ones((rows, 3), dtype), np.ones((3, columns), dtype))
     simple = Pipeline(GRAPH).run(graph)
-    bits = host().machine.vector_bits
-    fused = fuse(simple, bits=bits)
+    machine = host().machine
+    fused = fuse(simple, machine=machine)
     name_values(fused)
-    needed = needed_libraries(lower(fused, bits), bits)
-    expected = expected_libraries(simple)
+    needed = needed_libraries(lower(fused, machine), machine)
+    expected = expected_libraries(simple, machine)
     assert set(expected) <= set(needed)
     if rows > 1 and columns > 1 and dtype != "int64":
         assert expected == [{"float32": "f32", "float16": "f32", "complex128": "f64"}[dtype]]

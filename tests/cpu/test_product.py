@@ -14,18 +14,13 @@ from smelt.backend.options import CompileOptions
 from smelt.ir.parser import parse_graph
 from smelt.ir.symbolic import evaluate
 from smelt.kernels.gemm import (
-    LEAST_COLUMNS,
-    LEAST_ROWS,
-    OWN_BYTES,
-    OWN_SHARE,
-    OWN_TIMES,
-    ROWS,
-    TILE_BYTES,
+    TILING,
     RegisterTile,
     is_own,
     tile_shape,
 )
 from smelt.kernels.loop.ir import Concurrent, Gemm, Loop, Pack, walk
+from smelt.kernels.machine import DEFAULT, PRESETS
 from support import trace
 
 BITS = (128, 256, 512)
@@ -193,10 +188,12 @@ def test_copies_are_made_before_they_are_packed(dtype: type, size: tuple[int, in
 
 
 def test_a_threads_own_copies_stay_in_proportion_to_the_result() -> None:
-    assert is_own(OWN_BYTES, OWN_TIMES, OWN_BYTES)
-    assert not is_own(OWN_BYTES + 64, OWN_TIMES, OWN_BYTES)  # much memory for each thread
-    assert not is_own(OWN_BYTES, OWN_TIMES - 1, OWN_BYTES)  # used too little
-    assert not is_own(OWN_BYTES, OWN_TIMES, OWN_BYTES // OWN_SHARE - 64)  # a long depth, and a small result
+    assert is_own(TILING.own_bytes, TILING.own_uses, TILING.own_bytes)
+    assert not is_own(TILING.own_bytes + 64, TILING.own_uses, TILING.own_bytes)  # much memory for each thread
+    assert not is_own(TILING.own_bytes, TILING.own_uses - 1, TILING.own_bytes)  # used too little
+    assert not is_own(
+        TILING.own_bytes, TILING.own_uses, TILING.own_bytes // TILING.own_share - 64
+    )  # a long depth, and a small result
 
 
 def kernels(function: Callable[..., Any], *arrays: np.ndarray) -> Any:
@@ -305,19 +302,19 @@ def test_small_products_pack_nothing() -> None:
 @pytest.mark.parametrize("bits", BITS)
 def test_tiles_cover_everything_and_are_enough(bits: int) -> None:
     for dtype in ("f32", "f64"):
-        unit = RegisterTile(dtype, bits)
+        unit = RegisterTile(dtype, DEFAULT.with_vector_bits(bits))
         for rows, columns, depth in ((1, 1, 1), (64, 3072, 768), (512, 512, 512), (2048, 2048, 2048), (5000, 20, 100)):
             height, width = tile_shape(1, rows, columns, depth, unit)
             assert height % unit.rows == 0 and width % unit.width == 0
-            assert height <= ROWS + unit.rows or height * width * unit.bytes <= 2 * TILE_BYTES
+            assert height <= TILING.block_rows + unit.rows or height * width * unit.bytes <= 2 * (unit.machine.l2 // 4)
             work = rows * columns * depth
-            if work >= 1 << 27 and rows > LEAST_ROWS:
+            if work >= 1 << 27 and rows > TILING.least_rows:
                 assert -(-rows // height) * -(-columns // width) >= 8
 
 
 @pytest.mark.parametrize("size", [(128, 128, 128), (256, 256, 256), (64, 512, 512), (8, 1024, 1024), (2, 4096, 1024)])
 def test_moderate_products_have_tiles_for_a_few_threads(size: tuple[int, int, int]) -> None:
-    height, width = tile_shape(1, *size, RegisterTile("f32", 512))
+    height, width = tile_shape(1, *size, RegisterTile("f32", PRESETS["x86-64-v4"]))
     assert -(-size[0] // height) * -(-size[1] // width) >= 2
 
 
@@ -360,16 +357,16 @@ def test_a_vector_times_a_matrix_is_read_once_by_all_threads(layout: str) -> Non
 @pytest.mark.parametrize("bits", BITS)
 def test_tiles_of_many_rows_are_wide(bits: int) -> None:
     """What follows a product reads and writes rows of its tiles: short ones cost more than packing the right matrix."""
-    unit = RegisterTile("f32", bits)
+    unit = RegisterTile("f32", DEFAULT.with_vector_bits(bits))
     for rows, columns in ((1024, 1024), (1024, 3072), (768, 1000)):
         _, width = tile_shape(1, rows, columns, 256, unit)
-        assert width >= 4 * LEAST_COLUMNS - unit.width
+        assert width >= 4 * TILING.least_columns - unit.width
 
 
 @pytest.mark.parametrize("bits", BITS)
 def test_smaller_tiles_are_compiled_for_rows_that_are_left_over(bits: int) -> None:
     """Those that fill whole register tiles do without, in whatever blocks they are multiplied."""
-    unit = RegisterTile("f32", bits).rows
+    unit = RegisterTile("f32", DEFAULT.with_vector_bits(bits)).rows
     for rows, columns, needed in ((40 * unit, 400, ["f32"]), (unit, 40, ["f32"]), (unit + 1, 40, ["f32", "f32 rest"])):
         x, y = floats(rows, 50), floats(50, columns, seed=1)
         executable = compile_graph(trace(lambda x, y: x @ y, [x, y]), CompileOptions(vector_bits=bits))
@@ -401,7 +398,7 @@ def test_packing_fills_panels_and_nothing_else(dtype: str, bits: int) -> None:
 
     from smelt.backend.cpu.microkernels.products import tables
 
-    unit = RegisterTile(dtype, bits)
+    unit = RegisterTile(dtype, DEFAULT.with_vector_bits(bits))
     table = tables(frozenset([dtype]), bits)[("f32", "f64").index(dtype)]
     address = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))[1]
     pack = ctypes.CFUNCTYPE(
@@ -438,7 +435,7 @@ def statements(function: Callable[..., Any], arrays: tuple[np.ndarray, ...], bit
 @pytest.mark.parametrize(("rows", "columns"), ((2, 33), (9, 64), (300, 40), (70, 700)))
 def test_packed_matrices_are_read_where_they_lie(rows: int, columns: int, bits: int) -> None:
     for dtype, exact, tolerance in (("float32", np.float64, 2.0**-20), ("float64", np.longdouble, 2.0**-49)):
-        width = RegisterTile({"float32": "f32", "float64": "f64"}[dtype], bits).width
+        width = RegisterTile({"float32": "f32", "float64": "f64"}[dtype], DEFAULT.with_vector_bits(bits)).width
         x, w = floats(rows, 130).astype(dtype), floats(130, columns, seed=1).astype(dtype)
 
         def product(x: Any, w: Any) -> Any:

@@ -22,9 +22,9 @@ from smelt.ir.types import f32
 from smelt.kernels.loop.ir import Alloc, Buffer, Gemm, Kernel, Load, Loop, Matrix, Register, Statement, Store
 from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.verify import sources, target, verify_kernel
+from smelt.kernels.machine import DEFAULT
 from smelt.passes.memory.arena import ALIGN
 
-BITS = 256
 TEMPORARIES = [Buffer(f"%t{number}", f32, (16 * (1 + number % 3),), "temp") for number in range(6)]
 
 
@@ -96,10 +96,10 @@ class Runner:
     def __init__(self, kernels: Sequence[Kernel]):
         self.memory = Memory()
         self.kernels = kernels
-        alone = [lone_scratch(kernel, BITS) for kernel in kernels]
+        alone = [lone_scratch(kernel, DEFAULT) for kernel in kernels]
         uses = [kernel_use(kernel, found) for kernel, found in zip(kernels, alone, strict=True)]
         shared = [item for kernel in kernels for item in kernel.body if is_parallel(item)]
-        self.plans = {id(loop): plan_scratch(loop.body, BITS) for loop in shared}
+        self.plans = {id(loop): plan_scratch(loop.body, DEFAULT) for loop in shared}
         self.own = max((plan.size for plan in self.plans.values()), default=0)
         self.arena = plan_arena(kernels, uses, [], self.own)
         self.alone = [list(found) for found in alone]
@@ -134,7 +134,7 @@ class Runner:
                     for item in sources(statement):
                         self.memory.read(*self.place(number, parallel, item.name, 4 * item.shape[0]))
                     if isinstance(statement, Gemm):
-                        packed = self.place(number, parallel, id(statement), packed_bytes(statement, BITS))
+                        packed = self.place(number, parallel, id(statement), packed_bytes(statement, DEFAULT))
                         self.memory.write(*packed)
                     output = target(statement)
                     if output is not None:
@@ -201,7 +201,7 @@ def test_products_of_a_region_pack_into_the_same_place() -> None:
     not."""
     (loop,) = two_products("parallel<1>").body
     assert isinstance(loop, Loop)
-    assert plan_scratch(loop.body, BITS).size == 2 * MATRIX + PACKED
+    assert plan_scratch(loop.body, DEFAULT).size == 2 * MATRIX + PACKED
 
 
 def test_what_is_packed_once_keeps_its_place() -> None:
@@ -209,9 +209,9 @@ def test_what_is_packed_once_keeps_its_place() -> None:
     again = "    alloc %q: f32[96, 20]\n    gemm %q[0; 20, 1] = %x[0; 100, 1] * %w[0; 1, 100] over (96, 20, 100)\n"
     (loop,) = parse_kernel(OWN.replace("  }\n}", again + "  }\n}")).body
     assert isinstance(loop, Loop)
-    offsets = plan_scratch(loop.body, BITS).offsets
+    offsets = plan_scratch(loop.body, DEFAULT).offsets
     begin, end = offsets["%p"], offsets["%p"] + 2 * 100 * 16 * 4
-    sizes = scratch_sizes(loop.body, BITS)
+    sizes = scratch_sizes(loop.body, DEFAULT)
     assert all(offsets[owner] >= end or offsets[owner] + sizes[owner] <= begin for owner in sizes if owner != "%p")
 
 
@@ -219,7 +219,7 @@ def test_loops_beside_each_other_may_name_their_scratch_alike() -> None:
     loops = [("serial %j in 0..4 {", f"alloc %s: f32[{size}]", "store %s[0], 1.0:f32", "}") for size in (100, 16)]
     kernel = parse_kernel(inside(*loops[0], *loops[1]))
     verify_kernel(kernel)
-    assert plan_scratch(kernel.body, BITS).size == 448
+    assert plan_scratch(kernel.body, DEFAULT).size == 448
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 2 * MATRIX + PACKED), (3, 4 * MATRIX + PACKED)])
@@ -227,13 +227,13 @@ def test_scratch_of_one_thread_lies_among_the_temporaries(count: int, size: int)
     """Its input is not needed any more when the second matrix is made, nor is the first one when the output is; in a
     loop they are needed again."""
     kernel = two_products(count=count)
-    arena = plan_arena([kernel], [kernel_use(kernel, lone_scratch(kernel, BITS))], ["%w"], 0)
+    arena = plan_arena([kernel], [kernel_use(kernel, lone_scratch(kernel, DEFAULT))], ["%w"], 0)
     assert (arena.size, arena.unshared) == (size, {})
 
 
 def test_scratch_of_one_thread_lies_in_its_own_if_that_is_there_for_other_kernels() -> None:
     kernel = two_products()
-    use = kernel_use(kernel, lone_scratch(kernel, BITS))
+    use = kernel_use(kernel, lone_scratch(kernel, DEFAULT))
     for own, unshared in ((use.room, True), (use.room - ALIGN, False)):
         arena = plan_arena([kernel], [use], ["%w"], own)
         assert bool(arena.unshared) == unshared and (arena.size == MATRIX) == unshared
@@ -247,7 +247,7 @@ def rounds(x: Any, weight: Any) -> Any:
 
 def launcher_of(function: Any, *arrays: np.ndarray) -> Launcher:
     graph = smelt.jit(function).trace(*arrays)
-    executable = compile_graph(graph, options=CompileOptions(vector_bits=BITS))
+    executable = compile_graph(graph, options=CompileOptions(vector_bits=DEFAULT.vector_bits))
     return executable.launcher(executable.plan.for_shapes([array.shape for array in arrays]))
 
 
@@ -269,7 +269,7 @@ def test_threads_leave_a_gap_between_their_scratch() -> None:
 
 def test_the_receipt_tells_scratch() -> None:
     x = np.ones((64, 64), np.float32)
-    alone = smelt.jit(rounds, options=CompileOptions(vector_bits=BITS))
+    alone = smelt.jit(rounds, options=CompileOptions(vector_bits=DEFAULT.vector_bits))
     alone(x, x)
     report = alone.report()
     assert {kernel.scratch for kernel in report.kernels} == {"256 B", "54.8 KB"}

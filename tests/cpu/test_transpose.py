@@ -21,6 +21,7 @@ from smelt.ir.errors import CompileError
 from smelt.kernels.loop.ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.verify import verify_kernel
+from smelt.kernels.machine import DEFAULT
 from smelt.passes.manager import PASSES, Pipeline, Step
 from support import evaluate, flatten
 from test_native import Guarded, guarded
@@ -42,7 +43,7 @@ DTYPES = [
 @pytest.mark.parametrize("fetch", [False, True])
 def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     declarations: set[str] = set()
-    text = transpose_text(size, fetch, bits, declarations)
+    text = transpose_text(size, fetch, DEFAULT.with_vector_bits(bits), declarations)
     name = called(size, fetch)[1:-1]
     code = engine().object_code([Part("\n".join([text, *declarations]), plain=False)])
     image = Image(code)

@@ -20,9 +20,10 @@ from smelt.kernels.loop.ir import Kernel
 from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.text import kernel_hash, print_kernel
 from smelt.kernels.loop.verify import verify_kernel
+from smelt.kernels.machine import DEFAULT, Machine
 from smelt.passes.fusion.fuse import Fused, fuse
 from smelt.passes.lower.lower import lower
-from smelt.passes.manager import Pipeline
+from smelt.passes.manager import PASSES, Pipeline, Step
 from smelt.passes.pipelines import GRAPH, LOOPS
 from support import interpret
 
@@ -248,11 +249,11 @@ def trace(function: Callable[..., Any], arrays: Sequence[np.ndarray], names: Seq
     return Graph.build("test", params, list(results) if isinstance(results, (tuple, list)) else [results])
 
 
-def lowered(graph: Graph) -> tuple[Fused, list[Kernel]]:
+def lowered(graph: Graph, machine: Machine | None = None) -> tuple[Fused, list[Kernel]]:
     """A graph of any ops, after all graph passes, as kernels of serial loops."""
-    fused = fuse(Pipeline(GRAPH).run(graph, verify_each=True))
+    fused = fuse(Pipeline(GRAPH).run(graph, verify_each=True), machine=machine)
     name_values(fused)
-    return fused, lower(fused)
+    return fused, lower(fused, machine or DEFAULT)
 
 
 def spelled(part: Any) -> Any:
@@ -291,14 +292,18 @@ def assert_close(stage: str, wanted: np.ndarray, found: np.ndarray) -> None:
     np.testing.assert_allclose(found.astype(wide), wanted.astype(wide), rtol=tolerance, atol=tolerance, err_msg=stage)
 
 
-def stage_results(graph: Graph, arrays: Sequence[np.ndarray]) -> Iterator[tuple[str, Any, list[np.ndarray]]]:
+def stage_results(
+    graph: Graph, arrays: Sequence[np.ndarray], machine: Machine | None = None
+) -> Iterator[tuple[str, Any, list[np.ndarray]]]:
     """The kernels after lowering and after each pass over loops, verified: their text, what the fused graph means, and
     what they compute."""
-    fused, kernels = lowered(graph)
+    fused, kernels = lowered(graph, machine)
     wanted = interpret(fused.graph, arrays)
     for stage in ("lower", *LOOPS):
         if stage != "lower":
-            kernels = [Pipeline([stage]).run(kernel, verify_each=True) for kernel in kernels]
+            target = PASSES[stage]
+            options = {"machine": machine} if machine is not None and "machine" in target.options else {}
+            kernels = [Pipeline([Step(target, options)]).run(kernel, verify_each=True) for kernel in kernels]
         for kernel in kernels:
             verify_kernel(kernel)
             assert_round_trip(kernel)
@@ -306,8 +311,8 @@ def stage_results(graph: Graph, arrays: Sequence[np.ndarray]) -> Iterator[tuple[
         yield text, wanted, interpret_kernels(fused, kernels, arrays)
 
 
-def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
-    for text, wanted, found in stage_results(graph, arrays):
+def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray], machine: Machine | None = None) -> None:
+    for text, wanted, found in stage_results(graph, arrays, machine):
         for left, right in zip(wanted, found, strict=True):
             assert_close(text, left, right)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import smelt
@@ -13,19 +15,15 @@ from smelt.ir.errors import IndexRangeError
 from smelt.ir.parser import parse_graph
 from smelt.kernels.loop.ir import Load
 from smelt.kernels.loop.parser import parse_kernels
+from smelt.kernels.machine import DEFAULT, Sharing
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import LOOPS
 
 RANDOM_PROGRAMS = range(2000, 2030)
 
 
-@pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small programs are scheduled as large ones are."""
-    monkeypatch.setattr("smelt.passes.loop.parallelize.WORTH", 1)
-    monkeypatch.setattr("smelt.passes.loop.parallelize.TILES", (64, 64))
-    monkeypatch.setattr("smelt.passes.fusion.fuse.FULL_REDUCTION_SPLIT", 100)
-    monkeypatch.setattr("smelt.passes.lower.loop_tree.CHUNK_ELEMENTS", 16)
+# A machine for which small programs are scheduled as large ones are.
+EAGER = replace(DEFAULT, sharing=Sharing(worth=1, run=(64, 64), reduction=100, partial_elements=16))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -34,11 +32,10 @@ def test_lowering_and_loop_passes_keep_the_meaning(name: str) -> None:
     assert_meaning(trace(function, arrays, None), arrays)
 
 
-@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_programs_scheduled_like_large_ones(name: str) -> None:
     function, arrays = PROGRAMS[name]
-    assert_meaning(trace(function, arrays, None), arrays)
+    assert_meaning(trace(function, arrays, None), arrays, EAGER)
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
@@ -47,11 +44,10 @@ def test_symbolic_sizes(name: str) -> None:
     assert_meaning(trace(function, arrays, SYMBOLIC[name]), arrays)
 
 
-@pytest.mark.usefixtures("eager")
 def test_random_programs() -> None:
     for seed in RANDOM_PROGRAMS:
         program = build(Seeded(seed))
-        for text, wanted, found in stage_results(program.graph, program.inputs):
+        for text, wanted, found in stage_results(program.graph, program.inputs, EAGER):
             difference = disagreement(program, wanted, found)
             assert not difference, f"seed {seed}: {difference}\n{text}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.build import name_values, schedule
+from smelt.backend.cpu.target import host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.kernels.loop.ir import Kernel, Loop, prefixes, walk
+from smelt.kernels.machine import DEFAULT, Sharing
 from smelt.passes.fusion.fuse import fuse
-from smelt.passes.lower import scan
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
@@ -27,8 +29,8 @@ SCANS = {"add": ops.cumsum, "mul": ops.cumprod, "logaddexp": ops.logcumsumexp, "
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short lines are cut into chunks, too."""
-    monkeypatch.setattr(scan, "CHUNK", 16)
-    monkeypatch.setattr(scan, "LONG", 30)
+    sharing = Sharing(scan_chunk=16, scan_length=30)
+    monkeypatch.setattr(host(), "machine", replace(host().machine, sharing=sharing))
 
 
 def numbers(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -69,7 +71,7 @@ def test_loops_of_scans(chunks: bool, request: pytest.FixtureRequest) -> None:
         graph = Pipeline(GRAPH).run(trace(lambda x, dim=dim: ops.cumsum(x, dim), [data]))
         fused = fuse(graph)
         name_values(fused)
-        kernels = [schedule(kernel, 256, True) for kernel in lower(fused)]
+        kernels = [schedule(kernel, DEFAULT, True) for kernel in lower(fused)]
         np.testing.assert_allclose(interpret_kernels(fused, kernels, [data])[0], np.cumsum(data, dim))
 
 

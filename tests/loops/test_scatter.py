@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ import torch
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.build import name_values, schedule
+from smelt.backend.cpu.target import host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.errors import IndexRangeError
 from smelt.kernels.loop.ir import Kernel, Load, Loop, Store, walk
+from smelt.kernels.machine import DEFAULT, ScatterTiling, Sharing
 from smelt.passes.fusion.fuse import fuse
-from smelt.passes.lower import scatter as ways
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
@@ -42,8 +44,9 @@ def parallel_loops(kernel: Kernel) -> list[Loop]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small scatters are shared out, too."""
-    for name, value in {"SPLIT": 1, "ROWS": 4, "ROW_BYTES": 8, "CHUNK": 8, "TILES": 3, "SLICE": 4}.items():
-        monkeypatch.setattr(ways, name, value)
+    scatter = ScatterTiling(rows=4, row_bytes=8, chunk=8, tiles=3, slice=4)
+    machine = replace(host().machine, sharing=Sharing(updates=1), scatter=scatter)
+    monkeypatch.setattr(host(), "machine", machine)
 
 
 def in_turn(self: np.ndarray, index: np.ndarray, source: np.ndarray) -> np.ndarray:
@@ -154,7 +157,7 @@ def test_loops_of_the_ways(name: str, small: None) -> None:
     graph = Pipeline(GRAPH).run(trace(function, arrays))
     fused = fuse(graph)
     name_values(fused)
-    kernels = [schedule(kernel, 256, True) for kernel in lower(fused)]
+    kernels = [schedule(kernel, DEFAULT, True) for kernel in lower(fused)]
     np.testing.assert_array_equal(
         interpret_kernels(fused, kernels, list(arrays))[0], evaluate(function, arrays, "interp")[0]
     )

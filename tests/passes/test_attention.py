@@ -12,7 +12,8 @@ import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
-from smelt.kernels.gemm import ROWS, SMALL_BYTES, SMALL_ROWS, RegisterTile, row_tile
+from smelt.kernels.gemm import TILING, RegisterTile, row_tile
+from smelt.kernels.machine import DEFAULT
 from support import evaluate, flatten, trace
 
 SIZES = [  # batch, heads, queries, keys, features, features of values
@@ -219,12 +220,13 @@ def check(function: Callable[..., Any], results: Any) -> None:
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_tiles_of_whole_rows(bits: int, is_left: bool) -> None:
     for dtype in ("f32", "f64"):
-        unit = RegisterTile(dtype, bits)
+        unit = RegisterTile(dtype, DEFAULT.with_vector_bits(bits))
         for batch, rows, columns in ((1, 1, 1), (64, 128, 128), (1, 1024, 1024), (4, 100, 4096), (1, 7, 5)):
             height = row_tile(batch, rows, columns, 64, unit, is_left)
-            assert height % unit.rows == 0 and unit.rows <= height <= ROWS + unit.rows
+            assert height % unit.rows == 0 and unit.rows <= height <= TILING.block_rows + unit.rows
             nbytes = height * columns * unit.bytes
-            assert not is_left or nbytes <= SMALL_BYTES or SMALL_ROWS * columns * unit.bytes > SMALL_BYTES
+            small = unit.machine.l1 * 3 // 4
+            assert not is_left or nbytes <= small or TILING.small_rows * columns * unit.bytes > small
 
 
 def test_heads_are_stored_side_by_side_for_what_multiplies_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 import smelt
 from smelt import ops
 from smelt.backend.cpu.build import name_values, schedule
+from smelt.backend.cpu.target import host
 from smelt.ir.proofs import floor_divide
 from smelt.ir.symbolic import Symbol, symbols_of
 from smelt.kernels.loop.analysis import stride
 from smelt.kernels.loop.ir import Kernel, Load, Loop, walk
+from smelt.kernels.machine import DEFAULT, PRESETS, Machine, Sharing
 from smelt.passes.fusion.fuse import Fused, fuse
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
@@ -29,16 +32,16 @@ def indices(size: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(7).integers(0, size, shape)
 
 
-def fused(function: Callable[..., Any], *arrays: np.ndarray, bits: int = 0) -> Fused:
+def fused(function: Callable[..., Any], *arrays: np.ndarray, machine: Machine | None = None) -> Fused:
     """The kernels of a function before they are loops."""
-    result = fuse(Pipeline(GRAPH).run(trace(function, arrays)), bits=bits)
+    result = fuse(Pipeline(GRAPH).run(trace(function, arrays)), machine=machine)
     name_values(result)
     return result
 
 
 def loops(function: Callable[..., Any], *arrays: np.ndarray) -> list[Kernel]:
     """The kernels of a function as the machine runs them."""
-    return [schedule(kernel, 256, True) for kernel in lower(fused(function, *arrays))]
+    return [schedule(kernel, DEFAULT, True) for kernel in lower(fused(function, *arrays))]
 
 
 def assert_agrees(function: Callable[..., Any], *arrays: np.ndarray) -> None:
@@ -109,10 +112,8 @@ def test_fused_programs_compute_what_they_say(
 ) -> None:
     """Also with reductions split, and threads woken, for the least amount of work."""
     if split:
-        monkeypatch.setattr("smelt.passes.fusion.fuse.FULL_REDUCTION_SPLIT", 8)
-        monkeypatch.setattr("smelt.passes.lower.loop_tree.CHUNK_ELEMENTS", 4)
-        monkeypatch.setattr("smelt.passes.loop.parallelize.WORTH", 16)
-        monkeypatch.setattr("smelt.passes.loop.parallelize.TILES", (32, 32))
+        sharing = Sharing(worth=16, run=(32, 32), reduction=8, partial_elements=4)
+        monkeypatch.setattr(host(), "machine", replace(host().machine, sharing=sharing))
     assert_agrees(program, floats(30, 40))
 
 
@@ -170,7 +171,7 @@ def test_products_that_do_not_depend_on_each_other_share_regions() -> None:
     arrays = [floats(*shape).astype(np.float32) for shape in ((300, 200), (200, 100), (300, 100))]
     launches = [
         [op.name for group in groups for op in group.ops if op.name in ("bmm", "sum")]
-        for groups in fused(gradients, *arrays, bits=512).launches
+        for groups in fused(gradients, *arrays, machine=PRESETS["x86-64-v4"]).launches
     ]
     assert launches == [["bmm", "bmm", "sum"], ["bmm"]]
     x, w, dy = arrays

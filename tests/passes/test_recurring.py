@@ -19,14 +19,13 @@ from smelt.ir.types import TensorType, bool_, f64
 from smelt.kernels.loop.ir import Kernel, walk
 from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.text import identity, print_kernel
+from smelt.kernels.machine import DEFAULT
 from smelt.passes.fusion.fuse import Fused, fuse
 from smelt.passes.lower.kernel_reuse import Recurring
 from smelt.passes.lower.lower import buffer_names, lower_launch
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from support import evaluate, interpret, replay, trace
-
-BITS = 256
 
 
 def floats(*shape: int, seed: int = 0) -> np.ndarray:
@@ -78,7 +77,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
 
 
 def prepared(function: Callable[..., Any], arrays: list[np.ndarray]) -> Fused:
-    fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), bits=BITS)
+    fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), machine=DEFAULT)
     name_values(fused)
     return fused
 
@@ -89,7 +88,8 @@ def kernels(
     """Each launch lowered for itself; the same with kernels that recur; and whose kernel each one is."""
     recurring, taken = Recurring(fused, special), buffer_names(fused)
     alone = [
-        schedule(lower_launch(fused, number, taken, BITS), BITS, True, special) for number in range(len(fused.launches))
+        schedule(lower_launch(fused, number, taken, DEFAULT), DEFAULT, True, special)
+        for number in range(len(fused.launches))
     ]
     shared: list[Kernel] = []
     sources: list[int | None] = []

@@ -33,7 +33,6 @@ LAYERS = (
 # The rooms of kernels, passes and backend, and the modules between them: each may import itself and those before it.
 ROOMS = (
     "smelt.kernels.machine",
-    "smelt.kernels.expectations",
     "smelt.kernels.gemm",
     "smelt.kernels.gpu",
     "smelt.kernels.scalar",

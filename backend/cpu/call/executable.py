@@ -11,7 +11,7 @@ import numpy as np
 
 from ....ir.graph import Graph
 from ....ir.symbolic import evaluate
-from ....kernels.expectations import CACHE_LINE
+from ....kernels.machine import CACHE_LINE
 from ...arrays import as_plain
 from ...artifact import Artifact
 from ...call_plan import CallPlan, SizedPlan, Sizes

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from ....ir.symbolic import Compound, Dim, Expr, symbols_of
 from ....ir.types import bool_
-from ....kernels.expectations import CACHE_LINE
 from ....kernels.loop.analysis import offset
 from ....kernels.loop.ir import Buffer, Fetch, Load, Store
 from ....kernels.loop.verify import stream_unit
+from ....kernels.machine import CACHE_LINE
 from ....kernels.scalar.table import COMBINERS
 from ..llvm.types import MEMORY, Lanes, constant, suffix, vector
 

@@ -18,6 +18,7 @@ from ....kernels.loop.analysis import cost
 from ....kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
 from ....kernels.loop.text import identity, size_symbols
 from ....kernels.loop.verify import read, written
+from ....kernels.machine import Machine
 from ....passes.memory.arena import Plan
 from ....passes.memory.lifetime import Owner
 from ..abi import ARENA, ERROR, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE, Arguments, Problem, slots
@@ -28,7 +29,6 @@ from .debug import DebugInfo
 from .region import Region
 from .scratch import Arena, Place, Use, kernel_use, most, plan_scratch, scratch_sizes
 
-LONG = 1 << 20  # work for which waking a thread pays
 SMALL = 64  # numbers up to this, such as sizes of tiles, are the same in most kernels
 
 
@@ -108,11 +108,11 @@ done:
 class ModuleEmitter:
     """Takes the kernels one after the other. Parts of the module that are long enough can be had at once."""
 
-    def __init__(self, vector_bits: int, annotate: bool, data_offset: int | None):
+    def __init__(self, machine: Machine, annotate: bool, data_offset: int | None):
         self.layout = Layout({}, {}, Arena({}, 0, {}))
         self.added: list[tuple[Kernel, Code]] = []
         self.data_offset = data_offset  # of the data's address in an array object; None: slots hold the address itself
-        self.vector_bits = vector_bits
+        self.machine = machine
         self.debug = DebugInfo() if annotate else None
         self.declarations: set[str] = set()
         self.module = Module()
@@ -178,11 +178,11 @@ class ModuleEmitter:
         """Routines that a text calls."""
         for kind in itertools.product(ELEMENTS, (False, True)):
             if kind not in self.transpositions and called(*kind) in text:
-                self.transpositions[kind] = transpose_text(*kind, self.vector_bits, self.declarations)
+                self.transpositions[kind] = transpose_text(*kind, self.machine, self.declarations)
 
     def _shared(self, text: str) -> list[str]:
         """What functions need beside each other."""
-        bits = self.vector_bits
+        bits = self.machine.vector_bits
         shared = [item for item in sorted(self.declarations) if not item.startswith("define")]
         shared.append(
             # Without an aligned stack every vector that is spilled may lie across two cache lines.
@@ -199,7 +199,7 @@ class ModuleEmitter:
 
     def _run(self) -> None:
         """The function that calls the kernels in order."""
-        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch, self.vector_bits)
+        run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch, self.machine.vector_bits)
         for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
             run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
             run.write(f"%{name} = load ptr, ptr %{name}.at")
@@ -316,7 +316,7 @@ class ModuleEmitter:
         self.kernel, self.sizes = kernel, [symbol.name for symbol in sizes]
         self.next_block = HEAD + len(self.sizes) + (0 if only_concurrent(kernel) else len(kernel.buffers))
         self.arguments, self.passes_numbers = [], takes_numbers(kernel)
-        placed = lone_scratch(kernel, self.vector_bits)
+        placed = lone_scratch(kernel, self.machine)
         use = kernel_use(kernel, placed)
         self.placed = {owner: number for number, owner in enumerate(placed)}
         steps: list[Step] = []
@@ -338,7 +338,7 @@ class ModuleEmitter:
             elif isinstance(statement, Loop) and statement.kind == "parallel":
                 flush()
                 name, scratch = self._parallel(next_name(), statement)
-                long = cost([statement]) >= LONG
+                long = cost([statement]) >= self.machine.sharing.wake
                 steps.append(Step(name, statement.stop, statement.width, long, scratch=scratch))
             else:
                 alone.append(statement)
@@ -348,7 +348,9 @@ class ModuleEmitter:
 
     def _region(self, name: str) -> Region:
         note = None if self.debug is None else self.debug.function(name)
-        return Region(self.declarations, self._pointer, self._size, self._scratch, self.vector_bits, note, self._number)
+        return Region(
+            self.declarations, self._pointer, self._size, self._scratch, self.machine.vector_bits, note, self._number
+        )
 
     def _finish(self, name: str, region: Region, plain: bool) -> str:
         """Add a function, unless one has the same text. Gives its name."""
@@ -371,7 +373,7 @@ class ModuleEmitter:
         """A function, and the scratch that it needs."""
         region = self._region(name)
         if not self.placed:
-            self.places = plan_scratch(statements, self.vector_bits)
+            self.places = plan_scratch(statements, self.machine)
         for statement in statements:
             # Not before those in front of it, which may make what it packs.
             region.prepare([statement])
@@ -380,7 +382,7 @@ class ModuleEmitter:
 
     def _parallel(self, name: str, loop: Loop) -> tuple[str, Dim]:
         region = self._region(name)
-        self.places = plan_scratch(loop.body, self.vector_bits)
+        self.places = plan_scratch(loop.body, self.machine)
         region.prepare(loop.body)
 
         def body(current: list) -> list:
@@ -445,7 +447,14 @@ class ModuleEmitter:
         for count in counts:
             total = total + count
         threaded = any(branch.kind == "parallel" for branch in statement.branches)
-        return Step(name, total, 1 if threaded else None, cost([statement]) >= LONG, tuple(blocks), most(scratch))
+        return Step(
+            name,
+            total,
+            1 if threaded else None,
+            cost([statement]) >= self.machine.sharing.wake,
+            tuple(blocks),
+            most(scratch),
+        )
 
     def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> tuple[str, Dim]:
         """The function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""
@@ -471,7 +480,7 @@ def takes_numbers(kernel: Kernel) -> bool:
     return any(isinstance(item, Gemm) for item in items) and not any(isinstance(item, Concurrent) for item in items)
 
 
-def lone_scratch(kernel: Kernel, bits: int) -> dict[Owner, int]:
+def lone_scratch(kernel: Kernel, machine: Machine) -> dict[Owner, int]:
     """The scratch of statements which the caller runs alone, with its bytes, if plan_arena shall have a place for it.
 
     Not where some size is symbolic: the arena would have room for all that cannot be compared, while of the memory of
@@ -479,7 +488,7 @@ def lone_scratch(kernel: Kernel, bits: int) -> dict[Owner, int]:
     if any(isinstance(item, Concurrent) for item in kernel.body):
         return {}
     alone = [item for item in kernel.body if not (isinstance(item, Loop) and item.kind == "parallel")]
-    sizes = scratch_sizes(alone, bits)
+    sizes = scratch_sizes(alone, machine)
     static = {owner: size for owner, size in sizes.items() if isinstance(size, int)}
     return static if len(static) == len(sizes) else {}
 

@@ -15,7 +15,6 @@ from ....ir.errors import CompileError
 from ....ir.proofs import is_multiple, non_negative
 from ....ir.symbolic import Dim, Symbol
 from ....ir.types import bool_, i32, i64
-from ....kernels.expectations import CACHE_LINE
 from ....kernels.loop.ir import (
     Alloc,
     Buffer,
@@ -39,6 +38,7 @@ from ....kernels.loop.ir import (
     walk,
 )
 from ....kernels.loop.text import list_text, loop_head, operands_text
+from ....kernels.machine import CACHE_LINE
 from ....kernels.scalar.table import COMBINERS
 from ....passes.memory.lifetime import Owner
 from ..llvm.types import Lanes, constant, register_type, suffix, vector

@@ -13,11 +13,12 @@ from ....ir.proofs import limit, maximum, non_negative
 from ....ir.symbolic import Dim
 from ....kernels.gemm import RegisterTile, is_dots
 from ....kernels.loop.ir import Alloc, Gemm, Kernel, Let, Statement, walk
+from ....kernels.machine import Machine
 from ....passes.memory.arena import Plan, buffer_bytes, place
 from ....passes.memory.lifetime import Lifetimes, Owner, Span
 
 
-def scratch_sizes(statements: Sequence[Statement], bits: int) -> dict[Owner, Dim]:
+def scratch_sizes(statements: Sequence[Statement], machine: Machine) -> dict[Owner, Dim]:
     """The bytes that each owner needs, in the order of the statements."""
     sizes: dict[Owner, Dim] = {}
     for statement in walk(statements):
@@ -28,13 +29,13 @@ def scratch_sizes(statements: Sequence[Statement], bits: int) -> dict[Owner, Dim
             name = statement.buffer.name
             sizes[name] = maximum(sizes.get(name, 0), buffer_bytes(statement.buffer))
         elif isinstance(statement, Gemm) and not is_dots(statement):
-            sizes[id(statement)] = packed_bytes(statement, bits)
+            sizes[id(statement)] = packed_bytes(statement, machine)
     return sizes
 
 
-def packed_bytes(statement: Gemm, bits: int) -> int:
+def packed_bytes(statement: Gemm, machine: Machine) -> int:
     """Memory for what a product packs itself: gemm.py has the routines."""
-    tile = RegisterTile(statement.left.buffer.dtype.name, bits)
+    tile = RegisterTile(statement.left.buffer.dtype.name, machine)
     rows = limit(statement.rows, True)
     return tile.scratch_bytes(rows, statement.depth, not statement.left.panel, not statement.right.panel)
 
@@ -47,9 +48,9 @@ def most(sizes: Iterable[Dim]) -> Dim:
     return found
 
 
-def plan_scratch(statements: Sequence[Statement], bits: int) -> Plan[Owner]:
+def plan_scratch(statements: Sequence[Statement], machine: Machine) -> Plan[Owner]:
     """The places of a region's scratch in a thread's memory."""
-    sizes = scratch_sizes(statements, bits)
+    sizes = scratch_sizes(statements, machine)
     spans = Lifetimes(statements).spans if len(sizes) > 1 else {}
     # What is allocated and never used has no time.
     return place(sizes, {owner: spans.get(owner, (0, 0)) for owner in sizes})

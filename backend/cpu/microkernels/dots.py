@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 
-from ....kernels.gemm import BYTES, DOT_ROWS, DotTile
+from ....kernels.gemm import BYTES, TILING, DotTile
 from ..llvm.parts import Module
 from ..llvm.writer import Function
 from .gemm import ELEMENT, shared_text
@@ -31,7 +31,7 @@ class Dots:
         self.line = f"<{shape.lanes} x {self.loaded}>"  # a vector of a row, or of a column
         self.total = ELEMENT[shape.total]
         self.total_bytes = BYTES[shape.total]
-        self.lanes = shape.bits // 8 // self.total_bytes
+        self.lanes = shape.machine.vector_bytes // self.total_bytes
         self.vector = self.of(self.lanes)
         self.factor = self.line if self.is_own else f"<{shape.lanes} x bfloat>"
         self.fused = f"@llvm.fmuladd.{self.suffix}" if self.is_own else PAIRS
@@ -199,7 +199,7 @@ class Dots:
         each = f.even("%depth", shape.depth, shape.lanes)
 
         def row_block(row: str, _: list[str]) -> list[str]:
-            last_row = f.minimum("%rows", f.add(row, DOT_ROWS))
+            last_row = f.minimum("%rows", f.add(row, TILING.dot_block_rows))
             last_fetch = f.add(row, (shape.columns - 1) * shape.rows)
 
             def depth_block(start: str, _: list[str]) -> list[str]:
@@ -235,12 +235,12 @@ class Dots:
             f.loop(0, f.op("call i64 @llvm.smax.i64(i64 %depth, i64 1)"), each, depth_block)
             return []
 
-        f.loop(0, "%rows", DOT_ROWS, row_block)
+        f.loop(0, "%rows", TILING.dot_block_rows, row_block)
         return f.finish()
 
 
-def dots_library(dtype: str, bits: int) -> Module:
-    """The routines for an element type and vectors of so many bits."""
-    routines = Dots(DotTile(dtype, bits))
-    shared = [*routines.declarations(), *shared_text(bits)]
+def dots_library(shape: DotTile) -> Module:
+    """The routines for an element type and a machine."""
+    routines = Dots(shape)
+    shared = [*routines.declarations(), *shared_text(shape.machine.vector_bits)]
     return Module(hot=[routines.tile()], plain=[routines.product()], shared=shared)

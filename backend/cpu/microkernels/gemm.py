@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ....kernels.gemm import FLAT, ROWS, RegisterTile
+from ....kernels.gemm import TILING, RegisterTile
 from ..abi import ROUTINES
 from ..llvm.parts import Module
 from ..llvm.writer import Function
@@ -93,7 +93,7 @@ class Routines:
             for place in (ahead, f.at(starts[0], "%next")):
                 f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
             columns = [
-                f.op(f"load {line}, ptr {f.at(right, part * shape.bits // 8)}, align {self.loaded_bytes}")
+                f.op(f"load {line}, ptr {f.at(right, part * shape.machine.vector_bytes)}, align {self.loaded_bytes}")
                 for part in range(shape.vectors)
             ]
             after = [f.at(start, "%left_step") for start in starts]
@@ -124,7 +124,11 @@ class Routines:
         """Add what is there, unless this is the first block; the columns beyond the last are left alone."""
         vectors, align, vector = self.shape.vectors, self.bytes, self.vector
         tiles = [
-            (total, f.at(places[number // vectors], number % vectors * self.shape.bits // 8), number % vectors)
+            (
+                total,
+                f.at(places[number // vectors], number % vectors * self.shape.machine.vector_bytes),
+                number % vectors,
+            )
             for number, total in enumerate(sums)
         ]
 
@@ -344,7 +348,7 @@ class Routines:
         left_block = f.at("%scratch", f.multiply(each, line))
         # A packed left matrix is read from end to end: any cache will do.
         all_rows = f.op("call i64 @llvm.smax.i64(i64 %rows, i64 1)")
-        block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {ROWS // shape.rows * shape.rows}")
+        block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {TILING.block_rows // shape.rows * shape.rows}")
 
         def row_block(row: str, _: list[str]) -> list[str]:
             many = f.minimum(f.subtract("%rows", row), block)
@@ -416,7 +420,7 @@ class Routines:
         """Whether there are few rows for adjacent columns; and whether the right matrix is read as it lies, for that
         reason or because it is small."""
         adjacent = f.compare("eq", "%right_column", 1)
-        flat = f.op(f"and i1 {f.compare('sle', '%rows', FLAT * self.shape.rows)}, {adjacent}")
+        flat = f.op(f"and i1 {f.compare('sle', '%rows', TILING.flat_tiles * self.shape.rows)}, {adjacent}")
         small = f.op(f"and i1 {f.compare('sle', f.multiply('%depth', right_row), DIRECT_BYTES)}, {adjacent}")
         return flat, f.op(f"or i1 {flat}, {small}")
 
@@ -543,11 +547,11 @@ def gemm_library(routines: Routines) -> Module:
     return Module(
         hot=[routines.pack(), routines.tile(routines.shape.rows)],
         plain=[routines.gemm()],
-        shared=[*routines.declarations(), *shared_text(routines.shape.bits)],
+        shared=[*routines.declarations(), *shared_text(routines.shape.machine.vector_bits)],
     )
 
 
 def rest_library(routines: Routines) -> Module:
     """The smaller tiles."""
     tiles = [routines.tile(height) for height in REST]
-    return Module(hot=tiles, shared=[*routines.declarations(), *shared_text(routines.shape.bits)])
+    return Module(hot=tiles, shared=[*routines.declarations(), *shared_text(routines.shape.machine.vector_bits)])

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....kernels.gemm import RegisterTile
+from ....kernels.gemm import DotTile, RegisterTile
 from ..image.cached import Kept
 from ..llvm.engine import Started, engine
 from ..llvm.parts import Module
 from ..runtime.threads import get_num_threads
+from ..target import host
 from .dots import dots_library
 from .gemm import Routines, gemm_library, rest_library
 from .loaded import add, find, is_ready
@@ -21,9 +22,10 @@ _started: dict[tuple[str, int], tuple[Kept, Started]] = {}  # by names of librar
 def library(name: str, bits: int) -> Module:
     """ "f32", for products of any matrices; "f32 rest", the tiles for rows that are left over there; "f32 dots"."""
     dtype, _, kind = name.partition(" ")
+    machine = host().machine.with_vector_bits(bits)
     if kind == "dots":
-        return dots_library(dtype, bits)
-    shape = RegisterTile(dtype, bits)
+        return dots_library(DotTile(dtype, machine))
+    shape = RegisterTile(dtype, machine)
     routines = Routines(shape) if shape.together == 1 else Pairs(shape)
     return {"": gemm_library, "rest": rest_library}[kind](routines)
 

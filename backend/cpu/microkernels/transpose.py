@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....kernels.machine import Machine
 from ..llvm.types import vector
 
 ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
@@ -26,9 +27,9 @@ AHEAD = 16  # columns of the source between what is fetched and what is moved, w
 FENCED = 4  # rows that have been turned where the widest network is cut in two, for LLVM's sake
 
 
-def transpose_text(size: int, fetch: bool, vector_bits: int, declarations: set[str]) -> str:
+def transpose_text(size: int, fetch: bool, machine: Machine, declarations: set[str]) -> str:
     """The function for elements of a number of bytes."""
-    return TransposeText(size, fetch, vector_bits, declarations).text()
+    return TransposeText(size, fetch, machine, declarations).text()
 
 
 def called(size: int, fetch: bool) -> str:
@@ -38,7 +39,7 @@ def called(size: int, fetch: bool) -> str:
 class TransposeText:
     """Writes one function."""
 
-    def __init__(self, size: int, fetch: bool, vector_bits: int, declarations: set[str]):
+    def __init__(self, size: int, fetch: bool, machine: Machine, declarations: set[str]):
         declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
         if fetch:
             declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -46,7 +47,7 @@ class TransposeText:
         self.declarations = declarations
         self.size = size
         self.element = ELEMENTS[size]
-        widest = min(WIDEST, vector_bits // 8 // size) if size < LANE else 1
+        widest = min(WIDEST, machine.vector_bytes // size) if size < LANE else 1
         self.widths = sorted({widest, min(widest, LANE // size), 1}, reverse=True)
         self.lines: list[str] = []
         self.names = 0
