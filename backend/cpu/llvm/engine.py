@@ -22,11 +22,19 @@ from ...process.process_wide import Once
 from ..image.image import Image
 from ..image.link import link
 from ..target import LEVEL, Target, host
-from .compile_text import BUFFER, COMPILE, DONE, ERROR, FUNCTIONS, PARSED, PLAIN, STATE, TEXT, TOOLS, WAITS, WORDS
+from .native_compile import DONE, WAITS, Job, Tools, unit
 from .parts import Part
 
 OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
 ALL = 1 << 62  # parts
+FUNCTIONS = {  # of LLVM, which tools have
+    "create": "LLVMPY_ContextCreate",
+    "parse": "LLVMPY_ParseAssembly",
+    "run": "LLVMPY_RunNewModulePassManager",
+    "emit": "LLVMPY_TargetMachineEmitToMemory",
+    "free": "LLVMPY_DisposeModule",
+    "close": "LLVMPY_ContextDispose",
+}
 SLOW = 20.0  # seconds that LLVM spends on a part at most, or there is a warning: normally it takes less than one
 AT_EXIT = 2.0  # seconds that the end of the process waits for LLVM, which must not run while it is taken apart
 
@@ -40,7 +48,6 @@ class Compiler:
 
     def __init__(self, make_machine: Callable[[int], Any]):
         self.make_machine = make_machine
-        self.busy = ctypes.c_int64()
 
     @cached_property
     def machine(self) -> Any:
@@ -59,20 +66,20 @@ class Compiler:
         return passes, builder
 
     @cached_property
-    def tools(self) -> ctypes.Array:
-        values = [ctypes.cast(_unlocked(name), ctypes.c_void_p).value for name in FUNCTIONS.values()]
-        objects = [self.machine, self.plain_machine, *self.pipeline]
-        values += [ctypes.cast(item._as_parameter_, ctypes.c_void_p).value for item in objects]
-        return (ctypes.c_void_p * len(TOOLS))(*values, ctypes.addressof(self.busy))
+    def tools(self) -> Tools:
+        functions = {name: ctypes.cast(_unlocked(symbol), ctypes.c_void_p) for name, symbol in FUNCTIONS.items()}
+        objects = (self.machine, self.plain_machine, *self.pipeline)
+        places = [ctypes.cast(item._as_parameter_, ctypes.c_void_p) for item in objects]
+        return Tools(**functions, **dict(zip(("machine", "plain_machine", "passes", "builder"), places, strict=True)))
 
     @property
     def is_busy(self) -> bool:
         """Whether it compiles at the moment: else its thread waits for Python's lock, or has it."""
-        return self.busy.value != 0
+        return "tools" in self.__dict__ and self.tools.busy != 0
 
     def take(self, first: Pending, most: int) -> bool:
         """Compile parts from the first one on, up to so many that nobody else has taken; False if there was none."""
-        return bool(_native().compile(first.job, most, self.tools) < most)
+        return bool(_native().compile(ctypes.byref(first.job), most, ctypes.byref(self.tools)) < most)
 
     def emit(self, text: str, plain: bool, as_object: bool = True) -> bytes:
         """The same for one text, step by step."""
@@ -101,14 +108,14 @@ class Compiler:
 
 
 class Native:
-    """compile_text.py as functions. Appending is done at once; while others compile, Python's threads go on."""
+    """native_compile.py as functions. Appending is done at once; while others compile, Python's threads go on."""
 
     def __init__(self) -> None:
         own = engine()
-        self.image = Image(link([apart(lambda: own.emit(Part(COMPILE, plain=True)))]))
+        self.image = Image(link([apart(lambda: own.emit(Part(unit.text(), plain=True)))]))
         block = ctypes.c_void_p
         self.append = ctypes.PYFUNCTYPE(None, block, block)(self.image["append"])
-        self.compile = ctypes.CFUNCTYPE(ctypes.c_int64, block, ctypes.c_int64, block)(self.image["compile"])
+        self.compile = ctypes.CFUNCTYPE(ctypes.c_int64, block, ctypes.c_int64, block)(self.image["compile_jobs"])
 
 
 _native = Once(Native)
@@ -136,38 +143,36 @@ class Pending:
     """A part that is to be compiled, is being compiled, or is: a job in a list that threads go through."""
 
     def __init__(self, part: Part, text: bytes):
-        self.job = (ctypes.c_int64 * WORDS)()
+        self.job = Job(text=ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value, plain=part.plain)
         self.part = part
         self.text = text  # which the job points to
-        self.job[TEXT] = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value or 0
-        self.job[PLAIN] = part.plain
         self.following: Pending | None = None  # it lives as long as somebody may come to it
         self.result: bytes | None = None
         self.process = os.getpid()  # whose threads may have taken it
 
     @property
     def waits(self) -> bool:
-        return self.job[STATE] == WAITS
+        return self.job.state == WAITS
 
     @property
     def is_done(self) -> bool:
-        return self.job[STATE] == DONE
+        return self.job.state == DONE
 
     def code(self) -> bytes:
         """What it was compiled to."""
         with _guard:
             if self.result is None:
-                if not self.job[BUFFER]:
-                    reason = ctypes.string_at(self.job[ERROR]) if self.job[ERROR] else b""
-                    problem = "makes no code of" if self.job[PARSED] else "does not understand"
+                if not self.job.buffer:
+                    reason = ctypes.string_at(self.job.error) if self.job.error else b""
+                    problem = "makes no code of" if self.job.parsed else "does not understand"
                     raise CompileError(f"LLVM {problem} the text: {reason!r}")
-                self.result = _content(ctypes.cast(self.job[BUFFER], llvm.ffi.LLVMMemoryBufferRef))
+                self.result = _content(ctypes.cast(self.job.buffer, llvm.ffi.LLVMMemoryBufferRef))
                 self._free()
             return self.result
 
     def _free(self) -> None:
         """Give LLVM's memory back."""
-        buffer, self.job[BUFFER] = self.job[BUFFER], 0
+        buffer, self.job.buffer = self.job.buffer, None
         if buffer:
             _quick("LLVMPY_DisposeMemoryBuffer")(ctypes.cast(buffer, llvm.ffi.LLVMMemoryBufferRef))
 
@@ -294,7 +299,7 @@ class Engine:
     def help(self, item: Pending, threads: int) -> None:
         """Let one more thread compile if a part still waits, up to so many."""
         if item.process != os.getpid() and not item.is_done:
-            item.process, item.job[STATE] = os.getpid(), WAITS  # what the parent's thread does is not done here
+            item.process, item.job.state = os.getpid(), WAITS  # what the parent's thread does is not done here
         if item.waits and self.helping < threads:
             self._start_thread(item)
 
@@ -307,7 +312,7 @@ class Engine:
                 last = last.following
             if last is not None:
                 last.following = item
-                native.append(last.job, item.job)
+                native.append(ctypes.byref(last.job), ctypes.byref(item.job))
             self.last = item
             self.first = self.first or item
 
