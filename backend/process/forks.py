@@ -16,6 +16,15 @@ LONGEST = 30.0  # seconds that a fork waits: better a child that may hang than a
 PAUSE = 2e-4  # seconds between two looks at a door that is closed, or at locks that others have
 
 
+def is_mine(lock: Any) -> bool:
+    """Whether the calling thread holds a reentrant lock: only then may it notify those that wait for a condition."""
+    try:
+        threading.Condition(lock).notify()
+    except RuntimeError:
+        return False
+    return True
+
+
 class NoForks:
     """`with no_forks():` no other thread forks meanwhile. A thread that is inside may enter again.
 
@@ -40,7 +49,7 @@ class NoForks:
         """The calling thread's own lock. One that helps works for a thread that is inside, and waits for it."""
         me = threading.get_ident()
         lock = self.locks.setdefault(me, threading.RLock()) if me not in self.locks else self.locks[me]
-        while (self.closed or (self.forking and not helps)) and me not in self.held and not lock._is_owned():
+        while (self.closed or (self.forking and not helps)) and me not in self.held and not is_mine(lock):
             sleep(PAUSE)
         return lock
 

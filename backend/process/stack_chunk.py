@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import mmap
 from collections.abc import Callable
+from types import CodeType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -41,4 +42,12 @@ def _on_new_chunk(function: Callable[[], T]) -> T:
     return function()
 
 
-_on_new_chunk.__code__ = _on_new_chunk.__code__.replace(co_stacksize=ROOM)
+def ask_for_room(code: CodeType, room: int) -> CodeType:
+    """The same code, which says that its frame takes so many words; as it is where the interpreter refuses that."""
+    try:
+        return code.replace(co_stacksize=room)
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        return code
+
+
+_on_new_chunk.__code__ = ask_for_room(_on_new_chunk.__code__, ROOM)

@@ -318,7 +318,7 @@ def _dtype_facts(dtype: np.dtype) -> int:
 
 
 def _make_code() -> _Method | None:
-    if not (HAS_ENTRY and _layout_known()):
+    if not (HAS_ENTRY and numpy_functions() and _layout_known()):
         return None
     method = _Method(b"call", runtime()["enter"], _FASTCALL, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # built-in functions may outlive this module

@@ -22,7 +22,7 @@ from ...process.process_wide import Once
 from ..image.image import Image
 from ..image.link import link
 from ..target import LEVEL, Target, host
-from .native_compile import DONE, WAITS, Job, Tools, unit
+from .native_compile import DONE, TAKEN, WAITS, Job, Tools, unit
 from .parts import Part
 
 OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
@@ -82,29 +82,71 @@ class Compiler:
         return bool(_native().compile(ctypes.byref(first.job), most, ctypes.byref(self.tools)) < most)
 
     def emit(self, text: str, plain: bool, as_object: bool = True) -> bytes:
-        """The same for one text, step by step."""
-        machine = self.plain_machine if plain else self.machine
-        context = _quick("LLVMPY_ContextCreate")()
-        module = None
-        error = ctypes.c_char_p()  # its text is not given back: whoever gets one stops here
+        """The same for one text, by llvmlite's public functions."""
+        machine, context = self.plain_machine if plain else self.machine, llvm.create_context()
         try:
-            module = _quick("LLVMPY_ParseAssembly")(context, text.encode(), ctypes.byref(error))
-            if error:
-                raise CompileError(f"LLVM does not understand the text: {error.value!r}")
+            module = llvm.parse_assembly(text, context)
+        except RuntimeError as error:
+            raise CompileError(f"LLVM does not understand the text: {error}") from None
+        try:
             if not plain:
                 passes, builder = self.pipeline
-                _quick("LLVMPY_RunNewModulePassManager")(passes, module, builder)
-            emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
-            buffer = emit(machine, module, int(as_object), ctypes.byref(error))
-            if not buffer:
-                raise CompileError(f"LLVM makes no code of the text: {error.value!r}")
-            code = _content(buffer)
-            _quick("LLVMPY_DisposeMemoryBuffer")(buffer)
+                passes.run(module, builder)
+            code: bytes = machine.emit_object(module) if as_object else machine.emit_assembly(module).encode()
             return code
+        except RuntimeError as error:
+            raise CompileError(f"LLVM makes no code of the text: {error}") from None
         finally:
-            if module:
-                _quick("LLVMPY_DisposeModule")(module)
-            _quick("LLVMPY_ContextDispose")(context)
+            module.close()
+            context.close()
+
+
+class PublicCompiler(Compiler):
+    """One where llvmlite's functions are not as native code expects: its public ones compile one part at a time."""
+
+    def take(self, first: Pending, most: int) -> bool:
+        item: Pending | None = first
+        left = most
+        while item is not None and left:
+            with _guard:
+                mine, item.job.state = item.waits, max(item.job.state, TAKEN)
+            if mine:
+                try:
+                    item.result = self.emit(item.text.decode(), item.part.plain)
+                except CompileError as error:
+                    item.problem = error
+                item.job.state = DONE
+                left -= 1
+            item = item.following
+        return left < most
+
+
+# LLVM's functions that are called without llvmlite's lock, or with the GIL, and how many arguments they take.
+SIGNATURES = {
+    "LLVMPY_ContextCreate": 0,
+    "LLVMPY_ParseAssembly": 3,
+    "LLVMPY_RunNewModulePassManager": 3,
+    "LLVMPY_TargetMachineEmitToMemory": 4,
+    "LLVMPY_DisposeModule": 1,
+    "LLVMPY_ContextDispose": 1,
+    "LLVMPY_GetBufferStart": 1,
+    "LLVMPY_GetBufferSize": 1,
+    "LLVMPY_DisposeMemoryBuffer": 1,
+}
+
+
+@lru_cache
+def internals_known() -> bool:
+    """Whether llvmlite has its functions and its lock where this module looks for them."""
+    try:
+        found = {name: len(_unlocked(name).argtypes or ()) for name in SIGNATURES}
+        return found == SIGNATURES and callable(_lock().acquire) and callable(_lock().release)
+    except AttributeError:
+        return False
+
+
+def _lock() -> Any:
+    return llvm.ffi.lib._lock._lock
 
 
 class Native:
@@ -132,8 +174,7 @@ def _unlocked(name: str) -> Any:
 
 @lru_cache
 def _quick(name: str) -> Any:
-    """A function that keeps Python's lock: who gives it up for a moment waits some milliseconds until he has it again,
-    while another thread runs Python code."""
+    """A function that is called without releasing the GIL: re-acquiring it can take a switch interval (5 ms)."""
     function = _unlocked(name)
     kind = ctypes.PYFUNCTYPE(function.restype, *(function.argtypes or ()))
     return kind(ctypes.cast(function, ctypes.c_void_p).value or 0)
@@ -148,6 +189,7 @@ class Pending:
         self.text = text  # which the job points to
         self.following: Pending | None = None  # it lives as long as somebody may come to it
         self.result: bytes | None = None
+        self.problem: CompileError | None = None
         self.process = os.getpid()  # whose threads may have taken it
 
     @property
@@ -161,6 +203,8 @@ class Pending:
     def code(self) -> bytes:
         """What it was compiled to."""
         with _guard:
+            if self.problem is not None:
+                raise self.problem
             if self.result is None:
                 if not self.job.buffer:
                     reason = ctypes.string_at(self.job.error) if self.job.error else b""
@@ -305,14 +349,15 @@ class Engine:
 
     def _append(self, item: Pending) -> None:
         """Add to the list: a thread that is at its end finds it. After an interrupt in between, it is not lost."""
-        native = _native()
+        append = _native().append if internals_known() else None
         with no_forks(), self.guard:
             last = self.last
             while last is not None and last.following is not None:
                 last = last.following
             if last is not None:
                 last.following = item
-                native.append(ctypes.byref(last.job), ctypes.byref(item.job))
+                if append is not None:
+                    append(ctypes.byref(last.job), ctypes.byref(item.job))
             self.last = item
             self.first = self.first or item
 
@@ -364,7 +409,7 @@ class Engine:
         try:
             compiler = self.compilers.pop()
         except IndexError:
-            compiler = Compiler(self._machine)
+            compiler = (Compiler if internals_known() else PublicCompiler)(self._machine)
         yield compiler
         self.compilers.append(compiler)
 
@@ -376,7 +421,8 @@ class Engine:
 _engines: dict[Target, Engine] = {}
 _guard = threading.Lock()
 # Others in the process may use llvmlite, too.
-no_forks.hold_too(llvm.ffi.lib._lock._lock)
+if internals_known():
+    no_forks.hold_too(_lock())
 
 
 def engine(target: Target | None = None) -> Engine:

@@ -19,6 +19,7 @@ import ctypes
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import compress
 from typing import Any
 
@@ -33,7 +34,9 @@ PART = 8  # of the machine's memory that may wait: one in so many
 
 Layout = tuple[tuple[int, ...], np.dtype]  # of an array: its shape and its element type
 
-_SET_HANDLER = 304  # its place in the table of NumPy's functions
+# Places in the table of NumPy's functions, and what the versions there have to be: of the ABI, and of the functions.
+_VERSION, _FEATURES, _SET_HANDLER = 0, 211, 304
+_VERSIONS, _LEAST_FEATURES = (0x01000009, 0x02000000), 0x0F
 
 
 class _Handler(ctypes.Structure):
@@ -47,20 +50,29 @@ class _Handler(ctypes.Structure):
     ]
 
 
-def numpy_functions() -> int:
-    """The address of the table of NumPy's functions."""
-    from numpy._core import multiarray  # type: ignore[attr-defined]
+@lru_cache
+def numpy_functions() -> int | None:
+    """The address of the table of NumPy's functions; None if it is not the one that this code knows."""
+    try:
+        from numpy._core import multiarray  # type: ignore[attr-defined]
 
-    capsule = multiarray._ARRAY_API
+        capsule = multiarray._ARRAY_API
+    except (ImportError, AttributeError):
+        return None
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return int(pointer_of(capsule, None))
+    start = int(pointer_of(capsule, None))
+    version, features = (
+        ctypes.PYFUNCTYPE(ctypes.c_uint)(ctypes.c_void_p.from_address(start + 8 * place).value or 0)()
+        for place in (_VERSION, _FEATURES)
+    )
+    return start if version in _VERSIONS and features >= _LEAST_FEATURES else None
 
 
 class Allocator:
     """The process's allocator of arrays. It lives as long as the process: arrays outlive the interpreter."""
 
-    def __init__(self) -> None:
+    def __init__(self, numpy_table: int) -> None:
         code = runtime()
         functions = [code[name] for name in ("allocate", "allocate_zeros", "reallocate", "release")]
         self.allocate, self.release = functions[0], functions[3]
@@ -72,8 +84,7 @@ class Allocator:
         self.handler = make(ctypes.addressof(handler), ctypes.cast(self._name, ctypes.c_char_p), None)
         for thing in (self.state, handler, self._name, self.handler):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-        place = numpy_functions() + 8 * _SET_HANDLER
-        set_handler = ctypes.c_void_p.from_address(place).value
+        set_handler = ctypes.c_void_p.from_address(numpy_table + 8 * _SET_HANDLER).value
         self._set: Callable[[Any], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(set_handler or 0)
         # With the interpreter's lock held: one who has the allocator's lock must never have to wait for that one.
         self._empty = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(code["give_back"])
@@ -107,7 +118,8 @@ class Allocator:
 
 
 def _make() -> Allocator | None:
-    return Allocator() if HAS_ALLOCATOR else None
+    table = numpy_functions() if HAS_ALLOCATOR else None
+    return None if table is None else Allocator(table)
 
 
 allocator = Once(_make)  # None where there is none
