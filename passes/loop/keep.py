@@ -73,11 +73,12 @@ def _columns(loop: Loop, room: int, names: Names) -> Loop | None:
     if len(passes) < 2 or prefixes(loop) or not _alike(passes):
         return None
     changing = {buffer.name for buffer in map(target, walk([loop])) if buffer is not None}
-    plans = [_Pass(item, passes[0].variable, changing) for item in passes]
+    numbers: dict[Hashable, int] = {}
+    plans = [_Pass(item, passes[0].variable, changing, numbers) for item in passes]
     length = passes[0].extent
     assert isinstance(length, int)
-    made: dict[Hashable, tuple[_Pass, Register]] = {}  # where something is worked out first
-    found: dict[Hashable, Buffer] = {}
+    made: dict[int, tuple[_Pass, Register]] = {}  # where something is worked out first
+    found: dict[int, Buffer] = {}
     for plan in plans:
         for key, register in plan.repeated(made):
             if key not in found:
@@ -122,19 +123,20 @@ def _alike(passes: Sequence[Loop]) -> bool:
 
 @dataclass
 class _Pass:
-    """A loop down the columns: what its registers are, by keys that are equal where the values are."""
+    """A loop down the columns: what its registers are, by numbers that are equal where the values are."""
 
     loop: Loop
     common: Symbol  # what the variables of all passes are called in keys
     changing: set[str]  # buffers that are stored to meanwhile
+    numbers: dict[Hashable, int]  # of what all passes compute; nested keys would be as long as all paths to a value
 
     def __post_init__(self) -> None:
         self.made = {item.result.name: item for item in self.loop.body if isinstance(item, (Let, Load, Index))}
-        self.keys: dict[str, Hashable] = {}
+        self.keys: dict[str, int] = {}
         self.stored: list[tuple[Buffer, Register]] = []
         self.loaded: dict[str, Buffer] = {}
         for name, item in self.made.items():
-            self.keys[name] = self._key(item)
+            self.keys[name] = self.numbers.setdefault(self._key(item), len(self.numbers))
 
     def _key(self, item: Let | Load | Index) -> Hashable:
         places = {self.loop.variable: self.common.expr()}
@@ -150,9 +152,11 @@ class _Pass:
         return id(self)
 
     def _operand(self, operand: Operand) -> Hashable:
-        return self.keys.get(operand.name, operand) if isinstance(operand, Register) else operand
+        if isinstance(operand, Register) and operand.name in self.keys:
+            return "register", self.keys[operand.name]
+        return operand if isinstance(operand, Register) else (operand.__class__, repr(operand))  # 0.0 is not -0.0
 
-    def repeated(self, before: dict[Hashable, tuple[_Pass, Register]]) -> list[tuple[Hashable, Register]]:
+    def repeated(self, before: dict[int, tuple[_Pass, Register]]) -> list[tuple[int, Register]]:
         """What is worth keeping of what was worked out before: only what others are not made of."""
         found: set[str] = set()
         pending, seen = self._roots(), set()

@@ -15,8 +15,9 @@ from smelt.ir.errors import IndexRangeError
 from smelt.ir.parser import parse_graph
 from smelt.kernels.loop.ir import Load
 from smelt.kernels.loop.parser import parse_kernels
+from smelt.kernels.loop.text import print_kernel
 from smelt.kernels.machine import DEFAULT, Sharing
-from smelt.passes.manager import Pipeline
+from smelt.passes.manager import Pipeline, parse_pipeline
 from smelt.passes.pipelines import LOOPS
 
 RANDOM_PROGRAMS = range(2000, 2030)
@@ -79,6 +80,46 @@ def test_short_loops_whose_lengths_differ_stay_two() -> None:
     interpret_kernel(kernel, {"%x": x, "%y": wanted}, {})
     interpret_kernel(Pipeline(["parallelize"]).run(kernel, verify_each=False), {"%x": x, "%y": found}, {})
     np.testing.assert_array_equal(found, wanted)
+
+
+DOWN_COLUMNS = """kernel @k(%x: f32[21, 4096], %y: out f32[21, 4096]) {{
+  vector<64> %j in 0..4096 {{
+    serial %i in 0..21 reduce %sum: f32 = add {{
+      %a0 = load %x[%i, %j]
+      {first}
+      %e = exp(%a) : f32
+      yield %e
+    }}
+    serial %i in 0..21 {{
+      %b0 = load %x[%i, %j]
+      {second}
+      %f = exp(%b) : f32
+      %r = div(%f, %sum) : f32
+      store %y[%i, %j], %r
+    }}
+  }}
+}}"""
+
+
+def kept(first: str, second: str) -> str:
+    (kernel,) = parse_kernels(DOWN_COLUMNS.format(first=first, second=second))
+    return print_kernel(parse_pipeline("keep").run(kernel))
+
+
+def test_values_that_are_used_again_and_again_are_compared_once() -> None:
+    """A square of a square, and so on: written out as a tree, the last has 2 ** 60 leaves."""
+
+    def squares(name: str) -> str:
+        lines = [f"%{name}{at + 1} = mul(%{name}{at}, %{name}{at}) : f32" for at in range(60)]
+        return "\n".join([*lines, f"%{name} = neg(%{name}60) : f32"])
+
+    assert "load %kept0" in kept(squares("a"), squares("b"))
+
+
+def test_a_quotient_by_minus_zero_is_not_the_one_by_zero() -> None:
+    by_zero, by_minus_zero = (f"%{{}} = div(%{{}}0, {number}:f32) : f32" for number in ("0.0", "-0.0"))
+    assert "load %kept0" in kept(by_zero.format("a", "a"), by_zero.format("b", "b"))
+    assert "%kept0" not in kept(by_zero.format("a", "a"), by_minus_zero.format("b", "b"))
 
 
 def test_a_wrong_index_is_reported() -> None:
