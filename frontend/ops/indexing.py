@@ -19,6 +19,7 @@ from . import pointwise
 from .create import full, iota, number_of, ones_like, zeros, zeros_like
 from .define import Scalar, Size, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
+from .registry import as_held, rounded
 from .shapes import Shape, at_least, broadcast, dimension
 from .view import as_strided, expand, reshape, unsqueeze
 
@@ -328,7 +329,8 @@ def _along(dim: int, index: Tensor) -> tuple[Tensor | None, ...]:
 def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """self with alpha times the parts of source added at the places of index along dim."""
     value, parts = _lifted(self, source)
-    scaled = parts if alpha == 1 else parts * alpha
+    factor = rounded(as_held(alpha, self.dtype), self.dtype)
+    scaled = parts if factor == 1 else parts * factor
     return reshape(index_update(value, _along(dimension(dim, value.ndim), index), scaled, True), self.shape)
 
 

@@ -149,12 +149,12 @@ def smooth_l1_loss_backward(
 
 @composite
 def huber_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, delta: float = 1.0) -> Tensor:
-    """d*d / 2 where d = |self - target| <= delta, else delta * (d - delta / 2)."""
+    """d*d / 2 where d = |self - target| < delta, else delta * (d - delta / 2)."""
     if delta <= 0:
         raise ArgumentError(f"delta is {delta}, expected more than 0")
     difference = _difference(self, target)
     distance = abs(difference)
-    loss = where(distance <= delta, 0.5 * difference * difference, delta * (distance - 0.5 * delta))
+    loss = where(distance < delta, 0.5 * difference * difference, delta * (distance - 0.5 * delta))
     return _reduce(loss, reduction, _common(self, target))
 
 

@@ -98,7 +98,7 @@ def special_xlog1py_jvp(self_tangent, other_tangent, self, other):
 @rounded_once
 def special_entr(self: Tensor) -> Tensor:
     """-self * log(self): 0 at 0, minus infinity below."""
-    return where(lt(self, 0), -math.inf, where(eq(self, 0), 0, -self * log(self)))
+    return where(lt(self, 0), -math.inf, where(eq(self, 0), 0, self * -log(self)))  # unsigned numbers have no -self
 
 
 @special_entr.vjp

@@ -235,3 +235,11 @@ def test_statistics_without_a_dimension_are_refused() -> None:
     x, one = np.ones((2, 3, 4), np.float32), np.ones((), np.float32)
     with pytest.raises(smelt.SmeltError, match="one dimension"):
         smelt.jit(lambda x, s: ops.instance_norm(x, None, None, s, s, False))(x, one)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_huber_loss_without_a_limit(backend: str) -> None:
+    x = np.array([1.0, -2.0, math.inf], np.float32)
+    wanted = torch.nn.functional.huber_loss(torch.from_numpy(x), torch.zeros(3), "none", math.inf).numpy()
+    found = evaluate(lambda x: ops.huber_loss(x, ops.zeros((3,)), 0, math.inf), [x], backend)[0]
+    np.testing.assert_array_equal(found, wanted)

@@ -99,6 +99,7 @@ ENTRIES = {
         S(t(5), 0, index(9, below=5), t(9)),
         S(t(3, 4), 1, index(6, below=4), t(3, 6), alpha=2),
         S(t(3, 4), 0, values(2, 0, dtype="i64"), t(2, 4)),
+        S(t(3, 4), 0, values(2, 0, dtype="i64"), t(2, 4), alpha=1.5),
         **EVERY,
     ),
     "index_copy": entry(

@@ -295,7 +295,7 @@ ENTRIES = {
     "complex": binary(dtypes=FULL, mixed=False),
     "polar": binary(dtypes=FULL, mixed=False, left=t(low=0.1), special=False),
     "angle": unary(dtypes=(*FLOAT, *COMPLEX)),
-    "special_entr": unary(low=0.1),
+    "special_entr": unary(S(values(0, 1, 3, 200, dtype="u8")).forward_only(), low=0.1),
     "trunc_divide": binary(
         right=nonzero(), mixed=False, dtypes=NUMBER, torch=lambda a, b: torch.div(a, b, rounding_mode="trunc")
     ),
