@@ -14,6 +14,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 PATIENCE = 120.0  # seconds until a process that does not answer is ended
+MEMORY = 4 << 30  # bytes that a process may hold before it is ended, so that the machine has room for the others
+LOOK = 0.1  # seconds between two looks at what a process holds
+REPORTS = 50  # lines of progress where no person looks on
 Task = tuple[str, ...]
 Outcome = dict[str, Any]  # passed, why, and more
 # The outcomes of a task from a number of them on. It is pickled, and called in the processes.
@@ -45,8 +48,10 @@ class Worker(threading.Thread):
             except IndexError:
                 break
             self._finish(task)
-        self.pipe.send(None)
-        self.process.join(self.patience)
+            if resident(self.process.pid) > MEMORY // 2:  # what libraries remember of thousands of programs
+                self._end()
+                self._begin()
+        self._end()
         self.found.put(None)
 
     def _begin(self) -> None:
@@ -56,14 +61,18 @@ class Worker(threading.Thread):
         self.process.start()
         other.close()
 
+    def _end(self) -> None:
+        self.pipe.send(None)
+        self.process.join(self.patience)
+
     def _finish(self, task: Task) -> None:
         outcomes: list[Outcome] = []
         while len(outcomes) < self.most + 1:
+            ended = ""
             self.pipe.send((task, len(outcomes)))
             try:
                 while True:
-                    if not self.pipe.poll(self.patience):
-                        self.process.kill()
+                    ended = self._wait() or ended
                     outcome = self.pipe.recv()
                     if outcome is None:
                         self.found.put((task, outcomes))
@@ -71,9 +80,31 @@ class Worker(threading.Thread):
                     outcomes.append(outcome)
             except (EOFError, OSError):
                 self.process.join()
-                outcomes.append({"passed": False, "why": f"crash: the process ended with {self.process.exitcode}"})
+                why = ended or f"crash: the process ended with {self.process.exitcode}"
+                outcomes.append({"passed": False, "why": why})
                 self._begin()
         self.found.put((task, outcomes[: self.most]))
+
+    def _wait(self) -> str:
+        """Wait until the process answers or has ended; the reason if it had to be ended."""
+        begin = time.monotonic()
+        while not self.pipe.poll(LOOK):
+            if time.monotonic() - begin > self.patience:
+                self.process.kill()
+                return f"hang: no answer in {self.patience:.0f} s"
+            if (held := resident(self.process.pid)) > MEMORY:
+                self.process.kill()
+                return f"memory: the process held {held >> 20} MB"
+        return ""
+
+
+def resident(pid: int | None) -> int:
+    """The bytes of memory that a process holds; 0 where the system does not say."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
 
 
 def run(
@@ -101,12 +132,15 @@ def run(
 
 
 def show_progress(done: int, total: int, failed: int, name: str, begin: float) -> None:
-    """A bar on standard error, for people."""
+    """A bar on standard error, for people; some lines in a log."""
+    left = (time.monotonic() - begin) * (total - done) / max(done, 1)
     if not sys.stderr.isatty():
+        if done * REPORTS // total > (done - 1) * REPORTS // total:
+            sys.stderr.write(f"{done}/{total}  {failed} failed  {left:.0f} s left\n")
+            sys.stderr.flush()
         return
     width = 30
     full = width * done // max(total, 1)
-    left = (time.monotonic() - begin) * (total - done) / max(done, 1)
     bar = "#" * full + "." * (width - full)
     sys.stderr.write(f"\r\x1b[K[{bar}] {done}/{total}  {failed} failed  {left:.0f} s left  {name[:40]}")
     if done == total:
