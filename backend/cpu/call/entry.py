@@ -21,6 +21,7 @@ import numpy as np
 from ...process.process_wide import Once
 from ...pytree import Structure, count_leaves, unflatten
 from ...static_args import is_fixed, is_known_by_value, static_key
+from ..abi import Problem
 from ..runtime import records
 from ..runtime.allocator import allocator, numpy_functions
 from ..runtime.records import HAS_ENTRY, MIDDLE, ArrayGuard, ArrayObject, Descriptor, Guard, Object, Plan, Result
@@ -232,8 +233,8 @@ def make_entry(
     held = (ctypes.c_void_p * (len(call.leaves) + 2))()
 
     def complain() -> None:
-        found = list(frame.error)
-        frame.error[0] = 0
+        found = Problem.from_buffer_copy(frame.problem)
+        frame.problem.found = 0
         launcher.executable.raise_noted(found)
 
     results = Words()
@@ -248,7 +249,7 @@ def make_entry(
     plan.pool_at = ctypes.addressof(threads.current)
     plan.guards, plan.results, plan.output = (words.__array_interface__["data"][0] for words in lists)
     plan.result_count, plan.first_result = len(sized.stored), launcher.executable.first_stored
-    plan.held, plan.problem, plan.on_error = ctypes.addressof(held), ctypes.addressof(frame.error), id(complain)
+    plan.held, plan.problem, plan.on_error = ctypes.addressof(held), ctypes.addressof(frame.problem), id(complain)
     if draw_seed is not None:
         plan.seed, plan.seed_slot = id(draw_seed), first + call_plan.given + len(constants)
     if borrows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ...artifact import Artifact
 from ...call_plan import CallPlan, SizedPlan, Sizes
 from ...report.timings import Stages
 from ...store.cache import Lookup
-from ..abi import ALIGN, ARENA, ERROR, FIRST_FREE, PARALLEL, POOL, PRODUCTS, SCRATCH, SCRATCH_STRIDE, WORKERS
+from ..abi import ALIGN, FIRST_FREE, Context, Problem
 from ..image.image import Image
 from ..runtime.allocator import empty_arrays
 from ..runtime.records import DATA_OFFSET
@@ -78,10 +78,9 @@ class Executable:
         given = list(map(as_plain, arrays))
         return Launcher(self, self.plan.for_arrays(given))(given)
 
-    def raise_noted(self, error: Any) -> NoReturn:
+    def raise_noted(self, problem: Problem) -> NoReturn:
         """Raise the error that native code noted in a frame."""
-        _, site, number, size = map(int, error)
-        self.plan.raise_error(site, number, size)
+        self.plan.raise_error(problem.site, problem.index, problem.bound)
 
 
 class Frame:
@@ -93,11 +92,12 @@ class Frame:
         self.sizes: Sizes | None = None  # of the launcher that it was last made fit for
         self.memory = _NO_MEMORY
         self.block = (ctypes.c_int64 * executable.slots)()
-        self.error = (ctypes.c_int64 * 4)()
+        self.problem = Problem()
         self.address = ctypes.addressof(self.block)
-        self.block[ERROR] = ctypes.addressof(self.error)
+        self.context = Context.from_buffer(self.block)
+        self.context.error = ctypes.addressof(self.problem)
         if executable.artifact.products:
-            self.block[PRODUCTS] = ctypes.addressof(executable.tables)
+            self.context.products = ctypes.addressof(executable.tables)
 
     def fit(self, launcher: Launcher, threads: Threads) -> None:
         """Prepare for a launcher's sizes and as many threads as there are now."""
@@ -108,19 +108,18 @@ class Frame:
 
     def prepare(self, launcher: Launcher, threads: Threads) -> None:
         """All but the memory."""
-        block, self.sizes = self.block, launcher.sizes
-        self.workers = max(threads.limit, threads.started)
-        self.pool = block[POOL] = threads.address
-        block[PARALLEL] = threads.parallel
-        block[SCRATCH_STRIDE], block[WORKERS] = launcher.scratch_stride, self.workers
+        context, self.sizes = self.context, launcher.sizes
+        self.workers = context.workers = max(threads.limit, threads.started)
+        self.pool = context.pool = threads.address
+        context.parallel, context.scratch_stride = threads.parallel, launcher.scratch_stride
         for number, name in enumerate(launcher.executable.sizes):
-            block[FIRST_FREE + number] = launcher.sizes[name]
+            self.block[FIRST_FREE + number] = launcher.sizes[name]
 
     def give_memory(self, launcher: Launcher, memory: np.ndarray) -> None:
         self.memory = memory
         base = memory.__array_interface__["data"][0]
         base += -base % ALIGN
-        self.block[ARENA], self.block[SCRATCH] = base, base + launcher.arena_bytes
+        self.context.arena, self.context.scratch = base, base + launcher.arena_bytes
 
 
 class Launcher:
@@ -173,8 +172,8 @@ class Launcher:
             frame.fit(self, threads)
         self.pack(frame.block, self.offset, *addresses)
         threads.run(self.run, frame.address)
-        if frame.error[0]:
-            self.executable.raise_noted(frame.error)
+        if frame.problem.found:
+            self.executable.raise_noted(frame.problem)
         if len(frame.memory) > KEPT:
             frame.memory, frame.sizes = _NO_MEMORY, None
         frames.append(frame)
