@@ -15,7 +15,8 @@ from ..ir.verify import verify_graph
 from ..kernels.loop.verify import verify_kernel
 from ..kernels.machine import PRESETS, Machine, machine
 from . import MODULES
-from .registry import PASSES, Pass
+from .registry import PASSES as PASSES
+from .registry import Pass
 
 # How to check the result of a pass, by the pass's kind: (program, stage).
 VERIFIERS: dict[str, Callable[[Any, str | None], None]] = {

@@ -15,6 +15,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from .bench_report import TimesTable, show_rest
+from .bench_setup import (
+    TUNED,
+    busy_processors,
+    check_known,
+    check_writable,
+    chosen_settings,
+    describe_machine,
+    is_installed,
+    show_machine,
+    split_words,
+    verdict,
+    warn_if_busy,
+    write_json,
+)
 from .program import split_name
 from .terminal import UsageError, UserError, heading, progress, table, time_text
 
@@ -25,21 +39,19 @@ UNUSED = {"only": None, "group": None, "list": False, "calls": False, "plot": No
 
 
 def run_module(options: Namespace) -> int:
-    from . import bench
-
     for name, default in UNUSED.items():
         if getattr(options, name) != default:
             raise UsageError(f"--{name} is for the suite of workloads, not for a module")
-    if not bench.is_installed("torch"):
+    if not is_installed("torch"):
         raise UserError('a module needs PyTorch: pip install "smelt[torch]"')
     if options.optimizer is not None and not options.train:
         raise UsageError("--optimizer is a part of a training step: --train")
     contenders = chosen(options.contenders)
     split_name(options.module)
-    bench.check_writable(options.json)
-    settings = bench.chosen_settings(options)
-    machine = bench.describe_machine(contenders)
-    bench.show_machine(machine)
+    check_writable(options.json)
+    settings = chosen_settings(options)
+    machine = describe_machine(contenders)
+    show_machine(machine)
     records: list[dict[str, Any]] = []
     name = f"{options.module} {'training step' if options.train else 'forward'}"
     if options.optimizer is not None:
@@ -75,31 +87,27 @@ def run_module(options: Namespace) -> int:
         if options.compile:
             show_first_calls(found)
         records.append(record)
-    machine["busy_afterwards"] = bench.busy_processors()
-    bench.warn_if_busy(machine["busy_afterwards"])
+    machine["busy_afterwards"] = busy_processors()
+    warn_if_busy(machine["busy_afterwards"])
     if options.json:
-        bench.write_json(options.json, {"machine": machine, "startups": [], "results": records})
-    return bench.verdict(records)
+        write_json(options.json, {"machine": machine, "startups": [], "results": records})
+    return verdict(records)
 
 
 def chosen(text: str | None) -> list[str]:
-    from . import bench
-
     if text is None:
         return list(CONTENDERS)
-    names = bench.split_words(text)
-    bench.check_known("contender", names, CONTENDERS)
+    names = split_words(text)
+    check_known("contender", names, CONTENDERS)
     if not names:
         raise UsageError("--contenders names nobody")
     return [name for name in CONTENDERS if name in names]
 
 
 def measured(setting: Any, request: dict[str, Any]) -> dict[str, Any]:
-    from . import bench
-
     command = [sys.executable, "-W", "ignore", "-m", f"{__package__}.workloads.module"]
     if setting.malloc == "tuned":
-        command = ["env", *bench.TUNED, *command]
+        command = ["env", *TUNED, *command]
     done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing on standard error"])[-1]

@@ -162,7 +162,7 @@ class Value:
         return self.type.dtype
 
     @property
-    def shape(self) -> tuple:
+    def shape(self) -> tuple[Any, ...]:
         return self.type.shape
 
     @property
@@ -227,7 +227,7 @@ class Handle(Value):
         self.value = value
 
     @property
-    def shape(self) -> tuple:
+    def shape(self) -> tuple[Any, ...]:
         return open_shape(self.type.shape)
 
 

@@ -79,7 +79,7 @@ class Symbol:
         return self.name
 
     @property
-    def sort_key(self) -> tuple:
+    def sort_key(self) -> tuple[Any, ...]:
         return (0, self.name)
 
     def expr(self) -> Expr:
@@ -120,7 +120,7 @@ class Compound:
         return self._text
 
     @property
-    def sort_key(self) -> tuple:
+    def sort_key(self) -> tuple[Any, ...]:
         return (1, repr(self))
 
     def expr(self) -> Expr:
@@ -337,11 +337,11 @@ class Expr:
 Dim = int | Expr
 
 
-def _atom_key(atom: Atom) -> tuple:
+def _atom_key(atom: Atom) -> tuple[Any, ...]:
     return atom.sort_key
 
 
-def _monomial_key(item: tuple[Monomial, int]) -> tuple:
+def _monomial_key(item: tuple[Monomial, int]) -> tuple[Any, ...]:
     # Highest degree first, the constant last: "N*M + 2*N + 1".
     return (-len(item[0]), [atom.sort_key for atom in item[0]])
 

@@ -41,7 +41,7 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (dtype, (self.name,))
 
     @property

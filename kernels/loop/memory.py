@@ -115,7 +115,7 @@ def prove(
     ways = [Facts(sizes, runs=False, exact=True), Facts(sizes, runs=False)]
     for facts in (*ways, *([Facts(sizes, renamed=names, runs=False)] if names else [])):
         errors: list[Error] = []
-        walks = run(facts, lambda *error, errors=errors: errors.append(error))  # type: ignore[misc]
+        walks = run(facts, lambda *error, errors=errors: errors.append(error))
         if not errors:
             return walks, errors
     if not symbols:
@@ -127,7 +127,7 @@ def prove(
         shown = ", ".join(f"{name} = {value}" for name, value in numbers.items())
         errors = []
         facts = Facts(sizes, runs=False, numbers=numbers, exact=True)
-        walks = run(facts, lambda *error, errors=errors: errors.append(error))  # type: ignore[misc]
+        walks = run(facts, lambda *error, errors=errors: errors.append(error))
         if errors:
             return walks, [(kernel, at, f"{message} ({shown})") for kernel, at, message in errors]
     return walks, []

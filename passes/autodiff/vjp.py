@@ -252,7 +252,7 @@ def zeros(type: TensorType) -> Value:
 def fit(gradient: Any, type: TensorType) -> Value:
     """A gradient as that of an operand of `type`: un-broadcast, real for a real operand, of its dtype."""
     if gradient.__class__ is Value and gradient.type == type:
-        return gradient  # type: ignore[no-any-return]
+        return gradient
     if not isinstance(gradient, Value):
         gradient = constant(gradient, type.dtype)
     if gradient.dtype.is_complex and not type.dtype.is_complex:
@@ -264,7 +264,7 @@ def fit(gradient: Any, type: TensorType) -> Value:
     return gradient
 
 
-def sum_to(value: Value, shape: tuple) -> Value:
+def sum_to(value: Value, shape: tuple[Any, ...]) -> Value:
     """The value summed over the dimensions along which `shape` was broadcast to it."""
     leading = max(value.ndim - len(shape), 0)
     dims = list(range(leading))

@@ -20,7 +20,7 @@ from ..rewrite import live_ops, rebuild, remake, splat_number
 @graph_pass("cse")
 def cse(graph: Graph) -> Graph:
     """Same op, same operands, same attributes: one value. Random ops are left alone."""
-    seen: dict[tuple, tuple[Value, ...]] = {}
+    seen: dict[tuple[Any, ...], tuple[Value, ...]] = {}
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
         if op.defn.takes_stream:

@@ -21,7 +21,7 @@ def decompose(graph: Graph) -> Graph:
 
 
 def _expanded(graph: Graph, wanted: Callable[[Op], bool]) -> Graph:
-    bodies: dict[tuple, Body] = {}
+    bodies: Bodies = {}
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
         if op.defn.kind is not None or not wanted(op):
@@ -64,7 +64,10 @@ class Body:
         return Body(operands, ops, tuple([replaced[value] for value in self.results]))
 
 
-def expanded(op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body], location: Location | None) -> Body:
+Bodies = dict[tuple[Any, ...], Body]
+
+
+def expanded(op: Op, arguments: dict[str, Any], bodies: Bodies, location: Location | None) -> Body:
     """What a composite becomes. A body is worked out once for each combination of types and attributes."""
     operands: dict[Value, int] = {}
     is_random = op.defn.draws(arguments)
@@ -79,7 +82,7 @@ def expanded(op: Op, arguments: dict[str, Any], bodies: dict[tuple, Body], locat
 
 
 def _worked_out(
-    op: Op, arguments: dict[str, Any], operands: tuple[Value, ...], bodies: dict[tuple, Body], location: Location | None
+    op: Op, arguments: dict[str, Any], operands: tuple[Value, ...], bodies: Bodies, location: Location | None
 ) -> Body:
     results = op.defn.expand(arguments)
     replaced = Replacements()

@@ -66,74 +66,74 @@ def simplified(op: Op, arguments: dict[str, Any]) -> Value | None:
 
 
 @rules.rule("mul(%x, 1)", "mul(1, %x)", "true_divide(%x, 1)", on="biuf")
-def times_one(x):
+def times_one(x: Value) -> Value | None:
     return x  # of complex numbers (a + bi)(1 + 0i) has NaNs where a or b is infinite
 
 
 @rules.rule("mul(%x, -1)", "mul(-1, %x)", "true_divide(%x, -1)", on="if")
-def times_minus_one(x):
+def times_minus_one(x: Value) -> Value | None:
     return REGISTRY["neg"](x)
 
 
 @rules.rule("mul(%x, 0)", "mul(0, %x)", on="biu")
-def integer_times_zero(x, op):
+def integer_times_zero(x: Value, op: Op) -> Value | None:
     return splat(0, op.results[0].type)
 
 
 @rules.rule("add(%x, 0)", "add(0, %x)", on="biuf")
-def plus_zero(x):
+def plus_zero(x: Value) -> Value | None:
     return x if not x.dtype.is_float or never_negative(x) else None
 
 
 @rules.rule("add(%x, -0.0)", "add(-0.0, %x)", "sub(%x, 0)", on="iuf")
-def plus_minus_zero(x):
+def plus_minus_zero(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("add(%x, neg(%y))", on="iufc")
-def plus_negative(x, y):
+def plus_negative(x: Value, y: Value) -> Value | None:
     return REGISTRY["sub"](x, y)
 
 
 @rules.rule("add(neg(%x), %y)", on="iufc")
-def negative_plus(x, y):
+def negative_plus(x: Value, y: Value) -> Value | None:
     return REGISTRY["sub"](y, x)
 
 
 @rules.rule("sub(%x, neg(%y))", on="iufc")
-def minus_negative(x, y):
+def minus_negative(x: Value, y: Value) -> Value | None:
     return REGISTRY["add"](x, y)
 
 
 @rules.rule("neg(neg(%x))", "bitwise_not(bitwise_not(%x))", "conj(conj(%x))", on=ANY)
-def involution(x):
+def involution(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("logical_not(logical_not(%x))", on="b")
-def double_negation(x):
+def double_negation(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("maximum(%x, %x)", "minimum(%x, %x)", "bitwise_and(%x, %x)", "bitwise_or(%x, %x)", on="biuf")
-def idempotent(x):
+def idempotent(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("abs(neg(%x))", on="ifc")  # -x of an unsigned x is 256 - x
 @rules.rule("abs(abs(%x))", on="iuf")
-def absolute_drops_sign(x):
+def absolute_drops_sign(x: Value) -> Value | None:
     return REGISTRY["abs"](x)
 
 
 @rules.rule("logical_and(%x, true)", "logical_and(true, %x)", on="b")
 @rules.rule("logical_or(%x, false)", "logical_or(false, %x)", on="b")
-def neutral_logic(x):
+def neutral_logic(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("true_divide(%x, #c)", on="f")
-def divide_by_power_of_two(x, c, op):
+def divide_by_power_of_two(x: Value, c: Any, op: Op) -> Value | None:
     dtype = op.results[0].dtype
     if c == 0 or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
         return None
@@ -145,32 +145,32 @@ def divide_by_power_of_two(x, c, op):
 
 
 @rules.rule("pow(%x, 0)", on="iufc")
-def power_zero(op):
+def power_zero(op: Op) -> Value | None:
     return splat(1, op.results[0].type)
 
 
 @rules.rule("pow(%x, 1)", on="iufc")
-def power_one(x):
+def power_one(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("pow(%x, 2)", on="iufc")
-def power_two(x):
+def power_two(x: Value) -> Value | None:
     return REGISTRY["mul"](x, x)
 
 
 @rules.rule("pow(%x, 3)", on="iuf")
-def power_three(x):
+def power_three(x: Value) -> Value | None:
     return REGISTRY["mul"](REGISTRY["mul"](x, x), x)
 
 
 @rules.rule("pow(%x, -1)", on="f")
-def power_minus_one(x):
+def power_minus_one(x: Value) -> Value | None:
     return REGISTRY["reciprocal"](x)
 
 
 @rules.rule("pow(%x, 0.5)", on="f")
-def power_half(x):
+def power_half(x: Value) -> Value | None:
     return REGISTRY["sqrt"](x)
 
 
@@ -178,7 +178,7 @@ _SHIFTED = "sub(%x, amax(%x) {dim = %dim, keepdim = true})"
 
 
 @rules.rule(f"exp(sub({_SHIFTED}, log(sum(exp({_SHIFTED})) {{dim = %dim, keepdim = true}})))", on="f")
-def exp_of_log_softmax(x, dim):
+def exp_of_log_softmax(x: Value, dim: Any) -> Value | None:
     """A softmax: its exponentials are those of the sum. They are at most 1, and their sum is at least that."""
     make = REGISTRY
     powers = make["exp"](make["sub"](x, make["amax"](x, dim, True)))
@@ -203,22 +203,22 @@ def never_negative(value: Value, depth: int = 4) -> bool:
 
 
 @rules.rule("where(true, %x, %y)", on=ANY)
-def where_true(x):
+def where_true(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("where(false, %x, %y)", on=ANY)
-def where_false(y):
+def where_false(y: Value) -> Value | None:
     return y
 
 
 @rules.rule("where(%c, %x, %x)", on=ANY)
-def where_same(x):
+def where_same(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("where(logical_not(%c), %x, %y)", on=ANY)
-def where_not(c, x, y):
+def where_not(c: Value, x: Value, y: Value) -> Value | None:
     return REGISTRY["where"](c, y, x) if c.dtype.kind == "b" else None
 
 
@@ -226,12 +226,12 @@ def where_not(c, x, y):
 
 
 @rules.rule("cast(%x) {dtype = %dtype}", on=ANY)
-def cast_to_same(x, dtype):
+def cast_to_same(x: Value, dtype: Any) -> Value | None:
     return x if x.dtype is dtype else None
 
 
 @rules.rule("cast(cast(%x)) {dtype = %dtype}", on=ANY)
-def cast_of_cast(x, dtype, op):
+def cast_of_cast(x: Value, dtype: Any, op: Op) -> Value | None:
     between = op.operands[0].dtype
     return REGISTRY["cast"](x, dtype) if holds_all(x.dtype, between) else None
 
@@ -260,32 +260,32 @@ def holds_all(narrow: DType, wide: DType) -> bool:
 
 
 @rules.rule("alias(%x)", on=ANY)
-def alias_is_itself(x):
+def alias_is_itself(x: Value) -> Value | None:
     return x
 
 
 @rules.rule("permute(%x) {dims = %dims}", on=ANY)
-def permute_nothing(x, dims):
+def permute_nothing(x: Value, dims: Any) -> Value | None:
     return x if dims == tuple(range(len(dims))) else None
 
 
 @rules.rule("permute(permute(%x) {dims = %inner}) {dims = %outer}", on=ANY)
-def permute_twice(x, inner, outer):
+def permute_twice(x: Value, inner: Any, outer: Any) -> Value | None:
     return REGISTRY["permute"](x, tuple(inner[dim] for dim in outer))
 
 
 @rules.rule("reshape(%x) {shape = %shape}", "expand(%x) {size = %shape}", on=ANY)
-def same_shape(x, shape):
+def same_shape(x: Value, shape: Any) -> Value | None:
     return x if x.shape == shape else None
 
 
 @rules.rule("reshape(reshape(%x)) {shape = %shape}", on=ANY)
-def reshape_twice(x, shape):
+def reshape_twice(x: Value, shape: Any) -> Value | None:
     return REGISTRY["reshape"](x, shape)
 
 
 @rules.rule("reshape(permute(%x) {dims = %dims}) {shape = %shape}", on=ANY)
-def reshape_before_permute(x, dims, shape):
+def reshape_before_permute(x: Value, dims: Any, shape: Any) -> Value | None:
     """A reshape of dims that are neighbours before the permute, too, is memory in another shape; behind it, a copy."""
     moved = tuple(x.shape[dim] for dim in dims)
     if unit_reshape(moved, shape) is not None or any(size == 0 for size in moved):
@@ -308,12 +308,12 @@ def reshape_before_permute(x, dims, shape):
 
 
 @rules.rule("expand(expand(%x)) {size = %size}", on=ANY)
-def expand_twice(x, size):
+def expand_twice(x: Value, size: Any) -> Value | None:
     return REGISTRY["expand"](x, size)
 
 
 @rules.rule("slice(%x) {dim = %dim, start = 0, end = %end, step = 1}", on=ANY)
-def slice_all(x, dim, end):
+def slice_all(x: Value, dim: Any, end: Any) -> Value | None:
     return x if x.shape[dim] == end else None
 
 
@@ -322,7 +322,7 @@ def slice_all(x, dim, end):
     "{dim = %dim, start = %start, end = %end, step = %step}",
     on=ANY,
 )
-def slice_twice(x, dim, first, stride, start, end, step):
+def slice_twice(x: Value, dim: Any, first: Any, stride: Any, start: Any, end: Any, step: Any) -> Value | None:
     if not all(isinstance(item, int) for item in (first, start, end)):
         return None
     count = -(-(end - start) // step)
@@ -332,33 +332,33 @@ def slice_twice(x, dim, first, stride, start, end, step):
 
 
 @rules.rule("slice(permute(%x) {dims = %dims}) {dim = %dim, start = %start, end = %end, step = %step}", on=ANY)
-def slice_before_permute(x, dims, dim, start, end, step):
+def slice_before_permute(x: Value, dims: Any, dim: Any, start: Any, end: Any, step: Any) -> Value | None:
     # One order of the two, so that permutes meet permutes and slices meet slices.
     return REGISTRY["permute"](REGISTRY["slice"](x, dims[dim], start, end, step), dims)
 
 
 @rules.rule("flip(permute(%x) {dims = %dims}) {dims = %flipped}", on=ANY)
-def flip_before_permute(x, dims, flipped):
+def flip_before_permute(x: Value, dims: Any, flipped: Any) -> Value | None:
     return REGISTRY["permute"](REGISTRY["flip"](x, tuple(dims[dim] for dim in flipped)), dims)
 
 
 @rules.rule("flip(%x) {dims = %dims}", on=ANY)
-def flip_nothing(x, dims):
+def flip_nothing(x: Value, dims: Any) -> Value | None:
     return x if all(x.shape[dim] == 1 for dim in dims) else None
 
 
 @rules.rule("flip(flip(%x) {dims = %inner}) {dims = %outer}", on=ANY)
-def flip_twice(x, inner, outer):
+def flip_twice(x: Value, inner: Any, outer: Any) -> Value | None:
     return REGISTRY["flip"](x, tuple(sorted(set(inner) ^ set(outer))))
 
 
 @rules.rule("cat(%tensors)", on=ANY)
-def cat_one(tensors):
+def cat_one(tensors: Any) -> Value | None:
     return tensors[0] if len(tensors) == 1 else None
 
 
 @rules.rule("constant_pad_nd(%x) {pad = %pad}", on=ANY)
-def pad_nothing(x, pad):
+def pad_nothing(x: Value, pad: Any) -> Value | None:
     return x if all(size == 0 for size in pad) else None
 
 
@@ -383,7 +383,7 @@ def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
 
 
 @rules.rule("sum(where(%condition, %x, 0.0)) {dim = %dim}", on=ANY)
-def sum_of_one_hot(condition, x, dim, op):
+def sum_of_one_hot(condition: Value, x: Value, dim: Any, op: Op) -> Value | None:
     """The sum along a dim of what is zero but where the index equals a label is that one element, if it is there.
 
     Gradients of losses by class labels are such values."""

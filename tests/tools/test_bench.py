@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import smelt
-from smelt.tools import bench, bench_report
+from smelt.tools import bench, bench_report, bench_setup
 from smelt.tools.workloads import measure
 from smelt.tools.workloads.contenders import CONTENDERS, Prepared, arrays_of, installed, prepare, takes
 from smelt.tools.workloads.define import SIZES
@@ -105,9 +105,9 @@ def test_differences_are_found() -> None:
     measure.compare({"smelt": [right[0] + 1], "eager": right}, found)
     assert found["smelt"]["agrees"] is False and found["eager"]["agrees"] is True
     record = {"workload": "sum", "setting": "large", "contenders": found}
-    assert bench.verdict([record]) == 1
-    assert bench.verdict([{**record, "contenders": {"eager": found["eager"]}}]) == 0
-    assert bench.verdict([{**record, "contenders": {"smelt": {"error": "no"}}}]) == 1
+    assert bench_setup.verdict([record]) == 1
+    assert bench_setup.verdict([{**record, "contenders": {"eager": found["eager"]}}]) == 0
+    assert bench_setup.verdict([{**record, "contenders": {"smelt": {"error": "no"}}}]) == 1
 
 
 def test_turns() -> None:

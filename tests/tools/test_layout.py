@@ -81,7 +81,6 @@ ROOMS = (
 CYCLES = (
     {"smelt.kernels.loop.ir", "smelt.kernels.loop.text"},
     {"smelt.passes.fusion.fuse", "smelt.passes.fusion.fuse_text"},
-    {"smelt.tools.bench", "smelt.tools.bench_module"},
 )
 MOST_LINES = 720  # of a file; one with more has two purposes
 
