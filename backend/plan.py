@@ -7,6 +7,7 @@ from typing import Any
 
 from ..ir.graph import Graph, Location, Value
 from ..kernels.loop.ir import Kernel, Site
+from ..kernels.loop.text import print_kernel
 from ..ops.create import constant
 from ..passes.fusion.fuse import Fused
 from .artifact import Place, printed_ops
@@ -18,7 +19,7 @@ class Kernels(list[Kernel]):
     """The kernels of a graph; its text is theirs."""
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self))
+        return "\n\n".join(map(print_kernel, self))
 
 
 def name_values(fused: Fused) -> None:

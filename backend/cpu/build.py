@@ -10,7 +10,7 @@ from ...ir.graph import Graph, Value
 from ...ir.proofs import is_multiple
 from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
 from ...kernels.loop.ir import Gemm, Kernel, Store, walk
-from ...kernels.loop.text import identity
+from ...kernels.loop.text import identity, print_kernel
 from ...kernels.loop.verify import verify_kernel, verify_kernels
 from ...kernels.machine import Machine
 from ...ops.kinds import Contract
@@ -73,7 +73,8 @@ def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook
             elif options.verify:
                 lowered = schedule(lower_launch(fused, number, taken, machine), machine, True, special)
                 if _facts(lowered) != _facts(kernel):
-                    raise VerifyError(f"not what lowering makes of it, but like kernel {like}:\n{kernel}\n{lowered}")
+                    text = f"{print_kernel(kernel)}\n{print_kernel(lowered)}"
+                    raise VerifyError(f"not what lowering makes of it, but like kernel {like}:\n{text}")
             kernels.append(kernel)
             if options.check_bounds:
                 kernel = PASSES["check_bounds"](kernel)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.errors import IndexRangeError, range_error
+from ...ir.errors import CompileError, IndexRangeError, range_error
 from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides, evaluate, product
 from ...ir.types import DType, bf16, bool_, f16, f32, i64
 from ...kernels.loop.ir import (
@@ -164,8 +164,10 @@ class LoopInterpreter:
             self._pack(statement)
         elif isinstance(statement, Concurrent):
             self.block(statement.branches)
-        else:
+        elif isinstance(statement, Loop):
             self._loop(statement)
+        else:
+            raise CompileError(f"the interpreter knows no {type(statement).__name__}")
 
     def _let(self, statement: Let) -> NumpyOperand:
         operands = [self.operand(item) for item in statement.operands]

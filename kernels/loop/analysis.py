@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations
+from typing import Any
 
 from ...ir.proofs import minimum, non_negative, substitute
 from ...ir.symbolic import ASSUMED_SIZE, Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, symbols_of
@@ -14,23 +15,21 @@ from .ir import (
     Alloc,
     Buffer,
     Check,
-    Concurrent,
-    Fetch,
     Gemm,
-    Index,
     Lead,
     Let,
     Load,
     Loop,
     Pack,
     Prefix,
-    Register,
     Statement,
     Store,
     Transpose,
     prefixes,
+    used,
     walk,
 )
+from .roles import allocates, blocks, children, chosen, defines, elements, reads, roles_of, writes
 
 
 def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
@@ -57,11 +56,14 @@ def step(place: Dim, variable: Symbol) -> Dim | None:
     return place.coefficient(variable) if isinstance(place, Expr) else 0
 
 
-def stored_place(statement: Store | Transpose) -> tuple[Buffer, Dim]:
-    """Where a statement writes, or begins to."""
-    if isinstance(statement, Transpose):
-        return statement.target.buffer, statement.target.offset
-    return statement.buffer, offset(statement.buffer, statement.index)
+def stored(statement: Statement) -> Iterator[tuple[Buffer, Dim, tuple[Dim, ...]]]:
+    """What a statement writes: the buffer, where, or where that begins, and the index if it is one element."""
+    for item in elements(statement):
+        if item.writes:
+            yield item.buffer, offset(item.buffer, item.place), item.place
+    for block in blocks(statement):
+        if block.writes:
+            yield block.matrix.buffer, block.matrix.offset, ()
 
 
 def count(extent: Dim) -> int:
@@ -72,30 +74,37 @@ def cost(statements: Sequence[Statement]) -> int:
     """Work in additions, roughly."""
     total = 0
     for statement in statements:
-        if isinstance(statement, Let):
-            row = SCALARS.get(statement.op)
-            total += row.cost if row is not None else 1
-        elif isinstance(statement, (Load, Store, Fetch, Index)):
-            total += 1
-        elif isinstance(statement, Prefix):
-            row = SCALARS.get(statement.combiner)
-            total += row.cost if row is not None else 1
-        elif isinstance(statement, Check):
-            total += 3
-        elif isinstance(statement, Loop):
-            total += count(statement.extent) * (cost(statement.body) + len(statement.accumulators))
-        elif isinstance(statement, Concurrent):
-            total += cost(statement.branches)
-        elif isinstance(statement, Gemm):
-            rows = max(count(statement.rows), TILING.least_uses)
-            total += rows * count(statement.columns) * count(statement.depth) // 8
-        elif isinstance(statement, Transpose):
-            total += 2 * count(statement.rows) * count(statement.columns)
-        elif isinstance(statement, Pack):
-            total += 0 if statement.once else count(statement.rows) * count(statement.columns)
+        own = _COSTS.get(statement.__class__)
+        if own is not None:
+            total += own(statement)
         else:
-            assert isinstance(statement, (Alloc, Lead))
+            inner = children(statement)
+            total += cost(inner) if inner else 1
     return total
+
+
+def _scalar_cost(op: str) -> int:
+    row = SCALARS.get(op)
+    return row.cost if row is not None else 1
+
+
+def _gemm_cost(statement: Gemm) -> int:
+    rows = max(count(statement.rows), TILING.least_uses)
+    return rows * count(statement.columns) * count(statement.depth) // 8
+
+
+# The work of a statement that is not as much as that of its body, or of one addition where it has none.
+_COSTS: dict[type, Callable[[Any], int]] = {
+    Let: lambda item: _scalar_cost(item.op),
+    Prefix: lambda item: _scalar_cost(item.combiner),
+    Check: lambda item: 3,
+    Alloc: lambda item: 0,
+    Lead: lambda item: 0,
+    Loop: lambda item: count(item.extent) * (cost(item.body) + len(item.accumulators)),
+    Gemm: _gemm_cost,
+    Transpose: lambda item: 2 * count(item.rows) * count(item.columns),
+    Pack: lambda item: 0 if item.once else count(item.rows) * count(item.columns),
+}
 
 
 def depth(statements: Sequence[Statement]) -> int:
@@ -103,9 +112,8 @@ def depth(statements: Sequence[Statement]) -> int:
     depths: dict[str, int] = {}
     for statement in statements:
         if isinstance(statement, Let):
-            row = SCALARS.get(statement.op)
-            before = [depths.get(item.name, 0) for item in statement.operands if isinstance(item, Register)]
-            depths[statement.result.name] = max(before, default=0) + (row.cost if row is not None else 1)
+            before = [depths.get(name, 0) for name in used(statement)]
+            depths[statement.result.name] = max(before, default=0) + _scalar_cost(statement.op)
     return max(depths.values(), default=0)
 
 
@@ -114,12 +122,8 @@ def alive(statements: Sequence[Statement]) -> int:
     needed: set[str] = set()
     most = 0
     for statement in reversed(statements):
-        if isinstance(statement, (Let, Load, Index)):
-            needed.discard(statement.result.name)
-        if isinstance(statement, Let):
-            needed |= {item.name for item in statement.operands if isinstance(item, Register)}
-        elif isinstance(statement, Store) and isinstance(statement.value, Register):
-            needed.add(statement.value.name)
+        needed.difference_update([item.name for item in defines(statement)])
+        needed.update(used(statement))
         most = max(most, len(needed))
     return most
 
@@ -128,47 +132,48 @@ def independent(loop: Loop) -> bool:
     """Whether no two iterations store to one place or read what another stores. Accumulators are not asked about."""
     if prefixes(loop):
         return False
-    stored: dict[str, set[Dim]] = {}
+    places: dict[str, set[Dim]] = {}  # that are stored to, by buffer
     scattered: set[str] = set()  # buffers that are stored to at places that data chose
-    chosen: set[Symbol] = set()  # indices that data chose inside of the loop
+    free: set[Symbol] = set()  # indices that data chose inside of the loop
     own = {loop.variable}  # variables that never have the same value in two iterations
-    private = {item.buffer.name for item in walk(loop.body) if isinstance(item, Alloc)}
-    for statement in walk(loop.body):
-        if isinstance(statement, Check):
-            chosen.add(statement.symbol)
+    statements = [(item, roles_of(item)) for item in walk(loop.body)]
+    private = {buffer.name for item, roles in statements if "allocates" in roles for buffer in allocates(item)}
+    for statement, roles in statements:
+        if "position" in roles and chosen(statement):
+            free.add(statement.symbol)  # type: ignore[attr-defined]
         elif isinstance(statement, Loop):
             if runs_on(statement, loop.variable):
                 own.add(statement.variable)
             else:
                 own.discard(statement.variable)
-        elif isinstance(statement, (Store, Transpose)):
-            buffer, place = stored_place(statement)
+        for buffer, place, index in stored(statement) if "writes" in roles else ():
             if buffer.name in private:
                 continue
-            if chosen & symbols_of(place):
+            if free & symbols_of(place):
                 scattered.add(buffer.name)
             elif all(step(place, variable) in (0, None) for variable in own) and not has_own_place(
-                statement, loop.variable
+                index, loop.variable
             ):
                 return False
-            stored.setdefault(buffer.name, set()).add(place)
+            places.setdefault(buffer.name, set()).add(place)
     if not all(kept_apart(loop, name) for name in scattered):
         return False
-    for statement in walk(loop.body):
-        if isinstance(statement, Load) and statement.buffer.name in stored and statement.buffer.name not in scattered:
-            if not {offset(statement.buffer, statement.index)} <= stored[statement.buffer.name]:
-                return False
-        elif isinstance(statement, Transpose) and statement.source.buffer.name in stored:
+    for statement, roles in statements:
+        if "memory" not in roles or not any(buffer.name in places for buffer in reads(statement)):
+            continue
+        for item in elements(statement):
+            if item.reads and item.buffer.name in places and item.buffer.name not in scattered:
+                if offset(item.buffer, item.place) not in places[item.buffer.name]:
+                    return False
+        if any(not block.writes and block.matrix.buffer.name in places for block in blocks(statement)):
             return False
     return True
 
 
-def has_own_place(statement: Store | Transpose, variable: Symbol) -> bool:
+def has_own_place(index: Sequence[Dim], variable: Symbol) -> bool:
     """Whether each iteration stores to places of its own because of how it counts in two dims or more: e // n in one
     of them and e % n in another say together what e is."""
-    if isinstance(statement, Transpose):
-        return False
-    known = [dim for dim in statement.index if isinstance(dim, Expr)]
+    known = [dim for dim in index if isinstance(dim, Expr)]
     pending = list(permutations(known, 2))
     while pending:
         quotient, rest = pending.pop()
@@ -189,12 +194,17 @@ def kept_apart(loop: Loop, name: str) -> bool:
     """Whether in one dim of a buffer each iteration has a range of its own, and all its accesses lie in that.
 
     Then data may choose in the other dims, and within the range."""
-    accesses = [item for item in walk(loop.body) if isinstance(item, (Load, Store)) and item.buffer.name == name]
+    statements = [
+        item for item in walk(loop.body) if any(buffer.name == name for buffer in (*reads(item), *writes(item)))
+    ]
+    accesses = [element for item in statements for element in elements(item) if element.buffer.name == name]
+    if any(blocks(item) for item in statements):
+        return False
     shape = accesses[0].buffer.shape
     if any(item.buffer.shape != shape for item in accesses):
         return False
     for dim in range(len(shape)):
-        steps = {own_range(item.index[dim], loop.variable) for item in accesses}
+        steps = {own_range(item.place[dim], loop.variable) for item in accesses}
         if len(steps) == 1 and None not in steps:
             return True
     return False

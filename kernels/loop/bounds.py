@@ -14,26 +14,8 @@ from ...ir.proofs import ceil_divide, floor_divide, maximum, non_negative
 from ...ir.symbolic import Dim, product, symbols_of
 from ...ir.types import bool_
 from .facts import Facts, radices
-from .ir import (
-    Check,
-    Concurrent,
-    Gemm,
-    Index,
-    Kernel,
-    Lead,
-    Let,
-    Literal,
-    Load,
-    Loop,
-    Matrix,
-    Operand,
-    Pack,
-    Register,
-    Statement,
-    Store,
-    Transpose,
-)
-from .text import statement_dims
+from .ir import Check, Index, Kernel, Let, Literal, Loop, Matrix, Operand, Register, Statement
+from .roles import Element, all_expressions, blocks, children, chosen, defines, elements, positions
 
 NEVER = Literal(False, bool_)
 COMPARED: dict[str, Callable[[Dim, Dim], tuple[Dim, ...]]] = {
@@ -86,25 +68,21 @@ class Visitor:
         self.number += 1
         if isinstance(statement, Loop):
             self.loop(statement)
-        elif isinstance(statement, Concurrent):
-            self.block(statement.branches)
+        elif children(statement):
+            self.block(children(statement))
         else:
             self.visit(statement)
-            if isinstance(statement, (Let, Index, Load)):
-                self.made[statement.result.name] = statement
-            elif isinstance(statement, Check):
-                self.made[statement.guard.name] = statement
+            for register in defines(statement):
+                self.made[register.name] = statement
+            for position in positions(statement):
+                upper = statement.symbol.upper  # type: ignore[attr-defined]
                 # Out of range counts as place 0, and the call fails.
-                self.facts = self.facts.inside(statement.position.name, 0, maximum(statement.size, 1), (), False)
-            elif isinstance(statement, Lead):
-                upper = statement.symbol.upper
-                assert upper is not None
-                self.facts = self.facts.inside(statement.position.name, 0, upper + 1, (), False)
+                self.facts = self.facts.inside(position.name, 0, maximum(upper + 1, 1), (), False)
 
     def loop(self, loop: Loop) -> None:
         before = self.facts
         self.facts = before.inside(
-            loop.variable.name, loop.start, loop.stop, radices(loop.variable, statement_dims(loop.body))
+            loop.variable.name, loop.start, loop.stop, radices(loop.variable, all_expressions(loop.body))
         )
         self.loops.append(loop)
         self.block(loop.body)
@@ -158,35 +136,29 @@ class Bounds(Visitor):
         self.chosen: set[str] = set()  # positions that data chose
 
     def visit(self, statement: Statement) -> None:
-        if isinstance(statement, Check):
-            self.chosen.add(statement.position.name)
-        if isinstance(statement, (Load, Store)):
-            self.access(statement)
-        elif isinstance(statement, Gemm):
-            depth, rows, columns = statement.depth, statement.rows, statement.columns
-            left = (depth, rows) if statement.left.panel else (rows, depth)
-            self.matrix(statement.output, rows, columns, depth)
-            self.matrix(statement.left, *left, columns)
-            self.matrix(statement.right, depth, columns, rows)
-        elif isinstance(statement, Transpose):
-            self.matrix(statement.target, statement.rows, statement.columns)
-            self.matrix(statement.source, statement.rows, statement.columns)
-        elif isinstance(statement, Pack):
-            self.matrix(statement.output, statement.rows, statement.columns)
-            self.matrix(statement.source, statement.rows, statement.columns)
-
-    def access(self, statement: Load | Store) -> None:
-        if self.never_runs or statement.guard == NEVER:
+        if chosen(statement):
+            self.chosen |= {position.name for position in positions(statement)}
+        for element in elements(statement):
+            self.access(element)
+        found = blocks(statement)
+        sizes = {size for block in found for size in (block.rows, block.columns)}
+        if any(non_negative(-size) for size in sizes):
             return
-        facts, buffer = self.facts, statement.buffer
-        places = list(zip(statement.index, buffer.shape, strict=True))
+        for block in found:
+            self.matrix(block.matrix, block.rows, block.columns)
+
+    def access(self, element: Element) -> None:
+        if self.never_runs or element.guard == NEVER:
+            return
+        facts, buffer = self.facts, element.buffer
+        places = list(zip(element.place, buffer.shape, strict=True))
         if all(facts.within(place, size) for place, size in places):
-            chosen = any(symbol.name in self.chosen for place in statement.index for symbol in symbols_of(place))
+            chosen = any(symbol.name in self.chosen for place in element.place for symbol in symbols_of(place))
             self.account.checked += chosen
             self.account.proved += not chosen
             return
-        if statement.guard is not None:
-            facts = self.guarded(statement.guard)
+        if element.guard is not None:
+            facts = self.guarded(element.guard)
             if all(facts.within(place, size) for place, size in places):
                 self.account.guarded += 1
                 return
@@ -205,8 +177,8 @@ class Bounds(Visitor):
             how = f"may be negative: {place}" if low is None else f"goes down to {low}"
             self.fail(f"{what} has size {size}, the index {how}")
 
-    def matrix(self, matrix: Matrix, rows: Dim, columns: Dim, other: Dim = 1) -> None:
-        if self.never_runs or any(non_negative(-size) for size in (rows, columns, other)):
+    def matrix(self, matrix: Matrix, rows: Dim, columns: Dim) -> None:
+        if self.never_runs:
             return
         # A matrix of no rows touches nothing, wherever its last row would be.
         facts = self.facts.when(rows - 1, columns - 1)

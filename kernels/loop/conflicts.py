@@ -22,23 +22,9 @@ from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from .bounds import Visitor
 from .facts import Facts, Variable
-from .ir import (
-    Alloc,
-    Check,
-    Concurrent,
-    Index,
-    Kernel,
-    Let,
-    Load,
-    Loop,
-    Operand,
-    Pack,
-    Prefix,
-    Register,
-    Statement,
-    Store,
-)
+from .ir import Concurrent, Kernel, Loop, Pack, Register, Statement, used
 from .regions import Access, accesses, known_buffer, seen, views
+from .roles import allocates, defines
 
 APART = ("parallel", "vector", "grid", "block", "warp", "thread")  # kinds of loops whose iterations have no order
 
@@ -67,9 +53,9 @@ class Conflicts(Visitor):
         self.pairs = 0  # of accesses that were proved to keep apart
 
     def visit(self, statement: Statement) -> None:
-        if isinstance(statement, Alloc):
-            self.buffers[statement.buffer.name] = statement.buffer
-            self.private[-1].add(statement.buffer.name)
+        for buffer in allocates(statement):
+            self.buffers[buffer.name] = buffer
+            self.private[-1].add(buffer.name)
         if isinstance(statement, Pack) and statement.once:
             return  # before the loop, and into each thread's own
         reads, writes = accesses(statement, self.facts)
@@ -85,33 +71,19 @@ class Conflicts(Visitor):
 
     def note(self, statement: Statement, found: Sequence[Touch]) -> None:
         """What registers come from, and which are used."""
-        operands: list[Operand | None] = []
-        names: list[str] = []
-        if isinstance(statement, Let):
-            operands, names = list(statement.operands), [statement.result.name]
-        elif isinstance(statement, Load):
-            operands, names = [statement.guard], [statement.result.name]
-        elif isinstance(statement, Index):
-            names = [statement.result.name]
-        elif isinstance(statement, Store):
-            operands = [statement.value, statement.guard]
-        elif isinstance(statement, Check):
-            operands, names = [statement.value], [statement.position.name, statement.guard.name]
-        elif isinstance(statement, Prefix):
-            operands, names = [statement.value, statement.start], [statement.result.name]
-        wanted = {item.name for item in operands if isinstance(item, Register)}
+        wanted = set(used(statement))
         for item in found:
             wanted |= {symbol.name for symbol in symbols_of(item.access.flat)}
         self.used[-1] |= wanted
         sources: dict[str, list[Touch]] = {}
-        if isinstance(statement, Load) and statement.buffer.role != "in":
-            sources = {statement.buffer.name: [item for item in found if not item.writes]}
-        elif isinstance(statement, (Let, Check)):
-            for name in wanted:
-                for buffer, items in self.depends.get(name, {}).items():
-                    sources.setdefault(buffer, []).extend(items)
-        for name in names:
-            self.depends[name] = sources
+        for item in found:
+            if not item.writes and item.access.buffer.role != "in":
+                sources.setdefault(item.access.buffer.name, []).append(item)
+        for name in () if found else wanted:
+            for buffer, items in self.depends.get(name, {}).items():
+                sources.setdefault(buffer, []).extend(items)
+        for register in defines(statement):
+            self.depends[register.name] = sources
 
     def stale(self, loop: Loop, inner: Sequence[Touch], used: set[str]) -> None:
         """Loads that stand before a loop which writes what they read, and that it uses."""

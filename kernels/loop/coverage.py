@@ -15,7 +15,7 @@ from typing import Any
 from ...ir.symbolic import symbols_of
 from .bounds import Visitor
 from .facts import Facts, Variable
-from .ir import Alloc, Buffer, Kernel, Load, Loop, Statement, Store, walk
+from .ir import Buffer, Kernel, Loop, Operand, Statement, walk
 from .regions import (
     Access,
     Box,
@@ -27,10 +27,10 @@ from .regions import (
     known_buffer,
     merged,
     seen,
-    touched,
     united,
     views,
 )
+from .roles import allocates, elements, reads, writes
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,16 @@ class Coverage(Visitor):
         self.unknown = 0  # of what data chose the places of: only the data could tell
 
     def visit(self, statement: Statement) -> None:
-        if isinstance(statement, Alloc):
-            self.buffers[statement.buffer.name] = known_buffer(statement.buffer, self.facts)
-            self.own.add(statement.buffer.name)
-            self.state[statement.buffer.name] = []
+        for buffer in allocates(statement):
+            self.buffers[buffer.name] = known_buffer(buffer, self.facts)
+            self.own.add(buffer.name)
+            self.state[buffer.name] = []
         reads, writes = accesses(statement, self.facts)
+        guards = [item.guard for item in elements(statement) if item.guard is not None]
         for access in reads:
             if self.checking and access.buffer.name in self.own and not self.never_runs:
-                self.read(access, statement)
-        if isinstance(statement, Store) and (statement.guard is not None or statement.combine is not None):
+                self.read(access, guards)
+        if guards or any(item.reads and item.writes for item in elements(statement)):
             return
         for access in writes:
             self.write(access)
@@ -100,9 +101,9 @@ class Coverage(Visitor):
             self.views[name] = views(self.buffers[name], self.found.get(name, ()))
         return self.views[name]
 
-    def read(self, access: Access, statement: Statement) -> None:
-        if isinstance(statement, (Load, Store)) and statement.guard is not None:
-            access = replace(access, facts=self.guarded(statement.guard))
+    def read(self, access: Access, guards: Sequence[Operand]) -> None:
+        for guard in guards:
+            access = replace(access, facts=self.guarded(guard))
         self.reads += 1
         places = {view: seen(access, view) for view in self.views_of(access.buffer)}
         state = self.state.get(access.buffer.name, ())
@@ -212,7 +213,7 @@ def together(facts: Facts, items: Sequence[Written]) -> list[Written]:
 
 
 def reads_what_it_writes(loop: Loop, own: set[str]) -> bool:
-    read = {name for item in walk(loop.body) for name in touched(item)[0]}
-    written = {name for item in walk(loop.body) for name in touched(item)[1]}
-    inner = {item.buffer.name for item in walk(loop.body) if isinstance(item, Alloc)}
+    read, written, inner = (
+        {buffer.name for item in walk(loop.body) for buffer in query(item)} for query in (reads, writes, allocates)
+    )
     return bool(read & written & own - inner)

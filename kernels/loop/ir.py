@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count as counter
 
 import numpy as np
 
@@ -53,6 +54,31 @@ from ...ir.graph import Location
 from ...ir.symbolic import Dim, Symbol
 from ...ir.types import DType
 from ..machine import CACHE_LINE
+from .roles import (
+    ADDRESSES,
+    ALLOCATES,
+    BODY,
+    COMBINES,
+    DEFINES,
+    DIMS,
+    GUARD,
+    MEMORY,
+    ORIGIN,
+    PLACE,
+    POSITION,
+    READS,
+    USES,
+    VARIABLE,
+    WRITES,
+    allocates,
+    children,
+    makes,
+    matrix,
+    parts,
+    uses,
+)
+from .roles import Statement as Statement
+from .roles import walk as walk
 
 KINDS = ("serial", "parallel", "vector", "grid", "block", "warp", "thread")  # of loops
 OUTERMOST = ("parallel", "grid", "block", "warp")  # the kinds of loops that nothing is around
@@ -114,55 +140,55 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
-    result: Register
+class Let(Statement):
+    result: Register = field(metadata=DEFINES)
     op: str  # a scalar op; "cast" converts to the result's type
-    operands: tuple[Operand, ...]
-    origin: Location | None = field(default=None, compare=False)  # the user's line
+    operands: tuple[Operand, ...] = field(metadata=USES)
+    origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)  # the user's line
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    result: Register
-    expression: Dim
+class Index(Statement):
+    result: Register = field(metadata=DEFINES)
+    expression: Dim = field(metadata=DIMS)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    result: Register
-    buffer: Buffer
-    index: tuple[Dim, ...]
-    guard: Operand | None = None
-    origin: Location | None = field(default=None, compare=False)
+class Load(Statement):
+    result: Register = field(metadata=DEFINES)
+    buffer: Buffer = field(metadata=READS)
+    index: tuple[Dim, ...] = field(metadata=PLACE)
+    guard: Operand | None = field(default=None, metadata=GUARD)
+    origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    buffer: Buffer
-    index: tuple[Dim, ...]
-    value: Operand
-    guard: Operand | None = None
-    combine: str | None = None  # a combiner of kernels/scalar/table.py
+class Store(Statement):
+    buffer: Buffer = field(metadata=WRITES)
+    index: tuple[Dim, ...] = field(metadata=PLACE)
+    value: Operand = field(metadata=USES)
+    guard: Operand | None = field(default=None, metadata=GUARD)
+    combine: str | None = field(default=None, metadata=COMBINES)  # a combiner of kernels/scalar/table.py
     stream: bool = False  # whole aligned vectors, which nothing reads soon
-    origin: Location | None = field(default=None, compare=False)
+    origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Statement):
     """Brings an element from memory into the second cache. One that lies outside of the buffer is not touched."""
 
-    buffer: Buffer
-    index: tuple[Dim, ...]
+    buffer: Buffer = field(metadata=ADDRESSES)
+    index: tuple[Dim, ...] = field(metadata=PLACE)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(Statement):
     """`position` is the index as a register that index expressions may name; `guard` says that it is in range."""
 
-    position: Register
-    guard: Register
-    value: Operand
-    size: Dim
+    position: Register = field(metadata=POSITION)
+    guard: Register = field(metadata=DEFINES)
+    value: Operand = field(metadata=USES)
+    size: Dim = field(metadata=DIMS)
     wrap: bool
     site: int  # which of Kernel.sites to blame
 
@@ -172,11 +198,11 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(Statement):
     """`position` is a number that index expressions may name; an interpreter may give any in its range."""
 
-    position: Register
-    buffer: Buffer
+    position: Register = field(metadata=POSITION)
+    buffer: Buffer = field(metadata=ADDRESSES)
 
     @property
     def symbol(self) -> Symbol:
@@ -184,38 +210,38 @@ class Lead:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Statement):
     """result = the combiner over `start` and the values of all iterations of the enclosing loop up to this one."""
 
-    result: Register
+    result: Register = field(metadata=DEFINES)
     combiner: str
-    value: Operand
-    start: Operand  # known before the loop
+    value: Operand = field(metadata=USES)
+    start: Operand = field(metadata=USES)  # known before the loop
 
 
 @dataclass(frozen=True, slots=True)
-class Alloc:
-    buffer: Buffer
+class Alloc(Statement):
+    buffer: Buffer = field(metadata=ALLOCATES)
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
     """results = the combiner over all iterations' values."""
 
-    results: tuple[Register, ...]
+    results: tuple[Register, ...] = field(metadata=DEFINES)
     combiner: str
-    values: tuple[Operand, ...]
+    values: tuple[Operand, ...] = field(metadata=USES)
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Statement):
     kind: str  # one of KINDS
-    variable: Symbol
-    start: Dim
-    stop: Dim
-    body: tuple[Statement, ...]
+    variable: Symbol = field(metadata=VARIABLE)
+    start: Dim = field(metadata=DIMS)
+    stop: Dim = field(metadata=DIMS)
+    body: tuple[Statement, ...] = field(metadata=BODY)
     width: int = 1
-    accumulators: tuple[Accumulator, ...] = ()
+    accumulators: tuple[Accumulator, ...] = field(default=(), metadata=parts(Accumulator))
 
     @property
     def extent(self) -> Dim:
@@ -223,8 +249,8 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Concurrent:
-    branches: tuple[Loop, ...]
+class Concurrent(Statement):
+    branches: tuple[Loop, ...] = field(metadata=BODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,64 +267,59 @@ class Matrix:
     It has an even number of rows, the last of which may be zeros.
     """
 
-    buffer: Buffer
-    offset: Dim
-    row_stride: Dim
-    column_stride: Dim
+    buffer: Buffer = field(metadata=MEMORY)
+    offset: Dim = field(metadata=DIMS)
+    row_stride: Dim = field(metadata=DIMS)
+    column_stride: Dim = field(metadata=DIMS)
     panel: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Gemm:
+class Gemm(Statement):
     """output = left @ right, with `rows` x `depth` times `depth` x `columns`.
 
     The output's columns are adjacent; the operands may have any strides. Both may be packed: the right one as it is,
     the left one transposed, so that its panels are of rows.
     """
 
-    output: Matrix
-    left: Matrix
-    right: Matrix
-    rows: Dim
-    columns: Dim
-    depth: Dim
-    origin: Location | None = field(default=None, compare=False)
+    output: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "columns"))
+    left: Matrix = field(metadata=matrix(READS, Matrix, "rows", "depth", by_rows=True))
+    right: Matrix = field(metadata=matrix(READS, Matrix, "depth", "columns"))
+    rows: Dim = field(metadata=DIMS)
+    columns: Dim = field(metadata=DIMS)
+    depth: Dim = field(metadata=DIMS)
+    origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)
-class Transpose:
+class Transpose(Statement):
     """target = source, both `rows` x `columns`, where the target's columns are adjacent and the source's rows are.
 
     The two are different buffers of one type: elements are moved as they lie in memory. As many elements are fetched
     that lie so far `ahead` of the source; where it does not say, a target knows best.
     """
 
-    target: Matrix
-    source: Matrix
-    rows: Dim
-    columns: Dim
-    ahead: Dim | None = None
+    target: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "columns"))
+    source: Matrix = field(metadata=matrix(READS, Matrix, "rows", "columns"))
+    rows: Dim = field(metadata=DIMS)
+    columns: Dim = field(metadata=DIMS)
+    ahead: Dim | None = field(default=None, metadata=DIMS)
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
+class Pack(Statement):
     """output = source, `rows` x `columns`, in panels. What fills up the last panel is not specified.
 
     `once`: it is the same for all iterations of the loops around, so each thread does it for its first one only. The
     output is scratch that nothing else writes, and lives for as long.
     """
 
-    output: Matrix
-    source: Matrix
-    rows: Dim
-    columns: Dim
+    output: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "columns"))
+    source: Matrix = field(metadata=matrix(READS, Matrix, "rows", "columns"))
+    rows: Dim = field(metadata=DIMS)
+    columns: Dim = field(metadata=DIMS)
     once: bool = False
-    origin: Location | None = field(default=None, compare=False)
-
-
-Statement = (
-    Let | Index | Load | Store | Fetch | Check | Lead | Prefix | Alloc | Loop | Concurrent | Gemm | Transpose | Pack
-)
+    origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,23 +337,6 @@ class Kernel:
     body: tuple[Statement, ...]
     sites: tuple[Site, ...] = ()
 
-    def __str__(self) -> str:
-        from .text import print_kernel
-
-        return print_kernel(self)
-
-
-def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
-    """All statements, outer before inner."""
-    pending = list(reversed(statements))
-    while pending:
-        statement = pending.pop()
-        yield statement
-        if isinstance(statement, Loop):
-            pending.extend(reversed(statement.body))
-        elif isinstance(statement, Concurrent):
-            pending.extend(reversed(statement.branches))
-
 
 def prefixes(loop: Loop) -> list[Prefix]:
     """The prefixes that run along a loop."""
@@ -346,7 +350,27 @@ def with_body(loop: Loop, body: Sequence[Statement]) -> Loop:
 def own_scratch(statements: Sequence[Statement], inside: bool = False) -> Iterator[Buffer]:
     """What is allocated inside of `thread` loops: memory that each thread of a team has for itself."""
     for item in statements:
-        if isinstance(item, Alloc) and inside:
-            yield item.buffer
-        elif isinstance(item, Loop):
-            yield from own_scratch(item.body, inside or item.kind == "thread")
+        if inside:
+            yield from allocates(item)
+        yield from own_scratch(children(item), inside or (isinstance(item, Loop) and item.kind == "thread"))
+
+
+def used(statement: Statement) -> list[str]:
+    """The names of the registers that a statement itself uses."""
+    return [item.name for item in uses(statement) if item.__class__ is Register]
+
+
+def names(kernel: Kernel) -> set[str]:
+    """All names that mean something in a kernel."""
+    return {item.name for item in kernel.buffers} | own_names(kernel)
+
+
+def own_names(kernel: Kernel) -> set[str]:
+    """The names of registers, variables and scratch memory."""
+    return {item.name for statement in walk(kernel.body) for item in makes(statement)}
+
+
+def fresh(kernel: Kernel, *forms: str) -> Iterator[int]:
+    """Numbers that give, put into each of some forms such as "%t{}", names that a kernel has not."""
+    taken = names(kernel)  # at the first one: most kernels need none
+    yield from (number for number in counter() if not any(form.format(number) in taken for form in forms))

@@ -17,7 +17,8 @@ from .conflicts import Conflicts
 from .coverage import Coverage, Written
 from .facts import Facts, is_size, renamings
 from .ir import Kernel
-from .text import identity, statement_dims
+from .roles import all_expressions
+from .text import identity
 
 NUMBERS = (0, 1, 66, 1031)  # added to the least number that a size may be
 Error = tuple[Kernel, int | None, str]  # the statement's number, counted outer before inner, and what is wrong
@@ -135,6 +136,6 @@ def prove(
 
 def size_symbols_of(kernels: Sequence[Kernel]) -> list[Symbol]:
     dims = [size for kernel in kernels for item in kernel.buffers for size in item.shape]
-    dims += [dim for kernel in kernels for dim in statement_dims(kernel.body)]
+    dims += [dim for kernel in kernels for dim in all_expressions(kernel.body)]
     found = {symbol.name: symbol for dim in dims for symbol in symbols_of(dim) if is_size(symbol)}
     return [found[name] for name in sorted(found)]

@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from ...ir.errors import suggest
@@ -71,6 +70,7 @@ from .ir import (
     Store,
     Transpose,
 )
+from .roles import Rewrite
 
 ROLES = ("out", "temp")
 
@@ -286,10 +286,12 @@ class KernelReader(Reader):
         while not self.at("}") and not self.at("yield"):
             line = self.token.line
             statement = self.statement_of_kernel()
-            if isinstance(statement, (Let, Load, Store, Gemm, Pack)):
-                statement = replace(statement, origin=self.users_line(line))
-            found.append(statement)
+            found.append(self.placed(statement, line))
         return found
+
+    def placed(self, statement: Statement, line: int) -> Statement:
+        """A statement with the user's line, if it keeps one."""
+        return Rewrite(origin=lambda _: self.users_line(line), body=tuple)(statement)
 
     def users_line(self, line: int) -> Location | None:
         """The user's line, from the comment that ends a line."""

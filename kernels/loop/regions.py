@@ -14,7 +14,8 @@ from functools import reduce
 from ...ir.proofs import ceil_divide, maximum, minimum, substitute
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, contiguous_strides, exact_quotient, product, symbols_of
 from .facts import Facts, Variable, direction
-from .ir import Buffer, Gemm, Load, Matrix, Pack, Statement, Store, Transpose
+from .ir import Buffer, Matrix, Statement
+from .roles import Element, blocks, elements
 
 View = tuple[tuple[Dim, Dim], ...]  # for each dim how far apart its elements are, and how many there are
 Place = tuple[Dim, ...]  # an element in a view
@@ -33,46 +34,22 @@ class Access:
 
 def accesses(statement: Statement, facts: Facts) -> tuple[list[Access], list[Access]]:
     """What a statement itself reads, and what it writes."""
-    if isinstance(statement, Load):
-        return [element(statement, facts)], []
-    if isinstance(statement, Store):
-        place = element(statement, facts)
-        return [place] if statement.combine is not None else [], [place]
-    if isinstance(statement, Gemm):
-        rows, columns, depth = statement.rows, statement.columns, statement.depth
-        left = (depth, rows) if statement.left.panel else (rows, depth)
-        sources = [block(statement.left, *left, facts), block(statement.right, depth, columns, facts)]
-        return sources, [block(statement.output, rows, columns, facts)]
-    if isinstance(statement, (Transpose, Pack)):
-        output = statement.target if isinstance(statement, Transpose) else statement.output
-        return [block(item, statement.rows, statement.columns, facts) for item in (statement.source,)], [
-            block(output, statement.rows, statement.columns, facts)
-        ]
-    return [], []
+    reads: list[Access] = []
+    writes: list[Access] = []
+    for item in elements(statement):
+        access = element(item, facts)
+        reads += [access] * item.reads
+        writes += [access] * item.writes
+    for found in blocks(statement):
+        (writes if found.writes else reads).append(block(found.matrix, found.rows, found.columns, facts))
+    return reads, writes
 
 
-def touched(statement: Statement) -> tuple[list[str], list[str]]:
-    """The names of the buffers that a statement itself reads, and of those that it writes."""
-    if isinstance(statement, Load):
-        return [statement.buffer.name], []
-    if isinstance(statement, Store):
-        return [statement.buffer.name] if statement.combine is not None else [], [statement.buffer.name]
-    if isinstance(statement, Gemm):
-        return [statement.left.buffer.name, statement.right.buffer.name], [statement.output.buffer.name]
-    if isinstance(statement, Transpose):
-        return [statement.source.buffer.name], [statement.target.buffer.name]
-    if isinstance(statement, Pack):
-        return [statement.source.buffer.name], [statement.output.buffer.name]
-    return [], []
-
-
-def element(statement: Load | Store, facts: Facts) -> Access:
+def element(item: Element, facts: Facts) -> Access:
     flat: Dim = 0
-    for position, stride in zip(statement.index, contiguous_strides(statement.buffer.shape), strict=True):
+    for position, stride in zip(item.place, contiguous_strides(item.buffer.shape), strict=True):
         flat = flat + position * stride
-    return Access(
-        known_buffer(statement.buffer, facts), facts, facts.known(flat), tuple(map(facts.known, statement.index))
-    )
+    return Access(known_buffer(item.buffer, facts), facts, facts.known(flat), tuple(map(facts.known, item.place)))
 
 
 def known_buffer(buffer: Buffer, facts: Facts) -> Buffer:

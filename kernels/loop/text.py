@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from ...ir.printer import COMMENT_COLUMN, HEADER_WIDTH, INDENT, literal_text
 from ...ir.symbolic import Dim, Symbol, symbols_of
@@ -56,8 +56,8 @@ from .ir import (
     Statement,
     Store,
     Transpose,
-    walk,
 )
+from .roles import all_expressions, origins
 
 
 def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
@@ -95,38 +95,7 @@ def dims(kernel: Kernel) -> Iterator[Dim]:
     """Every size and index expression of a kernel."""
     for buffer in kernel.buffers:
         yield from buffer.shape
-    yield from statement_dims(kernel.body)
-
-
-def statement_dims(statements: Sequence[Statement]) -> Iterator[Dim]:
-    """Those of statements."""
-    for statement in walk(statements):
-        if isinstance(statement, Index):
-            yield statement.expression
-        elif isinstance(statement, (Load, Store, Fetch)):
-            yield from (*statement.buffer.shape, *statement.index)
-        elif isinstance(statement, Check):
-            yield statement.size
-        elif isinstance(statement, (Lead, Alloc)):
-            yield from statement.buffer.shape
-        elif isinstance(statement, Gemm):
-            for matrix in (statement.output, statement.left, statement.right):
-                yield from matrix_dims(matrix)
-            yield from (statement.rows, statement.columns, statement.depth)
-        elif isinstance(statement, Transpose):
-            yield from (*matrix_dims(statement.target), *matrix_dims(statement.source))
-            yield from (statement.rows, statement.columns)
-            if statement.ahead is not None:
-                yield statement.ahead
-        elif isinstance(statement, Pack):
-            yield from (*matrix_dims(statement.output), *matrix_dims(statement.source))
-            yield from (statement.rows, statement.columns)
-        elif isinstance(statement, Loop):
-            yield from (statement.start, statement.stop)
-
-
-def matrix_dims(matrix: Matrix) -> tuple[Dim, ...]:
-    return (*matrix.buffer.shape, matrix.offset, matrix.row_stride, matrix.column_stride)
+    yield from all_expressions(kernel.body)
 
 
 class KernelPrinter:
@@ -190,8 +159,8 @@ class KernelPrinter:
                     self.lines.append(f"{pad}{INDENT}yield {operands_text(yields)}")
                 self.lines.append(f"{pad}}}")
             else:
-                if isinstance(statement, (Let, Load, Store, Gemm, Pack)) and statement.origin is not None:
-                    self.origins[len(self.lines)] = str(statement.origin)
+                for origin in origins(statement):
+                    self.origins[len(self.lines)] = str(origin)
                 self.lines.append(pad + self.simple(statement))
 
     def simple(self, statement: Statement) -> str:

@@ -58,7 +58,8 @@ from .ir import (
     walk,
 )
 from .memory import verify_memory, verify_program
-from .text import KernelPrinter, statement_dims
+from .roles import expressions, reads, writes
+from .text import KernelPrinter
 
 CONTEXT = 6
 ROLES = ("in", "out", "temp")
@@ -230,8 +231,10 @@ class Verifier:
             self.pack(statement)
         elif isinstance(statement, Concurrent):
             self.concurrent(statement)
-        else:
+        elif isinstance(statement, Loop):
             self.loop(statement)
+        else:
+            self.fail(f"a {type(statement).__name__} is no statement of the loop IR")
 
     def let(self, statement: Let) -> None:
         kinds = [self.operand(item) for item in statement.operands]
@@ -333,15 +336,15 @@ class Verifier:
             self.fail("a pack that is done once stands in no loop")
         if buffer.role != "scratch" or source.role == "scratch":
             self.fail("what is packed once is memory, and a thread's own scratch afterwards")
-        if not all(map(is_size, (symbol for dim in statement_dims([statement]) for symbol in symbols_of(dim)))):
+        if not all(map(is_size, (symbol for dim in expressions(statement) for symbol in symbols_of(dim)))):
             self.fail("what is packed once depends on an iteration")
         if source.name in written(self.loops[0]):
             self.fail(f"{source.name} is packed once, and changes")
         others = [item for item in walk(self.loops[:1]) if item is not statement]
-        if any(found is not None and found.name == buffer.name for found in map(target, others)):
+        if any(found.name == buffer.name for item in others for found in writes(item)):
             self.fail(f"{buffer.name} is packed once, and written elsewhere")
         before = itertools.takewhile(lambda item: item is not statement, walk(self.loops[:1]))
-        if any(found.name == buffer.name for item in before for found in sources(item)):
+        if any(found.name == buffer.name for item in before for found in reads(item)):
             self.fail(f"{buffer.name} is packed once, and read before")
 
     def matrices(self, name: str, output: Matrix, *sources: Matrix) -> None:
@@ -425,33 +428,9 @@ class Verifier:
             self.fail(f"{item.combiner} has {len(item.results)} results for {len(item.values)} values")
 
 
-def target(statement: Statement) -> Buffer | None:
-    """The buffer that a statement itself writes."""
-    if isinstance(statement, Store):
-        return statement.buffer
-    if isinstance(statement, (Gemm, Pack)):
-        return statement.output.buffer
-    return statement.target.buffer if isinstance(statement, Transpose) else None
-
-
 def written(loop: Loop) -> set[str]:
     """The buffers that a loop stores to, its own scratch apart."""
-    found = filter(None, map(target, walk([loop])))
-    return {buffer.name for buffer in found if buffer.role != "scratch"}
-
-
-def sources(statement: Statement) -> tuple[Buffer, ...]:
-    """The buffers that a statement itself reads."""
-    if isinstance(statement, (Load, Fetch)):
-        return (statement.buffer,)
-    if isinstance(statement, Gemm):
-        return statement.left.buffer, statement.right.buffer
-    return (statement.source.buffer,) if isinstance(statement, (Pack, Transpose)) else ()
-
-
-def read(loop: Loop) -> set[str]:
-    """The same of a loop, its own scratch apart."""
-    return {buffer.name for item in walk([loop]) for buffer in sources(item) if buffer.role != "scratch"}
+    return {buffer.name for item in walk([loop]) for buffer in writes(item) if buffer.role != "scratch"}
 
 
 def streamable(store: Store, loop: Loop) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count as counter
 
 from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, Symbol
-from ...kernels.loop.ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, prefixes, walk, with_body
+from ...kernels.loop.ir import Accumulator, Concurrent, Kernel, Loop, Register, Statement, fresh, prefixes, with_body
 from ..registry import loop_pass
 
 
@@ -23,10 +22,8 @@ def block(kernel: Kernel, *, steps: int = 128) -> Kernel:
       yield %s.part
     }
     """
-    taken = {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
-    taken |= {buffer.name for buffer in kernel.buffers}
-    fresh = (name for number in counter() if (name := f"%b{number}") not in taken)
-    return replace(kernel, body=tuple(_statement(item, steps, fresh) for item in kernel.body))
+    variables = (f"%b{number}" for number in fresh(kernel, "%b{}"))
+    return replace(kernel, body=tuple(_statement(item, steps, variables) for item in kernel.body))
 
 
 def _statement(statement: Statement, steps: int, fresh: Iterator[str]) -> Statement:

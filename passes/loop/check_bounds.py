@@ -11,8 +11,6 @@ from ...ir.symbolic import Dim, Symbol, product
 from ...ir.types import bool_, i64
 from ...kernels.loop.ir import (
     Check,
-    Concurrent,
-    Gemm,
     Index,
     Kernel,
     Let,
@@ -26,9 +24,8 @@ from ...kernels.loop.ir import (
     Site,
     Statement,
     Store,
-    Transpose,
-    with_body,
 )
+from ...kernels.loop.roles import Block, Rewrite, blocks, children, origins
 from ..registry import loop_pass
 
 
@@ -53,17 +50,16 @@ class _Checker:
         self.lines: list[Statement] = []
 
     def run(self) -> Kernel:
-        body = tuple(self.statement(item) for item in self.kernel.body)
-        flat = tuple(line for lines in body for line in lines)
-        return replace(self.kernel, body=flat, sites=tuple(self.sites))
+        body = tuple(self.body(self.kernel.body))
+        return replace(self.kernel, body=body, sites=tuple(self.sites))
+
+    def body(self, statements: Sequence[Statement]) -> list[Statement]:
+        return [line for item in statements for line in self.statement(item)]
 
     def statement(self, statement: Statement) -> list[Statement]:
         """What a statement becomes."""
-        if isinstance(statement, Loop):
-            return [with_body(statement, [line for item in statement.body for line in self.statement(item)])]
-        if isinstance(statement, Concurrent):
-            branches = (item for branch in statement.branches for item in self.statement(branch))
-            return [Concurrent(tuple(item for item in branches if isinstance(item, Loop)))]
+        if children(statement):
+            return [Rewrite(body=self.body)(statement)]
         self.lines = []
         if isinstance(statement, (Load, Store)):
             guard = self.element(statement)
@@ -71,18 +67,10 @@ class _Checker:
             if isinstance(changed, Store) and guard is not None:
                 changed = replace(changed, stream=False)
             return [*self.lines, changed]
-        if isinstance(statement, Gemm):
-            rows, columns, depth = statement.rows, statement.columns, statement.depth
-            left = (depth, rows) if statement.left.panel else (rows, depth)
-            found = [(statement.left, *left), (statement.right, depth, columns), (statement.output, rows, columns)]
-            return self.matrices(statement, found, statement.origin)
-        if isinstance(statement, Transpose):
-            matrices = (statement.source, statement.target)
-            return self.matrices(statement, [(item, statement.rows, statement.columns) for item in matrices], None)
-        if isinstance(statement, Pack):
-            pack = replace(statement, once=False)
-            found = [(item, pack.rows, pack.columns) for item in (pack.source, pack.output)]
-            return self.matrices(pack, found, pack.origin)
+        found = sorted(blocks(statement), key=lambda block: block.writes)
+        if found:
+            plain = replace(statement, once=False) if isinstance(statement, Pack) else statement
+            return self.matrices(plain, found)
         return [statement]
 
     def new(self, dtype: object = i64) -> Register:
@@ -126,12 +114,11 @@ class _Checker:
             guard = good if guard is None else self.let("logical_and", bool_, guard, good)
         return guard
 
-    def matrices(
-        self, statement: Statement, found: Sequence[tuple[Matrix, Dim, Dim]], origin: Location | None
-    ) -> list[Statement]:
+    def matrices(self, statement: Statement, found: Sequence[Block]) -> list[Statement]:
         """A statement that runs if the first and last places of matrices are in range."""
+        origin = next(iter(origins(statement)), None)
         fine: Operand | None = None
-        for matrix, rows, columns in found:
+        for matrix, rows, columns, _ in found:
             for place in _ends(matrix, maximum(rows, 1), maximum(columns, 1)):
                 size = maximum(product(matrix.buffer.shape), 1)
                 good = self.check(place, size, None, f"matrix in {matrix.buffer.name}", origin)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count as counter
 
 from ...ir.proofs import ceil_divide, floor_divide, limit, minimum, remainder
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, product, symbols_of
@@ -27,11 +26,13 @@ from ...kernels.loop.ir import (
     Statement,
     Store,
     Transpose,
+    fresh,
     own_scratch,
     prefixes,
     walk,
     with_body,
 )
+from ...kernels.loop.roles import allocates
 from ..memory.arena import buffer_bytes
 from ..registry import loop_pass
 from .substitute import substitute_statement
@@ -72,9 +73,7 @@ class _Names:
     """Symbols that a kernel has not."""
 
     def __init__(self, kernel: Kernel):
-        taken = {buffer.name for buffer in kernel.buffers}
-        taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
-        self.fresh: Iterator[str] = (name for number in counter() if (name := f"%g{number}") not in taken)
+        self.fresh: Iterator[str] = (f"%g{number}" for number in fresh(kernel, "%g{}"))
 
     def symbol(self, extent: Dim) -> Symbol:
         return Symbol(next(self.fresh), 0, extent - 1)
@@ -109,10 +108,10 @@ def _nest(loop: Loop) -> tuple[list[Loop], tuple[Statement, ...]]:
         nest.append(loop)
         *before, last = loop.body
         variables = {item.variable for item in nest}
-        chosen = {item.symbol for item in before if isinstance(item, Check)}
+        positions = {item.symbol for item in before if isinstance(item, Check)}
         if not isinstance(last, Loop) or not all(isinstance(item, PURE) for item in before):
             break
-        if (variables | chosen) & (symbols_of(last.start) | symbols_of(last.stop)) or last.accumulators:
+        if (variables | positions) & (symbols_of(last.start) | symbols_of(last.stop)) or last.accumulators:
             break
         if not _free(last):
             break
@@ -245,7 +244,7 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
 
 def _scratch_bytes(statements: Sequence[Statement]) -> int:
     """What statements allocate."""
-    return sum(count(buffer_bytes(item.buffer)) for item in walk(statements) if isinstance(item, Alloc))
+    return sum(count(buffer_bytes(buffer)) for item in walk(statements) for buffer in allocates(item))
 
 
 def _transposed(statement: Transpose, names: _Names) -> Loop:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import count as counter
 
 from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop.analysis import stride
-from ...kernels.loop.ir import Alloc, Buffer, Kernel, Let, Literal, Load, Loop, Statement, Store, walk
+from ...kernels.loop.ir import Alloc, Buffer, Kernel, Let, Literal, Load, Loop, Statement, Store, fresh, walk
 from ...kernels.machine import DEFAULT, Machine
 from ...kernels.scalar.table import COMBINERS
 from ..registry import loop_pass
@@ -49,11 +48,9 @@ def interchange(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
 
     The values of a row are still combined in the same order.
     """
-    taken = {buffer.name for buffer in kernel.buffers}
-    taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
-    fresh = (number for number in counter() if not taken & {f"%r{number}", f"%s{number}"})
+    numbers = fresh(kernel, "%r{}", "%s{}")
     return replace(
-        kernel, body=tuple(_loop(item, fresh, machine) if isinstance(item, Loop) else item for item in kernel.body)
+        kernel, body=tuple(_loop(item, numbers, machine) if isinstance(item, Loop) else item for item in kernel.body)
     )
 
 

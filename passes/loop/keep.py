@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.proofs import substitute
@@ -22,10 +22,11 @@ from ...kernels.loop.ir import (
     Statement,
     Store,
     prefixes,
+    used,
     walk,
     with_body,
 )
-from ...kernels.loop.verify import target
+from ...kernels.loop.roles import writes
 from ...kernels.machine import DEFAULT, Machine
 from ..fusion.inline import INLINE_COST
 from ..registry import loop_pass
@@ -72,7 +73,7 @@ def _columns(loop: Loop, room: int, names: Names) -> Loop | None:
     passes = [item for item in loop.body if isinstance(item, Loop)]
     if len(passes) < 2 or prefixes(loop) or not _alike(passes):
         return None
-    changing = {buffer.name for buffer in map(target, walk([loop])) if buffer is not None}
+    changing = {buffer.name for item in walk([loop]) for buffer in writes(item)}
     numbers: dict[Hashable, int] = {}
     plans = [_Pass(item, passes[0].variable, changing, numbers) for item in passes]
     length = passes[0].extent
@@ -169,19 +170,19 @@ class _Pass:
             if numbers and self.keys[item.result.name] in before and self._work(item) > INLINE_COST:
                 found.add(item.result.name)
             else:
-                pending.extend(_reads(item))
+                pending.extend(used(item))
         return [(self.keys[name], self.made[name].result) for name in self.made if name in found]
 
     def _roots(self) -> list[str]:
-        stored = [name for item in self.loop.body if isinstance(item, Store) for name in _reads(item)]
-        return stored + _names(value for item in self.loop.accumulators for value in item.values)
+        stored = [name for item in self.loop.body if isinstance(item, Store) for name in used(item)]
+        return stored + used(self.loop)
 
     def _work(self, item: Statement) -> int:
         """What it costs to work something out from what lies in memory, in additions."""
         cone: dict[str, Statement] = {}
         pending = [item]
         while pending:
-            for name in _reads(pending.pop()):
+            for name in used(pending.pop()):
                 if name in self.made and name not in cone:
                     cone[name] = self.made[name]
                     pending.append(self.made[name])
@@ -197,20 +198,7 @@ class _Pass:
                     continue
                 if item.result.name in self.loaded:
                     item = Load(item.result, self.loaded[item.result.name], place)
-            needed.update(_reads(item))
+            needed.update(used(item))
             body.append(item)
         stores = [Store(buffer, place, value) for buffer, value in self.stored]
         return with_body(self.loop, [*reversed(body), *stores])
-
-
-def _names(operands: Iterable[Operand | None]) -> list[str]:
-    return [item.name for item in operands if isinstance(item, Register)]
-
-
-def _reads(statement: Statement) -> list[str]:
-    """The registers that a statement reads."""
-    if isinstance(statement, Let):
-        return _names(statement.operands)
-    if isinstance(statement, Load):
-        return _names([statement.guard])
-    return _names([statement.value, statement.guard]) if isinstance(statement, Store) else []

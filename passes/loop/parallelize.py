@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count as counter
 
 from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop.analysis import cost, count, independent
-from ...kernels.loop.ir import Concurrent, Kernel, Loop, Statement, walk
+from ...kernels.loop.ir import Concurrent, Kernel, Loop, Statement, fresh
 from ...kernels.machine import DEFAULT, Machine, Sharing
 from ..registry import loop_pass
 from .substitute import substitute_statement
@@ -27,11 +26,9 @@ def parallelize(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
     An outermost loop that is short, or of unknown length around long work, is first merged with the one inside of it.
     Sizes alone decide, never the number of threads.
     """
-    taken = {buffer.name for buffer in kernel.buffers}
-    taken |= {item.variable.name for item in walk(kernel.body) if isinstance(item, Loop)}
-    fresh = (number for number in counter() if not taken & {f"%m{number}", f"%t{number}"})
+    numbers = fresh(kernel, "%m{}", "%t{}")
     total, sharing = cost(kernel.body), machine.sharing
-    return replace(kernel, body=tuple(_statement(item, fresh, total, sharing) for item in kernel.body))
+    return replace(kernel, body=tuple(_statement(item, numbers, total, sharing) for item in kernel.body))
 
 
 def _statement(statement: Statement, fresh: Iterator[int], total: int, sharing: Sharing) -> Statement:

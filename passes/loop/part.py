@@ -21,8 +21,10 @@ from ...kernels.loop.ir import (
     Statement,
     Store,
     prefixes,
+    used,
     with_body,
 )
+from ...kernels.loop.roles import Rewrite, defines
 from ..registry import loop_pass
 from .substitute import fresh_registers, renamed
 
@@ -142,6 +144,7 @@ def _folded(statements: Sequence[Statement], values: dict[str, Operand]) -> list
     def now(operand: Operand) -> Operand:
         return values.get(operand.name, operand) if isinstance(operand, Register) else operand
 
+    change = Rewrite(uses=now)
     made: list[Statement] = []
     for statement in statements:
         if isinstance(statement, (Load, Store)) and statement.guard is not None:
@@ -153,16 +156,14 @@ def _folded(statements: Sequence[Statement], values: dict[str, Operand]) -> list
                     if isinstance(statement, Load):
                         values[statement.result.name] = Literal(0, statement.result.dtype)
                     continue
+        statement = change(statement)
         if isinstance(statement, Let):
-            statement = replace(statement, operands=tuple(map(now, statement.operands)))
             result = _simpler(statement)
             if result is not None:
                 values[statement.result.name] = result
                 continue
             if statement.result.name in values:
                 continue
-        elif isinstance(statement, Store):
-            statement = replace(statement, value=now(statement.value))
         made.append(statement)
     return made
 
@@ -182,20 +183,12 @@ def _simpler(statement: Let) -> Operand | None:
 
 def _needed(statements: Sequence[Statement]) -> list[Statement]:
     """Straight-line code without registers that nothing uses."""
-    used: set[str] = set()
+    needed: set[str] = set()
     kept: list[Statement] = []
     for statement in reversed(statements):
-        if isinstance(statement, (Let, Load, Index)) and statement.result.name not in used:
+        results = defines(statement)
+        if results and not any(item.name in needed for item in results):
             continue
         kept.append(statement)
-        used |= {item.name for item in _operands(statement) if isinstance(item, Register)}
+        needed.update(used(statement))
     return kept[::-1]
-
-
-def _operands(statement: Statement) -> list[Operand]:
-    if isinstance(statement, Let):
-        return list(statement.operands)
-    if isinstance(statement, (Load, Store)):
-        own = [statement.value] if isinstance(statement, Store) else []
-        return own if statement.guard is None else [*own, statement.guard]
-    return []

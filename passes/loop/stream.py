@@ -18,10 +18,10 @@ from ...kernels.loop.ir import (
     Loop,
     Statement,
     Store,
-    Transpose,
     walk,
     with_body,
 )
+from ...kernels.loop.roles import reads
 from ...kernels.loop.verify import stream_unit, streamable
 from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
@@ -58,8 +58,7 @@ def stream(
     fits = isinstance(total, int) and total < (machine.l3 if together is None else together)
     if fits and not shared:
         return kernel
-    read = {item.buffer.name for item in walk(kernel.body) if isinstance(item, Load)}
-    read |= {item.source.buffer.name for item in walk(kernel.body) if isinstance(item, Transpose)}
+    read = {buffer.name for item in walk(kernel.body) for buffer in reads(item)}
     fresh = fresh_registers(kernel)
 
     def large(buffer: Buffer) -> bool:

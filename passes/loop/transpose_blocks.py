@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from ...ir.proofs import ceil_divide, minimum, substitute
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop.analysis import offset, step
-from ...kernels.loop.ir import Alloc, Buffer, Kernel, Load, Loop, Matrix, Store, walk
+from ...kernels.loop.ir import Buffer, Kernel, Load, Loop, Matrix, Store, names
 from ...kernels.machine import CACHE_LINE, DEFAULT, Machine
 
 BLOCK_UNIT = CACHE_LINE // 4  # rows and columns of blocks are multiples of it: numbers that a line has of f32
@@ -21,13 +22,12 @@ class Names:
         self.machine = machine
         self.side = side  # of blocks, if it is given
         self.pad = pad
-        self.taken = {buffer.name for buffer in kernel.buffers}
-        for item in walk(kernel.body):
-            if isinstance(item, Alloc):
-                self.taken.add(item.buffer.name)
-            elif isinstance(item, Loop):
-                self.taken.add(item.variable.name)
+        self.kernel = kernel
         self.blocks = 0
+
+    @cached_property
+    def taken(self) -> set[str]:
+        return names(self.kernel)
 
     def new(self, name: str) -> str:
         while name in self.taken:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from ...ir.proofs import substitute
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop.analysis import count, offset, step
-from ...kernels.loop.ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes
+from ...kernels.loop.ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes, walk
+from ...kernels.loop.roles import reads
 from ...kernels.loop.verify import written
 from .transpose_blocks import BLOCK_UNIT, Names, matrix, movable, split
 
@@ -43,7 +44,7 @@ def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[St
         return None
     known = around | {loop.variable} | {inner.variable for item in memory for inner in item.loops}
     stored = written(loop)
-    loaded = {item.statement.buffer.name for item in memory if isinstance(item.statement, Load)}
+    loaded = {buffer.name for item in walk(loop.body) for buffer in reads(item)}
     across: list[tuple[Access, Loop]] = []
     for item in memory:
         inner = _runs_over(item, loop.variable)

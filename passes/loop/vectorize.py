@@ -7,24 +7,18 @@ from dataclasses import dataclass, replace
 from ...ir.symbolic import Dim, symbols_of
 from ...kernels.loop.analysis import alive, cost, depth, independent, stride
 from ...kernels.loop.ir import (
-    Alloc,
-    Check,
     Concurrent,
-    Gemm,
     Kernel,
-    Let,
     Load,
     Loop,
-    Pack,
     Prefix,
-    Register,
     Statement,
     Store,
-    Transpose,
     prefixes,
     walk,
     with_body,
 )
+from ...kernels.loop.roles import chosen, defines, roles_of
 from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
 
@@ -103,10 +97,11 @@ def vectorizable(loop: Loop) -> bool:
     """Whether iterations are independent and do the same work."""
     differing = {loop.variable}
     for statement in walk(loop.body):
-        if isinstance(statement, (Gemm, Transpose, Pack, Alloc, Concurrent)):
+        roles = roles_of(statement)
+        if "block" in roles or "allocates" in roles or isinstance(statement, Concurrent):
             return False
-        if isinstance(statement, Check):
-            differing.add(statement.symbol)
+        if "position" in roles and chosen(statement):
+            differing.add(statement.symbol)  # type: ignore[attr-defined]
         if isinstance(statement, Loop) and differing & (symbols_of(statement.start) | symbols_of(statement.stop)):
             return False
     return independent(with_body(loop, [item for item in loop.body if not isinstance(item, Prefix)]))
@@ -123,10 +118,9 @@ def lanes(loop: Loop, machine: Machine) -> int:
     """As many as fill a register of the widest type that is computed with; more where the body is cheap."""
     widest = 4
     for statement in walk(loop.body):
-        if isinstance(statement, (Let, Load)) and isinstance(statement.result, Register):
-            # i64 values are mostly indices; floats decide.
-            if statement.result.dtype.name in ("f64", "c64", "c128"):
-                widest = 8
+        # i64 values are mostly indices; floats decide.
+        if any(item.dtype.name in ("f64", "c64", "c128") for item in defines(statement)):
+            widest = 8
     width = machine.vector_bytes // widest
     work = cost(loop.body)
     inner = [item for item in loop.body if isinstance(item, Loop)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Location, Op, Value
-from ...kernels.loop.ir import Alloc, Check, Index, Kernel, Lead, Let, Load, Loop, Prefix, Site, walk
+from ...kernels.loop.ir import Kernel, Site, own_names
 from ...ops.kinds import Gather, Scatter
 from ...ops.shapes import are_ints
 from ..fusion.axes import Axes, AxisSet
@@ -217,20 +217,4 @@ class Recurring:
     def add(self, number: int, kernel: Kernel) -> None:
         """The kernel of the launch that was asked for last."""
         assert self.form is not None
-        self.made[self.form.key] = Made(number, self.form, kernel, frozenset(_own_names(kernel)))
-
-
-def _own_names(kernel: Kernel) -> Iterator[str]:
-    """The names of registers, variables and scratch memory."""
-    for item in walk(kernel.body):
-        if isinstance(item, Loop):
-            yield item.variable.name
-            yield from (result.name for entry in item.accumulators for result in entry.results)
-        elif isinstance(item, Alloc):
-            yield item.buffer.name
-        elif isinstance(item, (Let, Load, Index, Prefix)):
-            yield item.result.name
-        elif isinstance(item, Check):
-            yield from (item.position.name, item.guard.name)
-        elif isinstance(item, Lead):
-            yield item.position.name
+        self.made[self.form.key] = Made(number, self.form, kernel, frozenset(own_names(kernel)))

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from ...ir.symbolic import Dim
 from ...kernels.loop.analysis import offset
-from ...kernels.loop.ir import Concurrent, Kernel, Load, Loop, Statement, Store
+from ...kernels.loop.ir import Kernel, Statement
+from ...kernels.loop.roles import blocks, children, elements, roles_of
 
 NEVER = -1
 
@@ -72,18 +73,15 @@ def _accesses(kernel: Kernel) -> tuple[dict[str, _Access], dict[str, _Access]]:
     loads: dict[str, _Access] = {}
     stores: dict[str, _Access] = {}
     for body, (number, statement) in _statements(kernel.body):
-        if isinstance(statement, Load):
-            _note(loads, statement.buffer.name, body, offset(statement.buffer, statement.index), number)
-        elif isinstance(statement, Store):
-            _note(stores, statement.buffer.name, body, offset(statement.buffer, statement.index), number)
-            if statement.combine is not None:
-                stores[statement.buffer.name].alone = False
-        else:
-            for matrix in (getattr(statement, name, None) for name in ("output", "left", "right", "target", "source")):
-                if matrix is not None:
-                    for table in (loads, stores):
-                        _note(table, matrix.buffer.name, body, 0, number)
-                        table[matrix.buffer.name].alone = False
+        for item in elements(statement):
+            table = stores if item.writes else loads
+            _note(table, item.buffer.name, body, offset(item.buffer, item.place), number)
+            if item.reads and item.writes:
+                stores[item.buffer.name].alone = False
+        for block in blocks(statement):
+            for table in (loads, stores):
+                _note(table, block.matrix.buffer.name, body, 0, number)
+                table[block.matrix.buffer.name].alone = False
     return loads, stores
 
 
@@ -97,19 +95,15 @@ def _note(table: dict[str, _Access], name: str, body: int, place: Dim, number: i
 
 
 def _statements(statements: Sequence[Statement]) -> Iterator[tuple[int, tuple[int, Statement]]]:
-    """All statements with the body that they stand in and their number there."""
+    """All statements that touch memory, with the body that they stand in and their number there."""
     pending: list[tuple[int, Sequence[Statement]]] = [(0, statements)]
     bodies = 0
     while pending:
         body, items = pending.pop()
         for number, item in enumerate(items):
-            inner: Sequence[Sequence[Statement]] = ()
-            if isinstance(item, Loop):
-                inner = (item.body,)
-            elif isinstance(item, Concurrent):
-                inner = tuple(branch.body for branch in item.branches)
-            else:
+            roles = roles_of(item)
+            if "memory" in roles:
                 yield body, (number, item)
-            for nested in inner:
+            if "body" in roles:
                 bodies += 1
-                pending.append((bodies, nested))
+                pending.append((bodies, children(item)))

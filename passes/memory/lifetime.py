@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...kernels.loop.ir import Alloc, Concurrent, Gemm, Let, Loop, Pack, Statement
-from ...kernels.loop.verify import sources, target
+from ...kernels.loop.ir import Gemm, Loop, Pack, Statement
+from ...kernels.loop.roles import allocates, children, roles_of, touches
 
 Owner = str | int  # of memory: a buffer, by its name, or a product, which packs, by the id() of its statement
 Span = tuple[int, int]  # the first and the last time that it is in use
@@ -32,29 +32,23 @@ class Lifetimes:
         spans: Spans = {}
         made: set[Owner] = set()
         for statement in statements:
-            if isinstance(statement, Let):
-                continue  # most are
-            if isinstance(statement, (Loop, Concurrent)):
+            roles = roles_of(statement)
+            if "body" in roles:
                 begin = self.length
-                inner, inner_made = self._sequence(
-                    statement.body if isinstance(statement, Loop) else statement.branches
-                )
+                inner, inner_made = self._sequence(children(statement))
                 made |= inner_made
                 again = not runs_once(statement)
                 for owner, span in inner.items():
                     whole = again and owner not in inner_made
                     _extend(spans, owner, (begin, self.length - 1) if whole else span)
-            elif isinstance(statement, Alloc):
-                made.add(statement.buffer.name)
-            else:
+            elif "memory" in roles:
+                if "allocates" in roles:
+                    made.update([buffer.name for buffer in allocates(statement)])
                 self._statement(statement, spans, made)
         return spans, made
 
     def _statement(self, statement: Statement, spans: Spans, made: set[Owner]) -> None:
-        touched: list[Owner] = [buffer.name for buffer in sources(statement)]
-        output = target(statement)
-        if output is not None:
-            touched.append(output.name)
+        touched: list[Owner] = [buffer.name for buffer in touches(statement)]
         if isinstance(statement, Gemm):
             touched.append(id(statement))
             made.add(id(statement))
@@ -66,9 +60,9 @@ class Lifetimes:
             self.length += 1
 
 
-def runs_once(statement: Loop | Concurrent) -> bool:
+def runs_once(statement: Statement) -> bool:
     """Whether it is no more than its body."""
-    if isinstance(statement, Concurrent) or statement.kind != "serial":
+    if not isinstance(statement, Loop) or statement.kind != "serial":
         return False
     return isinstance(statement.extent, int) and statement.extent <= 1
 

@@ -21,7 +21,8 @@ from smelt.ir.symbolic import Symbol
 from smelt.ir.types import f32
 from smelt.kernels.loop.ir import Alloc, Buffer, Gemm, Kernel, Load, Loop, Matrix, Register, Statement, Store
 from smelt.kernels.loop.parser import parse_kernel
-from smelt.kernels.loop.verify import sources, target, verify_kernel
+from smelt.kernels.loop.roles import reads, writes
+from smelt.kernels.loop.verify import verify_kernel
 from smelt.kernels.machine import DEFAULT
 from smelt.passes.memory.arena import ALIGN
 
@@ -131,18 +132,17 @@ class Runner:
                 elif isinstance(statement, Alloc):
                     self.memory.valid.discard(statement.buffer.name)  # another one in each iteration
                 else:
-                    for item in sources(statement):
+                    for item in reads(statement):
                         self.memory.read(*self.place(number, parallel, item.name, 4 * item.shape[0]))
                     if isinstance(statement, Gemm):
                         packed = self.place(number, parallel, id(statement), packed_bytes(statement, DEFAULT))
                         self.memory.write(*packed)
-                    output = target(statement)
-                    if output is not None:
+                    for output in writes(statement):
                         self.memory.write(*self.place(number, parallel, output.name, 4 * output.shape[0]))
                     if isinstance(statement, Gemm):
                         self.memory.read(*packed)
-                        for item in sources(statement):  # until the last element of the output is there
-                            if item is not output:
+                        for item in reads(statement):  # until the last element of the output is there
+                            if item not in writes(statement):
                                 self.memory.read(*self.place(number, parallel, item.name, 4 * item.shape[0]))
 
 

@@ -307,7 +307,7 @@ def stage_results(
         for kernel in kernels:
             verify_kernel(kernel)
             assert_round_trip(kernel)
-        text = f"after {stage}:\n{fused}\n" + "\n".join(map(str, kernels))
+        text = f"after {stage}:\n{fused}\n" + "\n".join(map(print_kernel, kernels))
         yield text, wanted, interpret_kernels(fused, kernels, arrays)
 
 

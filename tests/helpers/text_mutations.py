@@ -17,6 +17,7 @@ from smelt.backend.options import CompileOptions
 from smelt.ir.graph import Graph, Value
 from smelt.ir.printer import print_graph
 from smelt.ir.types import TensorType
+from smelt.kernels.loop.text import print_kernel
 from smelt.ops.define import REGISTRY
 from support import flatten
 
@@ -111,7 +112,7 @@ def kernel_texts() -> tuple[str, ...]:
     for function, arrays in programs():
         seen: dict[str, Any] = {}
         compile_graph(smelt.jit(function).trace(*arrays), CompileOptions(), seen.__setitem__)
-        found += map(str, seen["loops"])
+        found += map(print_kernel, seen["loops"])
     return tuple(text for text in found if text)
 
 

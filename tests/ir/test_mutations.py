@@ -11,6 +11,7 @@ from smelt.ir.symbolic import Symbol
 from smelt.ir.types import DTYPES, TensorType, f32
 from smelt.ir.verify import verify_graph
 from smelt.kernels.loop.parser import parse_kernel
+from smelt.kernels.loop.text import print_kernel
 from smelt.kernels.loop.verify import verify_kernel
 from smelt.ops.define import REGISTRY, constant
 from smelt.passes.graph.decompose import decompose
@@ -29,7 +30,7 @@ def check_graph(text: str) -> None:
 def check_kernel(text: str) -> None:
     kernel = parse_kernel(text)
     verify_kernel(kernel)
-    str(kernel)
+    print_kernel(kernel)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from smelt.backend.plan import name_values
 from smelt.ir.graph import Graph
 from smelt.ir.parser import parse_graph
 from smelt.kernels.loop.ir import Kernel, Loop, walk
+from smelt.kernels.loop.text import print_kernel
 from smelt.passes.fusion.fuse import Fused, fuse
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
@@ -40,7 +41,7 @@ def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
     for kernel in kernels:
         assert_round_trip(kernel)
     for wanted, found in zip(interpret(fused.graph, arrays), interpret_kernels(fused, kernels, arrays), strict=True):
-        assert_close("\n".join(map(str, kernels)), wanted, found)
+        assert_close("\n".join(map(print_kernel, kernels)), wanted, found)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -72,7 +73,7 @@ def test_random_programs() -> None:
             assert_round_trip(kernel)
         wanted = interpret(fused.graph, program.inputs)
         difference = disagreement(program, wanted, interpret_kernels(fused, kernels, program.inputs))
-        assert not difference, f"seed {seed}: {difference}\n{fused}\n" + "\n".join(map(str, kernels))
+        assert not difference, f"seed {seed}: {difference}\n{fused}\n" + "\n".join(map(print_kernel, kernels))
 
 
 def test_every_tree_is_mapped() -> None:
@@ -81,7 +82,7 @@ def test_every_tree_is_mapped() -> None:
         _, kernels = scheduled(trace(function, arrays, None))
         for kernel in kernels:
             outermost = [item for item in kernel.body if isinstance(item, Loop)]
-            assert all(loop.kind in ("grid", "block", "warp") for loop in outermost), f"{name}\n{kernel}"
+            assert all(loop.kind in ("grid", "block", "warp") for loop in outermost), f"{name}\n{print_kernel(kernel)}"
             assert not any(isinstance(item, Loop) and item.kind == "parallel" for item in walk(kernel.body))
 
 
@@ -96,7 +97,7 @@ def test_every_tree_is_mapped() -> None:
 def test_kinds_of_loops(text: str, kinds: set[str]) -> None:
     _, kernels = scheduled(parse_graph(f"graph @f(%x: f32[64, 4096]) {{\n  {text}\n}}"))
     found = {item.kind for kernel in kernels for item in walk(kernel.body) if isinstance(item, Loop)}
-    assert found == kinds, "\n".join(map(str, kernels))
+    assert found == kinds, "\n".join(map(print_kernel, kernels))
 
 
 def test_names_do_not_meet() -> None:

@@ -16,6 +16,7 @@ from smelt.ir.proofs import floor_divide
 from smelt.ir.symbolic import Symbol, symbols_of
 from smelt.kernels.loop.analysis import stride
 from smelt.kernels.loop.ir import Kernel, Load, Loop, walk
+from smelt.kernels.loop.text import print_kernel
 from smelt.kernels.machine import DEFAULT, PRESETS, Machine, Sharing
 from smelt.passes.fusion.fuse import Fused, fuse
 from smelt.passes.lower.lower import lower
@@ -202,11 +203,11 @@ def test_reductions_across_rows_run_along_memory_and_on_threads(
 ) -> None:
     (kernel,) = loops(function, *arrays)
     first = kernel.body[0]
-    assert isinstance(first, Loop) and first.kind == "parallel", str(kernel)
+    assert isinstance(first, Loop) and first.kind == "parallel", print_kernel(kernel)
     vectors = [item for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "vector"]
     for loop in vectors:
         steps = [stride(item, loop.variable) for item in walk(loop.body) if isinstance(item, Load)]
-        assert all(step in (0, 1) for step in steps), str(kernel)
+        assert all(step in (0, 1) for step in steps), print_kernel(kernel)
     assert_agrees(function, *arrays)
 
 

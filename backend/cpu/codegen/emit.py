@@ -16,8 +16,8 @@ from ....ir.proofs import ceil_divide
 from ....ir.symbolic import Dim, Symbol
 from ....kernels.loop.analysis import cost
 from ....kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
+from ....kernels.loop.roles import buffers
 from ....kernels.loop.text import identity, size_symbols
-from ....kernels.loop.verify import read, written
 from ....kernels.machine import Machine
 from ....passes.memory.arena import Plan
 from ....passes.memory.lifetime import Owner
@@ -401,7 +401,7 @@ class ModuleEmitter:
         blocks: list[tuple[int, ...]] = []
         scratch: list[Dim] = []
         for branch in statement.branches:
-            names = read(branch) | written(branch)
+            names = {buffer.name for item in walk([branch]) for buffer in buffers(item)}
             blocks.append(tuple(number for number, buffer in enumerate(kernel.buffers) if buffer.name in names))
             function, needed = self._branch(f"{name}.b{len(functions)}", branch, blocks[-1])
             functions.append(function)

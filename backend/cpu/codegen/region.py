@@ -154,7 +154,7 @@ class Region(Frames):
                 if not statement.once:
                     self.calls.pack(statement)
             else:
-                raise CompileError("concurrent loops inside of a loop")
+                raise CompileError(f"a {type(statement).__name__} inside of a function of a CPU")
 
     def _annotate(self, statement: Statement) -> None:
         """The statement as a comment, and its line behind the instructions that it becomes."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from ....ir.proofs import limit, maximum, non_negative
 from ....ir.symbolic import Dim
 from ....kernels.gemm import RegisterTile, is_dots
-from ....kernels.loop.ir import Alloc, Gemm, Kernel, Let, Statement, walk
+from ....kernels.loop.ir import Gemm, Kernel, Let, Statement, walk
+from ....kernels.loop.roles import allocates
 from ....kernels.machine import Machine
 from ....passes.memory.arena import Plan, buffer_bytes, place
 from ....passes.memory.lifetime import Lifetimes, Owner, Span
@@ -24,11 +25,10 @@ def scratch_sizes(statements: Sequence[Statement], machine: Machine) -> dict[Own
     for statement in walk(statements):
         if isinstance(statement, Let):
             continue  # most are
-        if isinstance(statement, Alloc):
+        for buffer in allocates(statement):
             # Loops beside each other may use the same name, for buffers of different sizes.
-            name = statement.buffer.name
-            sizes[name] = maximum(sizes.get(name, 0), buffer_bytes(statement.buffer))
-        elif isinstance(statement, Gemm) and not is_dots(statement):
+            sizes[buffer.name] = maximum(sizes.get(buffer.name, 0), buffer_bytes(buffer))
+        if isinstance(statement, Gemm) and not is_dots(statement):
             sizes[id(statement)] = packed_bytes(statement, machine)
     return sizes
 

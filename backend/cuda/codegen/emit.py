@@ -43,6 +43,7 @@ from ....kernels.loop.ir import (
     prefixes,
     walk,
 )
+from ....kernels.loop.roles import allocates
 from ....kernels.loop.text import size_symbols
 from ....kernels.scalar.table import COMBINERS
 from .indices import Indices, Names
@@ -128,7 +129,7 @@ class Emitter:
         sites = any(isinstance(item, Check) for item in walk([*lead, tree]))
         parameters = [self.names[item.name] for item in buffers]
         parameters += [self.names[symbol.name] for symbol in sizes]
-        self.changing = accesses([tree])[1] | {item.buffer.name for item in walk([tree]) if isinstance(item, Alloc)}
+        self.changing = accesses([tree])[1] | {buffer.name for item in walk([tree]) for buffer in allocates(item)}
         self.block(lead)
         self.outermost(tree)
         head = f"def {self.name}({', '.join([*parameters, *(['errors'] if sites else [])])}):"
@@ -167,8 +168,9 @@ class Emitter:
             self.private = private_rows(loop, lanes) - self.own
             self.repeated = repeated_loads(loop, lanes)
         for item in walk(loop.body):
-            if isinstance(item, Alloc) and item.buffer.name not in self.private:
-                self.allocate(item.buffer)
+            for buffer in allocates(item):
+                if buffer.name not in self.private:
+                    self.allocate(buffer)
         self.line(f"{variable} = {self.integer}({number})")
         with self.indented(f"while {variable} < {self.indices.number(loop.stop)}:"):
             with self.divided(loop):

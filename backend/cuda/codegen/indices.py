@@ -15,8 +15,8 @@ from ....ir.proofs import floor_divide, maximum, minimum, non_negative
 from ....ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, product, symbols_of
 from ....ir.types import DTYPES
 from ....kernels.loop.analysis import offset
-from ....kernels.loop.ir import Check, Load, Loop, Statement, Store, walk
-from ....kernels.loop.text import statement_dims
+from ....kernels.loop.ir import Check, Loop, Statement, walk
+from ....kernels.loop.roles import all_expressions, elements
 from .library import reserved
 from .uses import compounds
 
@@ -131,10 +131,10 @@ def reaches(statements: Sequence[Statement], sizes: Iterable[Symbol]) -> list[Di
             reach.takes(item.variable, item.start, item.stop)
         elif isinstance(item, Check):
             reach.takes(item.symbol, item.size)
-        elif isinstance(item, (Load, Store)):
-            reach.add(offset(item.buffer, item.index))
-            reach.add(product(item.buffer.shape))
-    for value in statement_dims(statements):
+        for element in elements(item):
+            reach.add(offset(element.buffer, element.place))
+            reach.add(product(element.buffer.shape))
+    for value in all_expressions(statements):
         reach.add(value)
     return reach.found()
 

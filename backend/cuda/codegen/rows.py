@@ -13,7 +13,8 @@ from typing import Any
 from ....ir.proofs import substitute
 from ....ir.symbolic import Dim, Symbol, symbols_of
 from ....kernels.loop.analysis import offset, step
-from ....kernels.loop.ir import Alloc, Gemm, Load, Loop, Statement, Store, walk
+from ....kernels.loop.ir import Load, Loop, Statement, Store, walk
+from ....kernels.loop.roles import allocates, blocks
 from .uses import accesses
 
 ELEMENT = Symbol("%element")  # of a row, in whichever loop
@@ -23,7 +24,7 @@ PRIVATE = 32  # elements of a row that a thread keeps
 def private_rows(loop: Loop, lanes: int) -> set[str]:
     """Scratch of a team of which each thread touches no elements but its own, few enough to be kept in registers: it is
     touched in loops of one length, at their variables."""
-    rows = {item.buffer.name: set[Any]() for item in walk(loop.body) if isinstance(item, Alloc)}
+    rows = {buffer.name: set[Any]() for item in walk(loop.body) for buffer in allocates(item)}
     for name in accesses([item for item in loop.body if not isinstance(item, Loop)])[0] & set(rows):
         rows[name].add(None)
 
@@ -40,8 +41,9 @@ def private_rows(loop: Loop, lanes: int) -> set[str]:
                     if aligned and plain and offset(item.buffer, item.index) == innermost.variable.expr():
                         found = shared.extent, steps
                 rows[item.buffer.name].add(found)
-            elif isinstance(item, Gemm):
-                rows.get(item.output.buffer.name, set()).add(None)
+            else:
+                for block in blocks(item):
+                    rows.get(block.matrix.buffer.name, set()).add(None)
 
     look(loop.body, None, None)
     return {

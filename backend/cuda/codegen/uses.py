@@ -5,95 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....ir.symbolic import Compound, Dim, symbols_of
-from ....kernels.loop.ir import (
-    Alloc,
-    Check,
-    Gemm,
-    Index,
-    Let,
-    Load,
-    Loop,
-    Operand,
-    Prefix,
-    Register,
-    Statement,
-    Store,
-    walk,
-)
-from ....kernels.loop.text import statement_dims
+from ....kernels.loop.ir import Alloc, Check, Gemm, Load, Loop, Statement, used, walk
+from ....kernels.loop.roles import all_expressions, defines, expressions, reads, writes
 
 AT_ONCE = 8  # loads: what they give takes registers
 
 
 def needed(lead: Sequence[Statement], tree: Loop) -> list[Statement]:
     """Of pure statements those that a tree uses, directly or not."""
-    wanted = used([tree])
+    wanted = mentioned([tree])
     kept: list[Statement] = []
     for statement in reversed(lead):
-        results = defined(statement)
-        if wanted & set(results):
+        if any(item.name in wanted for item in defines(statement)):
             kept.insert(0, statement)
-            wanted |= used([statement])
+            wanted |= mentioned([statement])
     return kept
 
 
-def defined(statement: Statement) -> list[str]:
-    if isinstance(statement, Check):
-        return [statement.position.name, statement.guard.name]
-    return [statement.result.name] if isinstance(statement, (Let, Load, Index)) else []
-
-
-def used(statements: Sequence[Statement]) -> set[str]:
-    """The names of registers and checked positions that statements read."""
+def mentioned(statements: Sequence[Statement]) -> set[str]:
+    """The names of registers and symbols that statements read."""
     found: set[str] = set()
-
-    def operands(*items: Operand | None) -> None:
-        found.update(item.name for item in items if isinstance(item, Register))
-
-    def dims(*items: Dim) -> None:
-        found.update(symbol.name for item in items for symbol in symbols_of(item))
-
     for item in walk(statements):
-        if isinstance(item, Let):
-            operands(*item.operands)
-        elif isinstance(item, Index):
-            dims(item.expression)
-        elif isinstance(item, Load):
-            operands(item.guard)
-            dims(*item.index, *item.buffer.shape)
-        elif isinstance(item, Store):
-            operands(item.value, item.guard)
-            dims(*item.index, *item.buffer.shape)
-        elif isinstance(item, Check):
-            operands(item.value)
-            dims(item.size)
-        elif isinstance(item, Prefix):
-            operands(item.value, item.start)
-        elif isinstance(item, Loop):
-            dims(item.start, item.stop)
-            operands(*(value for part in item.accumulators for value in part.values))
-        elif isinstance(item, Gemm):
-            for matrix in (item.output, item.left, item.right):
-                dims(matrix.offset, matrix.row_stride, matrix.column_stride)
-            dims(item.rows, item.columns, item.depth)
+        found.update(used(item))
+        found.update(symbol.name for value in expressions(item) for symbol in symbols_of(value))
     return found
 
 
 def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
     """The names of the buffers that statements read, and of those they write."""
-    reads: set[str] = set()
-    writes: set[str] = set()
-    for item in walk(statements):
-        if isinstance(item, Load):
-            reads.add(item.buffer.name)
-        elif isinstance(item, Store):
-            writes.add(item.buffer.name)
-            if item.combine is not None:
-                reads.add(item.buffer.name)
-        elif isinstance(item, Gemm):
-            reads |= {item.left.buffer.name, item.right.buffer.name}
-            writes.add(item.output.buffer.name)
-    return reads, writes
+    found = list(walk(statements))
+    return (
+        {buffer.name for item in found for buffer in reads(item)},
+        {buffer.name for item in found for buffer in writes(item)},
+    )
 
 
 def behind_loops(statements: Sequence[Statement]) -> int:
@@ -130,6 +74,6 @@ def compounds(statements: Sequence[Statement]) -> list[Compound]:
                     if atom.operator in ("//", "%"):
                         found[atom] = None
 
-    for value in statement_dims(statements):
+    for value in all_expressions(statements):
         look(value)
     return list(found)
