@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.errors import CompileError
 from ..ir.graph import Graph
 from ..ir.printer import Printer
+from ..ir.process import process
 from .artifact import Artifact
 from .options import CompileOptions
 from .process.forks import no_forks
@@ -26,7 +27,7 @@ TARGETS = ("cpu", "cuda")
 
 
 # Programs that are being compiled, by the names of their keys: equal ones wait for the same code.
-_started: dict[str, tuple[Artifact, Started]] = {}
+_started: dict[str, tuple[Artifact, Started]] = process.keep("programs that are being compiled", {})
 
 
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:

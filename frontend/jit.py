@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import re
 import threading
 import weakref
@@ -31,6 +30,7 @@ from .ir import asked
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Array, Graph, Value, current_location
 from .ir.open_size import OpenSize, expression
+from .ir.process import process
 from .ir.symbolic import Dim, Symbol
 from .ir.types import DType, TensorType, dtype, f64, number_dtype
 from .layout import Order, in_memory, inverse, store_in_order
@@ -61,7 +61,7 @@ def _compile(graph: Graph, options: CompileOptions) -> Any:
     return compile_graph(graph, options)
 
 
-_all: weakref.WeakSet[Jitted] = weakref.WeakSet()
+_all: weakref.WeakSet[Jitted] = process.keep("jitted functions", weakref.WeakSet())
 
 
 def _unlock() -> None:
@@ -76,8 +76,7 @@ def forget_programs() -> None:
         jitted.exact, jitted.versions, jitted.recent = {}, {}, []
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
+process.in_child(_unlock)
 
 
 def _names_by_position(function: Callable[..., Any]) -> tuple[str, ...]:

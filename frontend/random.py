@@ -12,20 +12,27 @@ import numpy as np
 
 from .ir.errors import ArgumentError
 from .ir.graph import current_location
+from .ir.process import process
 
-_state = 0, count()
+
+class _Random:
+    """The key, and the offsets of the calls that draw random numbers."""
+
+    state = 0, count()
+
+
+_random = process.keep("random numbers", _Random())
 
 
 def manual_seed(seed: int) -> None:
     """Start the random numbers anew from a seed."""
-    global _state
     if not isinstance(seed, (int, np.integer)):
         raise ArgumentError(f"manual_seed: the seed must be an int, got {seed!r}", current_location())
     bits = int(seed) & 0xFFFFFFFFFFFFFFFF
-    _state = bits - (bits >> 63 << 64), count()
+    _random.state = bits - (bits >> 63 << 64), count()
 
 
 def next_seed() -> np.ndarray:
     """The key and the offset of the next call that draws random numbers."""
-    key, offsets = _state
+    key, offsets = _random.state
     return np.array((key, next(offsets)), np.int64)

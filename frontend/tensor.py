@@ -19,6 +19,7 @@ import numpy as np
 from .ir.errors import ArgumentError, DTypeError, ShapeError, TraceError, suggest
 from .ir.graph import Array, Handle, Value, current_location, plain
 from .ir.open_size import expression, open_size
+from .ir.process import process
 from .ir.types import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8
 from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, call_function, call_ufunc, clip, dot, rounded
 from .ops.define import REGISTRY, OpDef
@@ -152,7 +153,7 @@ def _as_in_numpy(self: Value, op: OpDef, function: Any, *args: Any, **named: Any
 
 
 # How to get the array of a value that depends on no parameter; set by the public face, which knows the back ends.
-_evaluators: list[Callable[[Value], np.ndarray | None]] = []
+_evaluators: list[Callable[[Value], np.ndarray | None]] = process.keep("evaluator of known tensors", [])
 
 
 def set_evaluator(evaluate: Callable[[Value], np.ndarray | None]) -> None:

@@ -12,6 +12,8 @@ import threading
 from time import monotonic, sleep
 from typing import Any
 
+from ...ir.process import process
+
 LONGEST = 30.0  # seconds that a fork waits: better a child that may hang than a parent that does
 PAUSE = 2e-4  # seconds between two looks at a door that is closed, or at locks that others have
 
@@ -106,4 +108,4 @@ class NoForks:
         self.closed = self.forking = False
 
 
-no_forks = NoForks()
+no_forks = process.keep("forks that wait", NoForks())

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from ...ir.process import process
 from .forks import no_forks
 
 T = TypeVar("T")
@@ -14,7 +15,8 @@ T = TypeVar("T")
 class Once(Generic[T]):
     """Call it for the object, which is made when first asked for."""
 
-    def __init__(self, make: Callable[[], T]):
+    def __init__(self, name: str, make: Callable[[], T]):
+        process.keep(name, self)
         self.make = make
         self.made: list[T] = []
         self.lock = threading.Lock()

@@ -28,6 +28,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from ...ir.process import process
 from .files import (
     LARGEST,
     LOCK,
@@ -377,17 +378,23 @@ def difference(wanted: Any, stored: Any) -> str:
 
 # ----- which cache
 
-_current: Cache | None = None
+
+class _Current:
+    """The cache that was set, or was made of the environment."""
+
+    cache: Cache | None = None
+
+
+_current = process.keep("cache", _Current())
 
 
 def current() -> Cache:
     """The cache of this process: what was set, else what the environment says, else the platform's usual place."""
-    global _current
-    if _current is None:
-        _current = from_environment()
-    if not _current.is_checked:
-        _current.check()
-    return _current
+    if _current.cache is None:
+        _current.cache = from_environment()
+    if not _current.cache.is_checked:
+        _current.cache.check()
+    return _current.cache
 
 
 def from_environment() -> Cache:
@@ -466,10 +473,9 @@ def set_cache_dir(
 
     baked: directories that are only read, such as `smelt bake` fills them.
     """
-    global _current
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise ValueError(f"the limit of the cache must be a number of bytes, got {limit!r}")
-    _current = Cache(None if directory is None else absolute(directory), list(map(absolute, baked)), limit)
+    _current.cache = Cache(None if directory is None else absolute(directory), list(map(absolute, baked)), limit)
 
 
 def get_cache_dir() -> str | None:

@@ -9,10 +9,12 @@ from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any
 
+from .process import process
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _ROOT = os.path.dirname(_PACKAGE)
 _INTERNAL = (_PACKAGE + os.sep, *(os.path.join(_ROOT, part) + os.sep for part in ("passes", "backend", "kernels")))
-known_files: dict[str, bool] = {}  # what is_internal has said
+known_files: dict[str, bool] = process.keep("files of smelt", {})  # what is_internal has said
 
 
 def is_internal(file: str) -> bool:
@@ -27,7 +29,7 @@ def is_internal(file: str) -> bool:
 _COMMAND = tuple(os.path.join(place, "tools") + os.sep for place in (_ROOT, _PACKAGE))
 _PROGRAMS = ("demo.py", f"workloads{os.sep}", f"cuda{os.sep}")
 _NAME = __name__.partition(".")[0]
-skipped_files: dict[str, bool] = {}  # what is_skipped has said
+skipped_files: dict[str, bool] = process.keep("files that are none of the user's", {})  # what is_skipped has said
 
 
 def is_skipped(file: str, names: Mapping[str, Any]) -> bool:

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .caller import is_skipped, skipped_files
 from .errors import TraceError
 from .open_size import open_shape
+from .process import process
 from .symbolic import Symbol, symbols_of
 from .types import DType, TensorType
 
 if TYPE_CHECKING:
     from ..ops.define import OpDef
 
-_serial = itertools.count()
+_serial = process.keep("serial numbers of ops", itertools.count())
 
 
 class Location:
@@ -79,7 +80,7 @@ class Location:
 
 # By the identity of a function's code, which is kept with them. It has a hash only if its constants have: slices do not
 # before Python 3.12, and PyTorch makes code with slices in it.
-_lines: dict[int, tuple[CodeType, list[int], list[int]]] = {}
+_lines: dict[int, tuple[CodeType, list[int], list[int]]] = process.keep("lines of functions", {})
 _MOST_LINES = 64  # functions whose lines are kept
 
 

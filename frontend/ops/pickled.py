@@ -13,7 +13,9 @@ import weakref
 from types import FunctionType
 from typing import Any
 
-_owners: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+from ..ir.process import process
+
+_owners: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = process.keep("ops by function", weakref.WeakKeyDictionary())
 
 
 def plain_copy(owner: Any, function: Any) -> Any:

@@ -9,8 +9,10 @@ import itertools
 from collections.abc import Iterator
 from contextvars import ContextVar, Token
 
+from ..ir.process import process
+
 _numbers: ContextVar[Iterator[int] | None] = ContextVar("smelt_streams", default=None)
-_outside = itertools.count()  # of all traces
+_outside = process.keep("streams of random ops outside of traces", itertools.count())
 
 
 class Streams:

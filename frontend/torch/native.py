@@ -26,6 +26,7 @@ from ..backend.compile import start_graph
 from ..backend.options import CompileOptions
 from ..ir.errors import CompileError
 from ..ir.graph import Value
+from ..ir.process import process
 from ..ir.proofs import substitute
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate, symbols_of
 from ..ir.types import TensorType, u8
@@ -405,7 +406,7 @@ class NativeStep:
     # Running.
 
     def __call__(self, slots: Slots) -> None:
-        if torch.get_num_threads() != _threads:
+        if torch.get_num_threads() != _threads.count:
             follow_threads()
         try:
             key = self.sizes(slots) if self.symbols else ()
@@ -528,16 +529,21 @@ class NativeStep:
         return sum(len(version.executable.artifact.report["kernels"]) for version in versions)
 
 
-_threads = 0  # that PyTorch used when this was last looked at
+class _Threads:
+    """The number of threads that PyTorch used when it was last asked."""
+
+    count = 0
+
+
+_threads = process.keep("threads of PyTorch", _Threads())
 
 
 def follow_threads() -> None:
     """As many threads as PyTorch uses; what the user tells smelt later holds until PyTorch's number changes again."""
-    global _threads
     from ..backend.cpu.runtime.threads import set_num_threads
 
-    _threads = torch.get_num_threads()
-    set_num_threads(_threads)
+    _threads.count = torch.get_num_threads()
+    set_num_threads(_threads.count)
 
 
 def _tensors(item: Any) -> list[Any]:

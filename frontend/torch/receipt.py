@@ -14,28 +14,38 @@ from typing import Any
 from ..backend.options import CompileOptions
 from ..ir.errors import ArgumentError, suggest
 from ..ir.graph import Graph
+from ..ir.process import process
 
-_lock = threading.Lock()
-_graphs: list[dict[str, Any]] = []
-_warned: set[str] = set()  # ops that a warning has named
-_aot_seconds = 0.0
-_breaks_before: Counter[str] = Counter()
-_frames_before = 0
-_dynamo_before: dict[str, tuple[list[float], int]] = {}  # Dynamo's own lists, and how long they were at the beginning
+
+class _Receipts:
+    """The graphs that were compiled, and the counters of Dynamo and AOTAutograd when the statistics began."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.graphs: list[dict[str, Any]] = []
+        self.warned: set[str] = set()  # ops that a warning has named
+        self.aot_seconds = 0.0
+        self.breaks_before: Counter[str] = Counter()
+        self.frames_before = 0
+        # Dynamo's own lists, and how long they were.
+        self.dynamo_before: dict[str, tuple[list[float], int]] = {}
+
+
+_receipts = process.keep("receipts of graphs", _Receipts())
 
 
 def record(entry: dict[str, Any]) -> None:
     """A graph that was compiled."""
-    with _lock:
-        _graphs.append(entry)
+    with _receipts.lock:
+        _receipts.graphs.append(entry)
     warn_of_fallback(entry["fallback"])
 
 
 def warn_of_fallback(fallback: Sequence[tuple[str, str]]) -> None:
     """Name the ops that PyTorch runs, each once in a process."""
-    with _lock:
-        new = sorted({name for name, _ in fallback} - _warned)
-        _warned.update(new)
+    with _receipts.lock:
+        new = sorted({name for name, _ in fallback} - _receipts.warned)
+        _receipts.warned.update(new)
     if new:
         warnings.warn(
             f"PyTorch runs some of this program, for smelt has no code or slower code: {', '.join(new)} "
@@ -47,17 +57,16 @@ def warn_of_fallback(fallback: Sequence[tuple[str, str]]) -> None:
 @contextmanager
 def timed_tracing() -> Iterator[None]:
     """Around AOTAutograd, which calls smelt: the time that is not smelt's is counted as AOTAutograd's."""
-    global _aot_seconds
     before, started = own_seconds(), time.perf_counter()
     try:
         yield
     finally:
-        _aot_seconds += time.perf_counter() - started - (own_seconds() - before)
+        _receipts.aot_seconds += time.perf_counter() - started - (own_seconds() - before)
 
 
 def own_seconds() -> float:
-    with _lock:
-        return sum(item["compile_ms"]() for item in _graphs) / 1000
+    with _receipts.lock:
+        return sum(item["compile_ms"]() for item in _receipts.graphs) / 1000
 
 
 def _dynamo_times() -> dict[str, list[float]]:
@@ -71,7 +80,7 @@ def _dynamo_seconds() -> float:
     """What Dynamo itself took since the beginning, as far as it remembers."""
     since = []
     for name, times in _dynamo_times().items():
-        known, length = _dynamo_before.get(name, (times, 0))
+        known, length = _receipts.dynamo_before.get(name, (times, 0))
         since.append(sum(times[length:] if times is known else times))
     whole, back_end = since
     return whole - back_end
@@ -79,18 +88,18 @@ def _dynamo_seconds() -> float:
 
 def reset_stats() -> None:
     """Forget all graphs so far."""
-    global _aot_seconds, _dynamo_before, _breaks_before, _frames_before
     counts = _dynamo_counts()
-    _breaks_before, _frames_before = counts["graph_break"], counts["frames"]["total"]
-    with _lock:
-        _graphs.clear()
-        _aot_seconds, _dynamo_before = 0.0, {name: (times, len(times)) for name, times in _dynamo_times().items()}
+    _receipts.breaks_before, _receipts.frames_before = counts["graph_break"], counts["frames"]["total"]
+    with _receipts.lock:
+        _receipts.graphs.clear()
+        _receipts.aot_seconds = 0.0
+        _receipts.dynamo_before = {name: (times, len(times)) for name, times in _dynamo_times().items()}
 
 
 def stats() -> dict[str, Any]:
     """Totals over the graphs since reset_stats()."""
-    with _lock:
-        graphs = list(_graphs)
+    with _receipts.lock:
+        graphs = list(_receipts.graphs)
     return {
         "graphs": len(graphs),
         "native_ops": sum(item["native_ops"] for item in graphs),
@@ -101,7 +110,7 @@ def stats() -> dict[str, Any]:
         "packed_weights": sum(len(item["packed"]) for item in graphs),
         "packed_bytes": sum(size for item in graphs for _, size in item["packed"]),
         "compile_ms": sum(item["compile_ms"]() for item in graphs),
-        "aot_ms": 1000 * _aot_seconds,
+        "aot_ms": 1000 * _receipts.aot_seconds,
         "dynamo_ms": 1000 * _dynamo_seconds(),
     }
 
@@ -131,8 +140,8 @@ class CompiledGraph:
 
 def graphs() -> list[CompiledGraph]:
     """What smelt compiled since reset_stats(), in the order of the report: one for each native call and its sizes."""
-    with _lock:
-        found = list(enumerate(_graphs))
+    with _receipts.lock:
+        found = list(enumerate(_receipts.graphs))
     return [
         CompiledGraph(number, item["kind"], version.traced.graph, version.options)
         for number, item in found
@@ -148,7 +157,7 @@ def _breaks() -> dict[str, int]:
     for text, count in found.items():
         first, *lines = text.splitlines()
         why = next((line.partition("Explanation: ")[2] for line in lines if "Explanation: " in line), "")
-        known = _breaks_before.get(text, 0)
+        known = _receipts.breaks_before.get(text, 0)
         since[f"{first}: {why}" if why else first] += count - known if count >= known else count
     return {text: count for text, count in since.items() if count}
 
@@ -164,8 +173,8 @@ def _dynamo_counts() -> dict[str, Counter[str]]:
 def report() -> str:
     """Each graph: how many ops smelt compiled into how many kernels, which weights are kept in the order in which
     products read them, and what PyTorch runs, with the reason; then what Dynamo kept from all back ends."""
-    with _lock:
-        graphs = list(_graphs)
+    with _receipts.lock:
+        graphs = list(_receipts.graphs)
     lines: list[str] = []
     for number, item in enumerate(graphs):
         places = "" if set(item["devices"]) <= {"cpu"} else f" on {' and '.join(item['devices'])}"
@@ -176,7 +185,7 @@ def report() -> str:
         reasons = Counter(item["fallback"])
         lines.extend(f"  {name} packed once, {_bytes_text(size)}" for name, size in item["packed"])
         lines.extend(f"  PyTorch runs {name} ({count} times): {why}" for (name, why), count in reasons.items())
-    if not graphs and _dynamo_counts()["frames"]["total"] != _frames_before:
+    if not graphs and _dynamo_counts()["frames"]["total"] != _receipts.frames_before:
         lines.append("Dynamo gave smelt no graph: PyTorch runs all that was compiled")
     lines.extend(f"Dynamo broke off ({count} times): {why}" for why, count in _breaks().items())
     return "\n".join(lines) or "nothing was compiled yet"

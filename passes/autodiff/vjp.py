@@ -20,6 +20,7 @@ from typing import Any, overload
 from ...ir.caller import is_internal
 from ...ir.errors import DerivativeError
 from ...ir.graph import Handle, Op, Value, located, plain
+from ...ir.process import process
 from ...ir.types import TensorType
 from ...ops.define import REGISTRY, constant
 from ...ops.derivatives import ForwardingRule
@@ -148,7 +149,7 @@ class Gradients(Sequence[Value]):
 
 
 # By the identity of a rule, which is kept with them: it need not have a hash, and what it equals is its own affair.
-_parameters: dict[int, tuple[Callable[..., Any], tuple[str, ...]]] = {}
+_parameters: dict[int, tuple[Callable[..., Any], tuple[str, ...]]] = process.keep("parameters of rules", {})
 
 
 def rule_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:

@@ -377,6 +377,6 @@ def gpu() -> Iterator[Gpu]:
             stack.enter_context(patch.object(module, "is_simulated", lambda: False))
         stack.enter_context(patch.object(compiler, "compile_launches", GPU.compile))
         stack.enter_context(patch.object(compiler, "check_architecture", lambda architecture: None))
-        stack.enter_context(patch.object(cache, "_current", cache.Cache(None)))
+        stack.enter_context(patch.object(cache._current, "cache", cache.Cache(None)))
         stack.enter_context(patch.object(arrays, "_own_streams", {}))
         yield GPU

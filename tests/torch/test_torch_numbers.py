@@ -153,7 +153,7 @@ def test_each_fallback_is_named_once(recwarn: pytest.WarningsRecorder) -> None:
     warnings.simplefilter("always")
     from smelt.torch import receipt
 
-    receipt._warned.clear()
+    receipt._receipts.warned.clear()
     x = torch.randn(4, 4)
     compiled(lambda x: x.sort()[0] + 1)(x)
     compiled(lambda x: torch.linalg.inv(x.sort()[0]) + 1)(x)

@@ -326,7 +326,7 @@ def _make_code() -> _Method | None:
     return method
 
 
-native_code = Once(_make_code)  # None if objects are not laid out as it expects
+native_code = Once("native entry", _make_code)  # None if objects are not laid out as it expects
 
 
 def _layout_known() -> bool:

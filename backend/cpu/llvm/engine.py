@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ....ir.errors import CompileError
+from ....ir.process import process
 from ...process.apart import BEGIN, PAUSE, Pauses, apart, start_thread
 from ...process.forks import no_forks
 from ...process.process_wide import Once
@@ -160,7 +161,7 @@ class Native:
         self.compile = ctypes.CFUNCTYPE(ctypes.c_int64, block, ctypes.c_int64, block)(self.image["compile_jobs"])
 
 
-_native = Once(Native)
+_native = Once("native compile loop", Native)
 
 
 def _content(buffer: Any) -> bytes:
@@ -279,8 +280,7 @@ class Engine:
         # none does.
         self.head = apart(self._begin)
         atexit.register(self._end)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._reset)
+        process.in_child(self._reset)
 
     def _begin(self) -> str:
         """Make LLVM ready; the first lines of every text."""
@@ -418,8 +418,8 @@ class Engine:
             return compiler.emit(self.head + part.text, part.plain, as_object)
 
 
-_engines: dict[Target, Engine] = {}
-_guard = threading.Lock()
+_engines: dict[Target, Engine] = process.keep("engines of LLVM", {})
+_guard = process.keep("lock of engines", threading.Lock())
 # Others in the process may use llvmlite, too.
 if internals_known():
     no_forks.hold_too(_lock())

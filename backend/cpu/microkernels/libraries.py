@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ....ir.process import process
 from ....kernels.gemm import DotTile, RegisterTile
 from ..image.cached import Kept
 from ..llvm.engine import Started, engine
@@ -16,7 +17,7 @@ from .gemm import Routines, gemm_library, rest_library
 from .loaded import add, find, is_ready
 from .pairs import Pairs
 
-_started: dict[tuple[str, int], tuple[Kept, Started]] = {}  # by names of libraries and bits of vectors
+_started: dict[tuple[str, int], tuple[Kept, Started]] = process.keep("libraries that are being compiled", {})
 
 
 def library(name: str, bits: int) -> Module:

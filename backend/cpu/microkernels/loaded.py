@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 
+from ....ir.process import process
 from ...process.forks import no_forks
 from ..image.cached import Kept
 from ..image.image import Image
 
-images: dict[tuple[str, int], Image] = {}  # by the names of libraries and the bits of vectors
-_guard = threading.Lock()
+# By the names of libraries and the bits of vectors.
+images: dict[tuple[str, int], Image] = process.keep("libraries that are loaded", {})
+_guard = process.keep("lock of libraries", threading.Lock())
 
 
 def is_ready(name: str, bits: int) -> bool:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ....ir.process import process
 from ...process.process_wide import Once
 from .cgroup import limits
 from .records import ALIGNMENT, HAS_ALLOCATOR, MIDDLE, AllocatorState
@@ -88,7 +89,7 @@ class Allocator:
         self._set: Callable[[Any], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(set_handler or 0)
         # With the interpreter's lock held: one who has the allocator's lock must never have to wait for that one.
         self._empty = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(code["give_back"])
-        os.register_at_fork(after_in_child=self._forget)
+        process.in_child(self._forget)
 
     def _forget(self) -> None:
         """In a forked child: if another thread was inside, which is not in this process, all that waited is lost."""
@@ -122,7 +123,7 @@ def _make() -> Allocator | None:
     return None if table is None else Allocator(table)
 
 
-allocator = Once(_make)  # None where there is none
+allocator = Once("allocator", _make)  # None where there is none
 
 
 def empty_arrays(layouts: Sequence[Layout]) -> list[np.ndarray]:

@@ -16,6 +16,7 @@ import os
 import threading
 from typing import Any
 
+from ....ir.process import process
 from ...process.process_wide import Once
 from ..abi import aligned
 from .records import PoolBlock, TeamBlock
@@ -68,8 +69,7 @@ class _Library:
             parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
             parallel.restype = None
             self.routines = parallel, number
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._leave)
+        process.in_child(self._leave)
 
     def _leave(self) -> None:
         self.routines = None
@@ -103,7 +103,7 @@ def _mapped_library() -> ctypes.CDLL | None:
     return None
 
 
-_openmp = Once(_Library)
+_openmp = Once("OpenMP", _Library)
 
 
 def openmp_threads() -> Threads:

@@ -43,4 +43,4 @@ def _load() -> Image:
     return image
 
 
-runtime = Once(_load)
+runtime = Once("native run time", _load)

@@ -33,6 +33,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ....ir.process import process
 from ...process.apart import BEGIN, Pauses, apart, start_thread
 from ...process.process_wide import Once
 from ..abi import aligned
@@ -77,9 +78,7 @@ class Pool:
         self.current = ctypes.c_int64()  # the block's address, for those who hold one that may be of before a fork
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.current))
         self._fresh()
-        if hasattr(os, "register_at_fork"):
-            # A forked child has this block, but none of the threads.
-            os.register_at_fork(after_in_child=self._fresh)
+        process.in_child(self._fresh)  # a forked child has this block, but none of the threads
 
     def _fresh(self) -> None:
         self.lock = threading.Lock()
@@ -154,7 +153,7 @@ class Pool:
                     block.places[number] = thread, cpus[number]
 
 
-pool = Once(Pool)
+pool = Once("thread pool", Pool)
 
 
 def set_num_threads(count: int) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....ir.errors import ArgumentError, DTypeError
+from ....ir.process import process
 from ....ir.types import DType, bf16, dtype
 from ..codegen.launch import ALIGN
 from .driver import read, write
@@ -321,7 +322,7 @@ def own_stream(device: int) -> Stream:
     return found
 
 
-_own_streams: dict[int, Stream] = {}
+_own_streams: dict[int, Stream] = process.keep("streams of GPUs", {})
 
 
 def stream_of(handle: int) -> Stream:

@@ -1,0 +1,43 @@
+"""The process: everything that outlives a call and that calls change, beside the registries (ops, passes, scalars,
+PyTorch's ops).
+
+    _lines: dict[int, Lines] = process.keep("lines of functions", {})
+
+A module declares its own state where it uses it. `process` has all of it under its names, says how much it holds, and
+has forked children bring it in order. Values that belong to a context (ContextVar) and memos of pure functions
+(lru_cache) are no state of the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sized
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Process:
+    """The state of a process, by name."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def keep(self, name: str, thing: T) -> T:
+        """Keep an object as long as the process lives; returns it."""
+        if name in self.kept:
+            raise ValueError(f"two things of the process are called {name!r}")
+        self.kept[name] = thing
+        return thing
+
+    def in_child(self, function: Callable[[], None]) -> None:
+        """Call a function in each forked child, after those that were given before."""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=function)
+
+    def entries(self) -> dict[str, int]:
+        """Count the entries of each object that holds some."""
+        return {name: len(thing) for name, thing in self.kept.items() if isinstance(thing, Sized)}
+
+
+process = Process()
