@@ -201,10 +201,11 @@ class KernelPrinter:
             output, source = self.matrix(statement.output), self.matrix(statement.source)
             once = " once" if statement.once else ""
             return f"pack {output} = {source} over ({list_text((statement.rows, statement.columns))}){once}"
-        assert isinstance(statement, Gemm)
-        output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
-        sizes = list_text((statement.rows, statement.columns, statement.depth))
-        return f"gemm {output} = {left} * {right} over ({sizes})"
+        if isinstance(statement, Gemm):
+            output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
+            sizes = list_text((statement.rows, statement.columns, statement.depth))
+            return f"gemm {output} = {left} * {right} over ({sizes})"
+        return repr(statement)  # which a check will refuse
 
     def place(self, buffer: Buffer, index: Iterable[Dim]) -> str:
         return f"{self.memory(buffer)}[{list_text(index)}]"

@@ -15,7 +15,6 @@ from ...kernels.loop.ir import (
     Kernel,
     Let,
     Literal,
-    Load,
     Loop,
     Matrix,
     Operand,
@@ -25,7 +24,7 @@ from ...kernels.loop.ir import (
     Statement,
     Store,
 )
-from ...kernels.loop.roles import Block, Rewrite, blocks, children, origins
+from ...kernels.loop.roles import Block, Rewrite, blocks, children, elements, origins
 from ..registry import loop_pass
 
 
@@ -61,9 +60,9 @@ class _Checker:
         if children(statement):
             return [Rewrite(body=self.body)(statement)]
         self.lines = []
-        if isinstance(statement, (Load, Store)):
+        if elements(statement):
             guard = self.element(statement)
-            changed = replace(statement, guard=guard)
+            changed = replace(statement, guard=guard)  # type: ignore[call-arg]
             if isinstance(changed, Store) and guard is not None:
                 changed = replace(changed, stream=False)
             return [*self.lines, changed]
@@ -104,14 +103,16 @@ class _Checker:
         self.lines.append(Check(position, good, value, least, False, self.sites.index(site)))
         return good
 
-    def element(self, statement: Load | Store) -> Operand | None:
-        guard = statement.guard
-        verb = "load of" if isinstance(statement, Load) else "store to"
-        for place, size in zip(statement.index, statement.buffer.shape, strict=True):
-            if isinstance(place, int) and isinstance(size, int) and 0 <= place < size:
-                continue
-            good = self.check(place, size, statement.guard, f"{verb} {statement.buffer.name}", statement.origin)
-            guard = good if guard is None else self.let("logical_and", bool_, guard, good)
+    def element(self, statement: Statement) -> Operand | None:
+        """The guard of a statement that touches elements which are in range."""
+        guard, origin = elements(statement)[0].guard, next(iter(origins(statement)), None)
+        for buffer, index, given, _, is_written in elements(statement):
+            name = f"{'store to' if is_written else 'load of'} {buffer.name}"
+            for place, size in zip(index, buffer.shape, strict=True):
+                if isinstance(place, int) and isinstance(size, int) and 0 <= place < size:
+                    continue
+                good = self.check(place, size, given, name, origin)
+                guard = good if guard is None else self.let("logical_and", bool_, guard, good)
         return guard
 
     def matrices(self, statement: Statement, found: Sequence[Block]) -> list[Statement]:
