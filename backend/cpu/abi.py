@@ -8,10 +8,11 @@ from ctypes import Structure
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from ...kernels.machine import CACHE_LINE
+
 I1, I8, I32, I64 = ctypes.c_bool, ctypes.c_uint8, ctypes.c_int32, ctypes.c_int64
 U32, U64, F64, PTR = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
 NULL = None
-LINE = 64  # bytes of a cache line: what several threads write stands in lines of its own
 
 S = TypeVar("S", bound=Structure)
 
@@ -25,14 +26,14 @@ def to(target: Any) -> Any:
 def line(*fields: tuple[str, Any]) -> list[tuple[str, Any]]:
     """Fields that fill a cache line."""
     size = ctypes.sizeof(type("Fields", (Structure,), {"_fields_": list(fields)}))
-    return [*fields, (f"_{fields[0][0]}_line", I8 * (LINE - size))]
+    return [*fields, (f"_{fields[0][0]}_line", I8 * (CACHE_LINE - size))]
 
 
 def aligned(kind: type[S]) -> tuple[S, Any]:
     """A record of zeros that starts at a cache line, and the object that keeps its memory."""
-    memory = ctypes.create_string_buffer(ctypes.sizeof(kind) + LINE)
+    memory = ctypes.create_string_buffer(ctypes.sizeof(kind) + CACHE_LINE)
     start = ctypes.addressof(memory)
-    return kind.from_address(start + -start % LINE), memory
+    return kind.from_address(start + -start % CACHE_LINE), memory
 
 
 def slots(kind: type[Structure]) -> list[int]:
@@ -69,7 +70,7 @@ class Arguments(Structure):
 
 PARALLEL, POOL, ARENA, SCRATCH, SCRATCH_STRIDE, ERROR, PRODUCTS, WORKERS = slots(Context)
 FIRST_FREE = ctypes.sizeof(Context) // 8
-ALIGN = 64  # of the arena and of each thread's scratch, in bytes
+ALIGN = CACHE_LINE  # of the arena and of each thread's scratch, in bytes
 PRODUCT_TYPES = ("f32", "f64", "bf16")  # element types whose routines of matrix products are in the table at PRODUCTS
 # What such a table has: null where a graph does not need it. The tiles are those for rows that are left over.
 ROUTINES = ("gemm", "pack", "tile4", "tile2", "tile1", "dots")

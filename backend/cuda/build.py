@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from ...ir.graph import Graph
+from ...kernels.gpu import GPU, Gpu
 from ...kernels.loop.ir import Kernel, Loop, own_scratch, walk
 from ...kernels.loop.verify import refuse, verify_kernel, verify_kernels
 from ...passes.fusion.fuse import fuse
@@ -21,8 +23,6 @@ from ..report.timings import Stages
 from .codegen.launch import Launch
 from .codegen.module import emit_module
 from .program import Program
-
-SIDE = 32  # of the blocks that are transposed in shared memory: a warp reads or writes a row of one at a time
 
 
 def build(
@@ -87,11 +87,11 @@ def in_one_thread(times: Times, kernels: Sequence[Kernel], launches: Sequence[La
     return [(result, param) for result, param in times.same_place if kernels[times.writes[result]].name not in teams]
 
 
-def schedule(kernel: Kernel, verify: bool) -> Kernel:
+def schedule(kernel: Kernel, verify: bool, gpu: Gpu = GPU) -> Kernel:
     """Blocks, warps and threads."""
+    options: dict[str, dict[str, Any]] = {"transpose": {"side": gpu.warp, "pad": 1}, "grid": {"gpu": gpu}}
     for name in CUDA_LOOPS:
-        options = {"side": SIDE, "pad": 1} if name == "transpose" else {}
-        kernel = PASSES[name](kernel, **options)
+        kernel = PASSES[name](kernel, **options.get(name, {}))
         if verify:
             verify_kernel(kernel, memory=False)  # which build looks at, in the end
     return kernel

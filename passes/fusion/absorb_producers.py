@@ -12,8 +12,7 @@ from collections.abc import Callable
 from ...ir.graph import Graph, Op, Value
 from ...ir.proofs import non_negative
 from ...ops.kinds import Contract, Elementwise, Gather, Scan, Scatter, View
-
-MOST = 32  # ops that one kernel takes in
+from .costs import COSTS
 
 
 def absorbed(graph: Graph, uses: dict[Value, list[Op]], is_free: Callable[[Op], bool]) -> set[Op]:
@@ -30,7 +29,7 @@ def absorbed(graph: Graph, uses: dict[Value, list[Op]], is_free: Callable[[Op], 
         (target,) = targets
         if all(user in behind or op.results[0] in read_once(user) for user in uses[op.results[0]]):
             taken[target] = taken.get(target, 0) + 1
-            if taken[target] <= MOST:
+            if taken[target] <= COSTS.absorbed:
                 behind[op] = target
     stored: dict[Op, int] = {}  # how many large values are stored for an op's sake
     for op in graph.ops:

@@ -9,9 +9,8 @@ from ...ir.graph import Op, Value
 from ...ir.symbolic import Dim
 from ...ops.join import cat
 from .axes import keeps_order, rigid_map
+from .costs import COSTS
 from .inline import Inlining, static
-
-RUN = 64  # elements of a part, at least, that lie one after the other in the joined value
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def part_of(op: Op, inlining: Inlining) -> list[Part]:
             (value,) = value.op.operands
             back = {at: source for source, at in enumerate(step) if at is not None}
             dims = tuple(None if at is None else back.get(at) for at in dims)
-        if value.op is None or value in inlining.results or run < RUN:
+        if value.op is None or value in inlining.results or run < COSTS.joined_run:
             return []
         parts.append(Part(value, whole, dims, dim, start))
         start = start + operand.shape[dim]

@@ -33,12 +33,10 @@ from ...ops.kinds import Contract, Elementwise, Gather, Join, Reduce, Scan, Scat
 from ..registry import graph_pass
 from .axes import ANY, Axes, AxisSet, AxisUnion, aligned, present, rigid_map
 from .concat_in_place import Part, part_of
+from .costs import COSTS
 from .gemm_chain import chain, no_whole_rows
-from .inline import INLINE_COST, Inlining, elements, op_cost
+from .inline import Inlining, elements, op_cost
 from .loop_tree import Candidate, Reduction, Structure, loop_tree
-
-MUCH = 16  # times as many elements
-SHARED_ELEMENTS = 1024  # values smaller than this are not worth reading together
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:
     for op in reversed(graph.ops):
         later = max(after.get(value, 0) for value in op.results)
         limit = min((needed[value] for value in op.results if value in needed), default=0)
-        if not limit and isinstance(op.defn.kind, Reduce) and basis[op.results[0]] * MUCH <= later:
+        if not limit and isinstance(op.defn.kind, Reduce) and basis[op.results[0]] * COSTS.much <= later:
             limit = later
         if limit:
             early[op] = limit
@@ -207,7 +205,7 @@ class Fuser:
                 group.product = self._product(op)
                 axes = self.axes.over(group.product.shape)
                 group.touch[group.product] = axes
-                group.cells[present(axes)] = INLINE_COST + 1
+                group.cells[present(axes)] = COSTS.recompute + 1
             return group
         result = op.results[0]
         if isinstance(kind, Reduce):
@@ -627,7 +625,7 @@ class Fuser:
         gone: dict[int, int] = {}
         for value, numbers in readers.items():
             size = value.type.numel
-            if value.ndim == 0 or (isinstance(size, int) and size < SHARED_ELEMENTS):
+            if value.ndim == 0 or (isinstance(size, int) and size < COSTS.shared_elements):
                 continue
             for first, second in zip(numbers, numbers[1:], strict=False):
                 while first in gone:

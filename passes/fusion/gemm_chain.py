@@ -17,13 +17,11 @@ from ...ir.graph import Op, Value
 from ...kernels.gemm import BYTES, leaves_threads_idle
 from ...ops.kinds import Contract, View
 from .axes import Axes, batched_matrix
+from .costs import COSTS
 from .inline import elements, static
 
 if TYPE_CHECKING:
     from .fuse import Fuser, Group
-
-LONG_ROW = 4096  # columns of a tile of whole rows, at most
-SMALL_RIGHT = 1 << 17  # elements of a right matrix that each tile may read anew
 
 
 def no_whole_rows(group: Group) -> str | None:
@@ -35,7 +33,7 @@ def no_whole_rows(group: Group) -> str | None:
     batch, rows, columns = result.shape
     if leaves_threads_idle(batch, rows, columns, op.arguments["self"].shape[2]):
         return "the matrix product has too few rows for threads to share them"
-    if static(columns) > LONG_ROW:
+    if static(columns) > COSTS.whole_row:
         return "the rows of the matrix product are too long to stay in the cache"
     return None
 
@@ -96,7 +94,7 @@ def _obstacle(fuser: Fuser, maker: Group, group: Group, left: Value) -> str | No
     if _is_read(fuser, left, {*maker.ops, op}):
         return "it is needed in memory all the same"
     rights = [item.arguments["mat2"] for item in (inner, op)]
-    if elements(value) < 2 * sum(map(_memory, rights)) and any(_one(item) > SMALL_RIGHT for item in rights):
+    if elements(value) < 2 * sum(map(_memory, rights)) and any(_one(item) > COSTS.right_elements for item in rights):
         return "its tiles would each read large matrices"
     if fuser.between(maker, group):
         return "an op between them is in another kernel"

@@ -20,8 +20,7 @@ from ...kernels.scalar.table import SCALARS
 from ...ops.kinds import Contract, Elementwise, Generate, Join, View
 from .absorb_producers import absorbed
 from .axes import batched_matrix, is_alias, keeps_order, rigid_map
-
-INLINE_COST = 8  # what recomputing a value at every reader may cost, in additions
+from .costs import COSTS
 
 
 def static(value: Dim) -> int:
@@ -128,7 +127,7 @@ class Inlining:
             return not op.operands
         if isinstance(kind, Elementwise):
             number = op.results[0].ndim == 0  # computed once before the loops that read it
-            if number or op_cost(op) <= INLINE_COST:
+            if number or op_cost(op) <= COSTS.recompute:
                 return all(self._is_free_value(value, number or op in self.joined) for value in op.operands)
         return False
 

@@ -23,7 +23,8 @@ from ...ir.graph import Op, Value
 from ...ir.symbolic import Dim, Expr, product
 from ...ops.kinds import Elementwise, Reduce, View
 from .axes import Axes, AxisSet, present
-from .inline import INLINE_COST, Inlining, op_cost
+from .costs import COSTS
+from .inline import Inlining, op_cost
 
 Reduction = tuple[Op, AxisSet, AxisSet]  # the op, the axes of its operand, the axes that it reduces
 
@@ -152,14 +153,14 @@ def after_rows(
             return "they iterate over different dims"
         if all(reader in late for value in op.results for reader in inlining.readers(value)):
             late.add(op)
-        elif op_cost(op) > INLINE_COST:
+        elif op_cost(op) > COSTS.recompute:
             return "they iterate over different dims"
     return post
 
 
 def recomputable(candidate: Candidate, cell: AxisSet) -> bool:
     """Whether what is made over few axes is cheap enough to work out in every iteration, and needed nowhere else."""
-    if candidate.cells[cell] > INLINE_COST:
+    if candidate.cells[cell] > COSTS.recompute:
         return False
     inside = set(candidate.ops)
     return not any(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -9,13 +10,21 @@ from ...ir.graph import Graph, Op, Value
 from ...ops.join import cat
 from ...ops.kinds import Elementwise, Reduce
 from ..fusion.axes import keeps_order
-from ..fusion.concat_in_place import RUN
+from ..fusion.costs import COSTS
 from ..fusion.inline import static
 from ..registry import graph_pass
 from ..rewrite import rebuild
 
-MOST = 32  # parts among which an element is looked for
-GROUP = 16  # parts that are joined first, at least: of 4 elements each, they are as long as RUN
+
+@dataclass(frozen=True, slots=True)
+class JoinCosts:
+    """How many parts a join has. No measurement is recorded."""
+
+    parts: int = 32  # at most, among which an element is looked for
+    group: int = 16  # parts that are joined first, at least: of 4 elements each, they are a run that is joined in place
+
+
+JOINS = JoinCosts()
 
 
 @graph_pass("joins")
@@ -29,7 +38,7 @@ def joins(graph: Graph) -> Graph:
     The groups are stored where the whole lies (passes/fusion/concat_in_place.py), so each element is copied once. Parts
     that can be stored there themselves are left alone.
     """
-    if not any(op.defn is cat and len(op.arguments["tensors"]) > MOST for op in graph.ops):
+    if not any(op.defn is cat and len(op.arguments["tensors"]) > JOINS.parts for op in graph.ops):
         return graph
     uses = graph.uses()
     results = set(graph.results)
@@ -41,15 +50,15 @@ def joins(graph: Graph) -> Graph:
         while value.op is not None and keeps_order(value.op) and len(uses[value]) == 1:
             (value,) = value.op.operands
         makes = value.op is not None and isinstance(value.op.defn.kind, (Elementwise, Reduce))
-        return makes and run >= RUN and value not in results and len(uses.get(value, ())) == 1
+        return makes and run >= COSTS.joined_run and value not in results and len(uses.get(value, ())) == 1
 
     def visit(op: Op, arguments: dict[str, Any]) -> Value | None:
-        if op.defn is not cat or len(arguments["tensors"]) <= MOST:
+        if op.defn is not cat or len(arguments["tensors"]) <= JOINS.parts:
             return None
         parts, dim = arguments["tensors"], arguments["dim"]
         if all(is_stored_there(value, dim) for value in parts):
             return None
-        count = len(parts) // GROUP
+        count = len(parts) // JOINS.group
         bounds = [number * len(parts) // count for number in range(count + 1)]
         groups = [parts[start:end] for start, end in pairwise(bounds)]
         return cat([cat(group, dim) for group in groups], dim)

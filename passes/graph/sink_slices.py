@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value, operands_of
@@ -28,10 +29,18 @@ from ..rewrite import rebuild, remake
 Span = tuple[Dim, Dim, int]
 Region = tuple[Span | None, ...]
 
-AGAIN = 48  # what computing an element again may cost, in additions: less than storing it and loading it
-LOAD = 1  # what one more read of a value in memory costs
-FEWER = 4  # times as few elements: they may as well be stored
-GROWTH = 64  # ops that may be added to a graph, beside one for each that it has
+
+@dataclass(frozen=True, slots=True)
+class SliceCosts:
+    """When slices are sunk, in additions of one element. No measurement is recorded."""
+
+    again: int = 48  # of what is computed again, at most: less than storing it and loading it
+    load: int = 1  # of one more read of a value in memory
+    fewer: int = 4  # times as few elements: they may as well be stored
+    growth: int = 64  # ops that may be added to a graph, beside one for each that it has
+
+
+COSTS = SliceCosts()
 
 
 @graph_pass("slices")
@@ -43,7 +52,7 @@ def slices(graph: Graph) -> Graph:
         %2 = slice(%0) {start = 4, end = 5} : f32[1, 100]      %2 = slice(%x) {start = 4, end = 5} : f32[1, 100]
                                                                %3 = exp(%2) : f32[1, 100]
 
-    What overlapping slices compute several times is cheap (AGAIN), and nothing is moved that is in memory anyway: a
+    What overlapping slices compute several times is cheap, and nothing is moved that is in memory anyway: a
     result, the operand of a matrix product, or what follows one on its tiles.
     """
     if not any(op.defn is slice_ for op in graph.ops):
@@ -105,7 +114,7 @@ def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
     whole of a slice comes last: it is a region of what is sliced."""
     kept: set[Value] = set()
     costs: dict[Value, float] = {}  # worked out for the first op that has to be looked at
-    budget = len(graph.ops) + GROWTH
+    budget = len(graph.ops) + COSTS.growth
     demands: dict[Value, dict[Region, None]] = {}
     wanted: dict[Op, dict[Region, tuple[Region, ...]]] = {}
     computed = False
@@ -121,7 +130,7 @@ def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
                 kept = in_memory(graph)
                 costs = chain_costs(graph, kept)
             again = sum(share(result, region) for region in found) - 1
-            cheap = costs[result] < math.inf and again * costs[result] <= AGAIN
+            cheap = costs[result] < math.inf and again * costs[result] <= COSTS.again
             if cheap and result not in kept and len(parts) <= budget:
                 budget -= len(parts)
                 computed = True
@@ -156,7 +165,7 @@ def in_memory(graph: Graph) -> set[Value]:
 
 def chain_costs(graph: Graph, kept: set[Value]) -> dict[Value, float]:
     """What an element costs that is computed from what is in memory; infinite if something else had to be stored."""
-    costs: dict[Value, float] = dict.fromkeys(graph.params, LOAD)
+    costs: dict[Value, float] = dict.fromkeys(graph.params, COSTS.load)
     products: set[Value] = set()  # on whose tiles elementwise ops run
     for op in graph.ops:
         kind, result = op.defn.kind, op.results[0]
@@ -174,12 +183,12 @@ def chain_costs(graph: Graph, kept: set[Value]) -> dict[Value, float]:
                 cost = math.inf
         elif isinstance(kind, Generate) and not op.operands:
             cost = 1 if result.shape else 0
-        elif isinstance(kind, Reduce) and elements(result) * FEWER <= elements(op.operands[0]):
-            cost = LOAD
+        elif isinstance(kind, Reduce) and elements(result) * COSTS.fewer <= elements(op.operands[0]):
+            cost = COSTS.load
         else:
             cost = math.inf
         for value in op.results:
-            costs[value] = LOAD if value in kept and not isinstance(kind, View) else cost
+            costs[value] = COSTS.load if value in kept and not isinstance(kind, View) else cost
     return costs
 
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value
 from ...ir.symbolic import Dim, product
 from ...ops.define import REGISTRY
 from ...ops.kinds import Contract, Elementwise, Reduce
+from ..fusion.costs import COSTS as FUSION
 from ..fusion.inline import elements
 from ..registry import graph_pass
 from ..rewrite import rebuild
 
-LONG = 1 << 16  # elements of a row
-FEW = 16  # rows too few to share out evenly
-LARGE = 1 << 18  # elements of columns that are worth two steps
-TALL = 256  # elements of one column
-PARTS = (16, 12, 20, 10, 24, 8, 32)  # how many parts a row or a column is cut into: the first that divides it
-MUCH = 16  # times as many elements
+
+@dataclass(frozen=True, slots=True)
+class SplitCosts:
+    """Which reductions are done in two steps. No measurement is recorded."""
+
+    row: int = 1 << 16  # elements of a row, at least
+    few: int = 16  # rows, below which they cannot be shared out evenly
+    columns: int = 1 << 18  # elements of all columns, at least,
+    column: int = 256  # and of one
+    parts: tuple[int, ...] = (16, 12, 20, 10, 24, 8, 32)  # of a row or a column: the first number that divides it
+
+
+COSTS = SplitCosts()
 
 
 @graph_pass("split")
@@ -51,7 +60,7 @@ def split(graph: Graph) -> Graph:
         if parts is None:
             return None
         value, dims, result = arguments["self"], arguments["dim"], op.results[0]
-        if after.get(result, 0) * MUCH > elements(value) or not own_chain(op.arguments["self"], alone):
+        if after.get(result, 0) * FUSION.much > elements(value) or not own_chain(op.arguments["self"], alone):
             return None
         start, length = dims[0], product(value.shape[dim] for dim in dims)
         shape = (*value.shape[:start], parts, length // parts, *value.shape[start + len(dims) :])
@@ -101,6 +110,6 @@ def pieces(shape: tuple[Dim, ...], dims: tuple[int, ...]) -> int | None:
     behind = product(shape[dims[-1] + 1 :])
     if not (isinstance(before, int) and isinstance(length, int) and isinstance(behind, int)):
         return None
-    rows = behind == 1 and 1 < before < FEW and length >= LONG
-    columns = behind > 1 and before < FEW and length >= TALL and before * length * behind >= LARGE
-    return next((parts for parts in PARTS if length % parts == 0), None) if rows or columns else None
+    rows = behind == 1 and 1 < before < COSTS.few and length >= COSTS.row
+    columns = behind > 1 and before < COSTS.few and length >= COSTS.column and before * length * behind >= COSTS.columns
+    return next((parts for parts in COSTS.parts if length % parts == 0), None) if rows or columns else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...ir.proofs import ceil_divide, floor_divide, limit, minimum, remainder
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, product, symbols_of
-from ...kernels.gpu import SHARED, block_threads
+from ...kernels.gpu import GPU, Gpu, block_threads
 from ...kernels.loop.analysis import count, independent, stride
 from ...kernels.loop.ir import (
     Accumulator,
@@ -37,20 +37,11 @@ from ..memory.arena import buffer_bytes
 from ..registry import loop_pass
 from .substitute import substitute_statement
 
-WARP = 32  # threads
-THREADS = 256  # of a block whose threads work on their own
-WARPS = 4  # of a block that have a row each
-MOST = 512  # threads of any block: with more, a thread may have no more than 64 registers
-ALONE = 8  # iterations of an inner loop that are no work for several threads
-ROW = 1024  # iterations of inner loops that a warp does; a block does more
-EACH = 8  # iterations of a long row for one thread, at least, before a block gets more of them
-VECTOR = 16  # bytes that a thread moves at a time
-OWN = 512  # bytes of scratch of one thread, at most: a GPU sets memory aside for as many threads as it could run
 PURE = (Let, Load, Index, Check)
 
 
 @loop_pass("grid")
-def grid(kernel: Kernel) -> Kernel:
+def grid(kernel: Kernel, *, gpu: Gpu = GPU) -> Kernel:
     """Map each tree of loops to a grid of threads.
 
         serial %i in 0..M {                  grid<256> %t0 in 0..(M * N // 4) {
@@ -64,15 +55,16 @@ def grid(kernel: Kernel) -> Kernel:
 
     Independent elements are one thread's each, or a vector of them. Rows with inner loops are a warp's or a block's, by
     their length; where memory is adjacent from row to row instead, as for sums of columns, each is one thread's. What
-    threads cannot share is done by one of them. Sizes alone decide, so the bits are the same on every GPU.
+    threads cannot share is done by one of them. Sizes alone decide, so the bits are the same on every names.gpu.
     """
-    return replace(kernel, body=tuple(_top(item, _Names(kernel)) for item in kernel.body))
+    return replace(kernel, body=tuple(_top(item, _Names(kernel, gpu)) for item in kernel.body))
 
 
 class _Names:
-    """Symbols that a kernel has not."""
+    """Symbols that a kernel has not, and the GPU that it is cut up for."""
 
-    def __init__(self, kernel: Kernel):
+    def __init__(self, kernel: Kernel, gpu: Gpu):
+        self.gpu = gpu
         self.fresh: Iterator[str] = (f"%g{number}" for number in fresh(kernel, "%g{}"))
 
     def symbol(self, extent: Dim) -> Symbol:
@@ -94,7 +86,7 @@ def _tree(loop: Loop, names: _Names) -> Loop:
         return _elements(nest, body, names)
     if not any(isinstance(item, (Alloc, Gemm)) for item in walk(body)):
         inner = [item for item in body if isinstance(item, Loop)]
-        if _adjacent(nest[-1], body) > sum(map(_best, inner)) or _length(body) <= ALONE:
+        if _adjacent(nest[-1], body) > sum(map(_best, inner)) or _length(body) <= names.gpu.alone:
             return _threads(nest, body, names)
     return _together(nest, body, names)
 
@@ -142,7 +134,7 @@ def _flat(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> tup
 
 def _block(total: Dim) -> int:
     """Threads of a block: whole warps, not more than there is work for."""
-    return min(THREADS, -(-total // WARP) * WARP) if isinstance(total, int) and total else THREADS
+    return min(GPU.threads, -(-total // GPU.warp) * GPU.warp) if isinstance(total, int) and total else GPU.threads
 
 
 def _threads(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> Loop:
@@ -174,7 +166,7 @@ def _width(loop: Loop, body: Sequence[Statement]) -> int:
     scattered = any(stride(item, loop.variable) not in (0, 1) for item in accesses)
     if not near or scattered or not plain or any(item.is_complex for item in near):
         return 1
-    width = VECTOR // max(item.bytes for item in near)
+    width = GPU.access // max(item.bytes for item in near)
     if isinstance(loop.extent, int) and loop.extent < 2 * width:
         return 1
     return min(width, 8)
@@ -231,14 +223,21 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
         tile = products[0].output.row_stride
         assert isinstance(tile, int)
         kind, width = "block", block_threads(tile)
-    elif nest and length <= ROW and not any(isinstance(item, Transpose) for item in inside):
-        kind, width = "warp", WARP
+    elif nest and length <= names.gpu.warp_row and not any(isinstance(item, Transpose) for item in inside):
+        kind, width = "warp", names.gpu.warp
     else:
-        kind, width = "block", min(MOST, max(2 * WARP, 1 << max(length // EACH - 1, 1).bit_length()))
+        kind, width = (
+            "block",
+            min(
+                names.gpu.most_threads, max(2 * names.gpu.warp, 1 << max(length // names.gpu.each - 1, 1).bit_length())
+            ),
+        )
     shared = tuple(_share(item, width, names) for item in inside)
     if kind == "warp":
         kept = _scratch_bytes(shared) - sum(count(buffer_bytes(item)) for item in own_scratch(shared))
-        width *= min(WARPS, max(1, count(total)), SHARED // kept if kept else WARPS)
+        width *= min(
+            names.gpu.row_warps, max(1, count(total)), names.gpu.shared // kept if kept else names.gpu.row_warps
+        )
     return Loop(kind, variable, 0, total, shared, width)
 
 
@@ -281,7 +280,11 @@ def _share(statement: Statement, lanes: int, names: _Names) -> Statement:
         replace(loop, body=tuple(item for item in loop.body if item not in prefixes(loop)))
     )
     # Each thread has its own of what is allocated inside, and a product is for a whole block.
-    free = free and _scratch_bytes(loop.body) <= OWN and not any(isinstance(item, Gemm) for item in walk(loop.body))
+    free = (
+        free
+        and _scratch_bytes(loop.body) <= names.gpu.own
+        and not any(isinstance(item, Gemm) for item in walk(loop.body))
+    )
     if inner:
         if free and not prefixes(loop) and _adjacent(loop, loop.body) > sum(map(_best, inner)):
             return replace(loop, kind="thread")

@@ -28,7 +28,7 @@ from ...kernels.loop.ir import (
 )
 from ...kernels.loop.roles import writes
 from ...kernels.machine import DEFAULT, Machine
-from ..fusion.inline import INLINE_COST
+from ..fusion.costs import COSTS
 from ..registry import loop_pass
 from .substitute import change_loops
 from .transpose_blocks import Names, split
@@ -167,7 +167,7 @@ class _Pass:
                 continue
             seen.add(item.result.name)
             numbers = isinstance(item, Let) and item.result.dtype.name in NUMBERS
-            if numbers and self.keys[item.result.name] in before and self._work(item) > INLINE_COST:
+            if numbers and self.keys[item.result.name] in before and self._work(item) > COSTS.recompute:
                 found.add(item.result.name)
             else:
                 pending.extend(used(item))

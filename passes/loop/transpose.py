@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from ...ir.symbolic import Dim, Symbol, symbols_of
-from ...kernels.gpu import SHARED
+from ...kernels.gpu import GPU
 from ...kernels.loop.analysis import count, independent, offset, step
 from ...kernels.loop.ir import (
     Alloc,
@@ -157,7 +157,7 @@ def _plan(nest: Nest, around: frozenset[Symbol], names: Names) -> Plan | None:
     moved = _along(moved, down)
     if names.side:  # as many blocks as there is shared memory for
         sizes = [names.side * (names.side + names.pad) * item.buffer.dtype.bytes for item in moved]
-        moved = [item for item, total in zip(moved, accumulate(sizes), strict=True) if total <= SHARED]
+        moved = [item for item, total in zip(moved, accumulate(sizes), strict=True) if total <= GPU.shared]
     return Plan(down, across, tuple(moved)) if moved and down != across else None
 
 

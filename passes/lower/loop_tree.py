@@ -21,13 +21,14 @@ from ...ir.graph import Op, Value
 from ...ir.proofs import ceil_divide, floor_divide, minimum, remainder
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, product
 from ...ir.types import i64
-from ...kernels import gpu
+from ...kernels.gpu import GPU
 from ...kernels.loop.ir import Alloc, Buffer, Literal, Operand, Store
 from ...kernels.scalar.table import COMBINERS
 from ...ops.kinds import Element, Reduce, View
 from ..fusion.axes import rigid_map
+from ..fusion.costs import COSTS
 from ..fusion.fuse import Group
-from ..fusion.inline import INLINE_COST, op_cost, static
+from ..fusion.inline import op_cost, static
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -338,9 +339,9 @@ class Tree:
         if not self.inner or self._vector_is_outer():
             return
         size = product(extent for _, extent in self.inner)
-        if static(size) > KEPT_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= gpu.ROW)):
+        if static(size) > KEPT_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= GPU.row)):
             return
-        room = gpu.ROWS if self.l.gpu else None
+        room = GPU.rows if self.l.gpu else None
         decided: dict[Value, bool] = {}
         if self.tile is not None:
             decided[self.tile[0]] = True
@@ -392,7 +393,7 @@ class Tree:
             elif self._is_full(item):
                 cost += op_cost(item.op)
                 pending.extend(item.op.operands)
-        return cost > INLINE_COST or loads > 1
+        return cost > COSTS.recompute or loads > 1
 
     def _stage(self, stage: int) -> dict[Op, tuple[Operand, ...]]:
         """One inner loop. Gives what the secondary reductions got from this row."""

@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 from ...ir.proofs import ceil_divide
 from ...ir.symbolic import Dim, product
 from ...kernels.loop.ir import Buffer, Kernel
+from ...kernels.machine import CACHE_LINE
 from .lifetime import Span
 
-ALIGN = 64
 PARTS = 64
 Name = TypeVar("Name", bound=Hashable)
 
@@ -51,7 +51,7 @@ def place(sizes: Mapping[Name, Dim], spans: Mapping[Name, Span]) -> Plan[Name]:
     Symbolic sizes cannot be compared: such a thing takes over the place of one of the same size that is not needed any
     more, or goes to the end.
     """
-    rounded: dict[Name, Dim] = {name: ceil_divide(size, ALIGN) * ALIGN for name, size in sizes.items()}
+    rounded: dict[Name, Dim] = {name: ceil_divide(size, CACHE_LINE) * CACHE_LINE for name, size in sizes.items()}
     static = {name: size for name, size in rounded.items() if isinstance(size, int)}
     offsets: dict[Name, Dim] = {}
     found, top = largest_first(static, spans)

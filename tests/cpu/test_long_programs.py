@@ -14,7 +14,7 @@ from smelt.backend.cpu.build import name_values
 from smelt.kernels.loop.ir import Concurrent, Load, walk
 from smelt.kernels.machine import DEFAULT
 from smelt.passes.fusion.fuse import Fuser, fuse
-from smelt.passes.graph.joins import MOST
+from smelt.passes.graph.joins import JOINS
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
@@ -99,4 +99,4 @@ def test_an_element_is_looked_for_among_few_and_copied_once() -> None:
     assert [buffer.shape for buffer in last.buffers if buffer.role == "out"] == [(500, 4)]
     loops = [loop for item in last.body for loop in (item.branches if isinstance(item, Concurrent) else [item])]
     for loop in loops:
-        assert sum(isinstance(item, Load) and item.guard is not None for item in walk([loop])) <= MOST
+        assert sum(isinstance(item, Load) and item.guard is not None for item in walk([loop])) <= JOINS.parts

@@ -25,8 +25,8 @@ from smelt.backend.cpu.runtime.records import ALIGNMENT, MIDDLE
 from smelt.ir.errors import ArgumentError, ShapeError, TraceError
 from smelt.ir.proofs import ceil_divide
 from smelt.kernels.loop.ir import Statement
-from smelt.kernels.machine import Machine
-from smelt.passes.memory.arena import ALIGN, Plan
+from smelt.kernels.machine import CACHE_LINE, Machine
+from smelt.passes.memory.arena import Plan
 from smelt.passes.memory.lifetime import Owner
 from support import evaluate, flatten
 
@@ -113,7 +113,7 @@ def test_products_pack_into_their_own_scratch(bits: int, guarded: Guarded, monke
         sizes = scratch.scratch_sizes(statements, machine)
         plan: Plan[Owner] = Plan({}, 0)
         for owner in sorted(sizes, key=lambda owner: isinstance(owner, int)):
-            plan.offsets[owner], plan.size = plan.size, plan.size + ceil_divide(sizes[owner], ALIGN) * ALIGN
+            plan.offsets[owner], plan.size = plan.size, plan.size + ceil_divide(sizes[owner], CACHE_LINE) * CACHE_LINE
         return plan
 
     monkeypatch.setattr(emit, "plan_scratch", products_last)

@@ -23,8 +23,7 @@ from smelt.kernels.loop.ir import Alloc, Buffer, Gemm, Kernel, Load, Loop, Matri
 from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.roles import reads, writes
 from smelt.kernels.loop.verify import verify_kernel
-from smelt.kernels.machine import DEFAULT
-from smelt.passes.memory.arena import ALIGN
+from smelt.kernels.machine import CACHE_LINE, DEFAULT
 
 TEMPORARIES = [Buffer(f"%t{number}", f32, (16 * (1 + number % 3),), "temp") for number in range(6)]
 
@@ -81,13 +80,13 @@ class Memory:
         self.valid: set[str | int] = set()  # those who have been written
 
     def write(self, owner: str | int, area: str, offset: int, size: int) -> None:
-        for line in range(offset, offset + size, ALIGN):
+        for line in range(offset, offset + size, CACHE_LINE):
             self.lines[area, line] = owner
         self.valid.add(owner)
 
     def read(self, owner: str | int, area: str, offset: int, size: int) -> None:
         if owner in self.valid:
-            for line in range(offset, offset + size, ALIGN):
+            for line in range(offset, offset + size, CACHE_LINE):
                 assert self.lines[area, line] == owner, f"{owner} was overwritten by {self.lines[area, line]}"
 
 
@@ -121,7 +120,7 @@ class Runner:
                 area, offset, end = "thread", self.arena.unshared[name], self.own
             else:
                 area, offset, end = "arena", self.arena.offsets[name], self.arena.size
-        assert isinstance(offset, int) and offset % ALIGN == 0 and offset + size <= end
+        assert isinstance(offset, int) and offset % CACHE_LINE == 0 and offset + size <= end
         return owner, area, offset, size
 
     def loop(self, number: int, loop: Loop, parallel: Loop | None) -> None:
@@ -234,7 +233,7 @@ def test_scratch_of_one_thread_lies_among_the_temporaries(count: int, size: int)
 def test_scratch_of_one_thread_lies_in_its_own_if_that_is_there_for_other_kernels() -> None:
     kernel = two_products()
     use = kernel_use(kernel, lone_scratch(kernel, DEFAULT))
-    for own, unshared in ((use.room, True), (use.room - ALIGN, False)):
+    for own, unshared in ((use.room, True), (use.room - CACHE_LINE, False)):
         arena = plan_arena([kernel], [use], ["%w"], own)
         assert bool(arena.unshared) == unshared and (arena.size == MATRIX) == unshared
 
@@ -255,7 +254,7 @@ def test_kernels_of_one_thread_need_no_memory_of_others() -> None:
     x = np.ones((64, 64), np.float32)
     launcher = launcher_of(rounds, x, x)
     assert launcher.scratch_bytes == 0
-    assert launcher.memory_bytes(1) == launcher.memory_bytes(64) == 2 * TILE + PACKED + ALIGN
+    assert launcher.memory_bytes(1) == launcher.memory_bytes(64) == 2 * TILE + PACKED + CACHE_LINE
 
 
 def test_threads_leave_a_gap_between_their_scratch() -> None:

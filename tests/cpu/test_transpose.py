@@ -16,13 +16,13 @@ from smelt.backend.compile import compile_graph, graph_key
 from smelt.backend.cpu.image.image import Image
 from smelt.backend.cpu.llvm.engine import engine
 from smelt.backend.cpu.llvm.parts import Part
-from smelt.backend.cpu.microkernels.transpose import ELEMENTS, LINE, called, transpose_text
+from smelt.backend.cpu.microkernels.transpose import ELEMENTS, called, transpose_text
 from smelt.ir.errors import CompileError
 from smelt.kernels.loop.ir import Alloc, Kernel, Let, Load, Loop, Store, Transpose, walk
 from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.text import print_kernel
 from smelt.kernels.loop.verify import verify_kernel
-from smelt.kernels.machine import DEFAULT
+from smelt.kernels.machine import CACHE_LINE, DEFAULT
 from smelt.passes.manager import PASSES, Pipeline, Step
 from support import evaluate, flatten
 from test_native import Guarded, guarded
@@ -54,7 +54,7 @@ def test_blocks_of_every_size(size: int, bits: int, fetch: bool) -> None:
     for rows in SIZES:
         for columns in SIZES:
             # Columns lie anyhow, or all of them as far from the begin of a cache line.
-            for before in (3, LINE - rows % LINE):
+            for before in (3, CACHE_LINE - rows % CACHE_LINE):
                 source = memory.empty((columns * (rows + before), size), np.uint8)
                 source[...] = random.integers(0, 256, source.shape)
                 target = memory.empty((rows * (columns + 5), size), np.uint8)
@@ -129,7 +129,7 @@ def test_strips_begin_where_lines_of_the_source_do(dtype: type, guarded: Guarded
     program = smelt.jit(lambda x, y: x.permute((1, 0)) + y, dynamic=False)
     for rows, columns in ((96, 1088), (50, 67)):
         x, y = (random.integers(0, 9, shape).astype(dtype) for shape in ((rows, columns), (columns, rows)))
-        for before in range(0, LINE // width, max(1, LINE // width // 8)):
+        for before in range(0, CACHE_LINE // width, max(1, CACHE_LINE // width // 8)):
             memory = guarded.empty((x.size + before,), dtype)
             memory[before:] = x.ravel()
             found = program(memory[before:].reshape(x.shape), guarded.copy(y))
@@ -139,7 +139,7 @@ def test_strips_begin_where_lines_of_the_source_do(dtype: type, guarded: Guarded
         compile_graph(graph, on_stage=stages.__setitem__)
         (kernel,) = stages["loops"]
         assert ".strip in 0.." in print_kernel(kernel)
-        assert (" = lead %x" in print_kernel(kernel)) == (columns * width % LINE == 0)
+        assert (" = lead %x" in print_kernel(kernel)) == (columns * width % CACHE_LINE == 0)
         assert_meaning(graph, [x, y])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from smelt.backend.interp.loops import interpret_kernels
 from smelt.backend.plan import name_values
 from smelt.ir.graph import Graph
 from smelt.ir.parser import parse_graph
+from smelt.kernels.gpu import GPU, Gpu
 from smelt.kernels.loop.ir import Kernel, Loop, walk
 from smelt.kernels.loop.text import print_kernel
 from smelt.passes.fusion.fuse import Fused, fuse
@@ -31,13 +33,13 @@ def lowered(graph: Graph) -> tuple[Fused, list[Kernel]]:
     return fused, lower(fused, gpu=True)
 
 
-def scheduled(graph: Graph) -> tuple[Fused, list[Kernel]]:
+def scheduled(graph: Graph, gpu: Gpu = GPU) -> tuple[Fused, list[Kernel]]:
     fused, kernels = lowered(graph)
-    return fused, [schedule(kernel, verify=True) for kernel in kernels]
+    return fused, [schedule(kernel, True, gpu) for kernel in kernels]
 
 
-def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
-    fused, kernels = scheduled(graph)
+def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray], gpu: Gpu = GPU) -> None:
+    fused, kernels = scheduled(graph, gpu)
     for kernel in kernels:
         assert_round_trip(kernel)
     for wanted, found in zip(interpret(fused.graph, arrays), interpret_kernels(fused, kernels, arrays), strict=True):
@@ -57,12 +59,10 @@ def test_symbolic_sizes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "cumsum", "argmax", "column sums", "sum of the middle", "layer_norm"])
-def test_small_programs_scheduled_like_large_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_programs_scheduled_like_large_ones(name: str) -> None:
     """Rows of few elements that a block of threads shares."""
-    monkeypatch.setattr("smelt.passes.loop.grid.ALONE", 1)
-    monkeypatch.setattr("smelt.passes.loop.grid.ROW", 2)
     function, arrays = PROGRAMS[name]
-    assert_meaning(trace(function, arrays, None), arrays)
+    assert_meaning(trace(function, arrays, None), arrays, replace(GPU, alone=1, warp_row=2))
 
 
 def test_random_programs() -> None:

@@ -8,7 +8,8 @@ import time
 
 from smelt.ir.types import f32
 from smelt.kernels.loop.ir import Buffer, Kernel
-from smelt.passes.memory.arena import ALIGN, plan_memory
+from smelt.kernels.machine import CACHE_LINE
+from smelt.passes.memory.arena import plan_memory
 
 SECONDS = 20  # a plan that looks at every buffer for every kernel of a life takes minutes
 
@@ -27,7 +28,7 @@ def test_lives_that_meet_have_places_of_their_own() -> None:
         lives = {name: (found[0], found[-1]) for name, found in times.items() if found}
         assert set(plan.offsets) == set(lives)
         for name, offset in plan.offsets.items():
-            assert offset % ALIGN == 0 and offset + 4 * sizes[name] <= plan.size
+            assert offset % CACHE_LINE == 0 and offset + 4 * sizes[name] <= plan.size
         for one, other in itertools.combinations(lives, 2):
             if lives[one][0] <= lives[other][1] and lives[other][0] <= lives[one][1]:
                 low, high = sorted((one, other), key=lambda name: plan.offsets[name])
@@ -43,4 +44,4 @@ def test_a_long_program_with_its_derivative_is_planned_quickly() -> None:
     begin = time.process_time()
     plan = plan_memory(forward + backward, [])
     assert time.process_time() - begin < SECONDS
-    assert plan.size <= (count + 2) * ALIGN
+    assert plan.size <= (count + 2) * CACHE_LINE

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...kernels.gpu import GPU
+
 SECTOR = 32  # bytes
-WARP = 32
 ELEMENT = re.compile(r"(?:^|\.)[bfsu](8|16|32|64)$")
 FLOAT = re.compile(r"\.b?f(16|16x2|32|64)\b")
 BASE = 1 << 40  # bytes between the arrays that pointers stand for
@@ -284,11 +285,11 @@ def traffic(function: Function, sizes: Sequence[int], blocks: int, sampled: Sequ
     shared = 0
     moved = {"ld": 0, "st": 0}
     for block in sampled:
-        for first in range(0, function.threads, WARP):
+        for first in range(0, function.threads, GPU.warp):
             warp = _Warp(sites)
-            for thread in range(first, min(first + WARP, function.threads)):
+            for thread in range(first, min(first + GPU.warp, function.threads)):
                 warp.times.clear()
-                shared += walk(warp.note, params, thread, block, function.threads, blocks, thread % WARP)
+                shared += walk(warp.note, params, thread, block, function.threads, blocks, thread % GPU.warp)
             for site, _, _ in warp.touched:
                 moved[sites[site].name[:2]] += SECTOR
     return Traffic(moved["ld"], moved["st"], shared)

@@ -8,7 +8,8 @@ from ....ir.proofs import floor_divide
 from ....kernels.gemm import is_dots
 from ....kernels.loop.ir import Gemm, Matrix, Pack, Transpose
 from ..abi import PRODUCT_TYPES, PRODUCTS, ROUTINES
-from ..microkernels.transpose import AHEAD, called
+from ..microkernels.transpose import called
+from ..microkernels.tuning import TUNING
 
 if TYPE_CHECKING:
     from .region import Region
@@ -57,7 +58,7 @@ class Calls:
         arguments.extend(f"i64 {self.region.uniform(size)}" for size in (statement.rows, statement.columns))
         fetch = source.buffer.role != "scratch"
         if fetch:
-            ahead = source.column_stride * AHEAD if statement.ahead is None else statement.ahead
+            ahead = source.column_stride * TUNING.columns_ahead if statement.ahead is None else statement.ahead
             arguments.append(f"i64 {self.region.uniform(ahead)}")
         function = called(target.buffer.dtype.bytes, fetch)
         self.region.write(f"call void {function}{', '.join(arguments)})")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ....ir.errors import CompileError
+from ....kernels.machine import CACHE_LINE
 from .image import WORD, encode
 
 # ELF's records and some of its numbers.
@@ -25,8 +26,6 @@ _SYMBOLS, _RELOCATIONS = 2, 4  # types of sections
 _WRITE, _ALLOCATE, _EXECUTE = 1, 2, 4  # flags of sections
 _LOCAL = 0  # a symbol that only its object sees
 _CONSTANT = ".data.rel.ro"  # tables of addresses: only loading writes to them
-
-LINE = 64  # code starts at cache lines, so that its speed does not depend on what lies before it
 
 
 class Section(NamedTuple):
@@ -96,7 +95,8 @@ class Linker:
                 continue
             if section.flags & _WRITE and not section.name.startswith(_CONSTANT):
                 raise CompileError(f"compiled code has variables ({section.name})")
-            self.align(LINE if section.flags & _EXECUTE else section.alignment)
+            # Code starts at cache lines, so that its speed does not depend on what lies before it.
+            self.align(CACHE_LINE if section.flags & _EXECUTE else section.alignment)
             item.bases[number] = len(self.image)
             self.image += item.data(section)
 

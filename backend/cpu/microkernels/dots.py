@@ -15,8 +15,7 @@ from ..llvm.parts import Module
 from ..llvm.writer import Function
 from .gemm import ELEMENT, shared_text
 from .pairs import LOADED, PAIRS
-
-BLOCK = 16  # bytes of the parts of a vector in which elements are moved about fastest
+from .tuning import TUNING
 
 
 class Dots:
@@ -140,7 +139,7 @@ class Dots:
 
     def totals(self, f: Function, vectors: list[str]) -> str:
         """A vector of what the elements of each of these add up to."""
-        lanes, block = self.lanes, BLOCK // self.total_bytes
+        lanes, block = self.lanes, TUNING.shuffled // self.total_bytes
         # In each block of a vector the elements of neighbours are interleaved and added, until it has one of each.
         size = 1
         while size < block:
@@ -158,7 +157,7 @@ class Dots:
 
     def interleaved(self, f: Function, first: str, second: str, size: int) -> str:
         """Runs of `size` elements of two vectors: in each block, those of its lower half, and of its upper one."""
-        lanes, block = self.lanes, BLOCK // self.total_bytes
+        lanes, block = self.lanes, TUNING.shuffled // self.total_bytes
         halves: list[str] = []
         for half in (0, block // 2):
             order = [

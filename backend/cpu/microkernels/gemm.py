@@ -19,17 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ....kernels.gemm import TILING, RegisterTile
+from ....kernels.machine import CACHE_LINE
 from ..abi import ROUTINES
 from ..llvm.parts import Module
 from ..llvm.writer import Function
+from .tuning import TUNING
 
 ELEMENT = {"f32": "float", "f64": "double"}
-FLAT_DEPTH = 64  # of a block of a flat product: so many rows are fetched from memory at a time
-NARROW = 4  # so many panels of columns, or less: the left matrix is used too little to pack it
-DIRECT_BYTES = 32 << 10  # a right matrix up to this stays in the first-level cache as it lies
-FEW_PANELS = 8  # that are packed at a time
-FETCH_STEPS = 16  # that packing fetches from memory before it copies them
-LINE = 64  # bytes of a line of the caches
 REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
 
 
@@ -219,7 +215,7 @@ class Routines:
         adjacent = f.compare("eq", "%lane", 1)
         whole = f.subtract("%lanes", f.op("urem i64 %lanes, %width"))
         copied = f.op(f"select i1 {adjacent}, i64 {whole}, i64 0")
-        fetched = f.multiply("%step", FETCH_STEPS)
+        fetched = f.multiply("%step", TUNING.fetched_steps)
 
         def few(first: str, _: list[str]) -> list[str]:
             last = f.minimum(f.add(first, together), copied)
@@ -232,7 +228,7 @@ class Routines:
                 def panel(_: str, carried: list[str]) -> list[str]:
                     source, target = carried
                     ahead = f.at(source, fetched, self.element)
-                    for line in range(0, lanes * self.bytes, LINE):
+                    for line in range(0, lanes * self.bytes, CACHE_LINE):
                         self.fetch(f, f.at(ahead, line))
                     value = f.op(f"load {vector}, ptr {source}, align {self.bytes}")
                     f.write(f"store {vector} {value}, ptr {target}, align {self.bytes}")
@@ -248,7 +244,7 @@ class Routines:
             f.loop(0, steps, 1, step, [("ptr", lines), ("ptr", panels)])
             return []
 
-        together = f.multiply("%width", FEW_PANELS)
+        together = f.multiply("%width", TUNING.packed_panels)
         f.loop(0, copied, together, few)
         return copied
 
@@ -270,7 +266,7 @@ class Routines:
         panel = f.at(panel, offset, self.item)
         line = f.multiply("%width", self.bytes)
         following = f.multiply("%lane", block)
-        turn = LINE // self.bytes
+        turn = CACHE_LINE // self.bytes
 
         def line_of_each(at: str, _: list[str]) -> list[str]:
             """Lines that are a power of two apart soon leave the cache: each is read in full. Meanwhile those of the
@@ -341,7 +337,7 @@ class Routines:
         left_step = self.elements(f, left_column)
         lane_step = f.op(f"select i1 {prepared}, i64 {self.bytes}, i64 {left_row}")
         streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
-        most = f.op(f"select i1 {streamed}, i64 {FLAT_DEPTH}, i64 {shape.depth}")
+        most = f.op(f"select i1 {streamed}, i64 {TUNING.flat_depth}, i64 {shape.depth}")
         each = f.even("%depth", most, shape.together)
         # A panel of the right matrix, if it is packed here, then a block of the left one.
         line = f.op(f"select i1 {packed}, i64 0, i64 {shape.width * self.loaded_bytes}")
@@ -421,17 +417,17 @@ class Routines:
         reason or because it is small."""
         adjacent = f.compare("eq", "%right_column", 1)
         flat = f.op(f"and i1 {f.compare('sle', '%rows', TILING.flat_tiles * self.shape.rows)}, {adjacent}")
-        small = f.op(f"and i1 {f.compare('sle', f.multiply('%depth', right_row), DIRECT_BYTES)}, {adjacent}")
+        small = f.op(f"and i1 {f.compare('sle', f.multiply('%depth', right_row), self.shape.machine.l1)}, {adjacent}")
         return flat, f.op(f"or i1 {flat}, {small}")
 
     def left_as_it_lies(self, f: Function) -> str:
         """Whether the left matrix is read as it lies."""
-        return f.compare("sle", "%columns", NARROW * self.shape.width)
+        return f.compare("sle", "%columns", TUNING.narrow_panels * self.shape.width)
 
     def shares(self, f: Function, right_row: str) -> tuple[str, str]:
         """The distance of shares of a panel that is not packed yet, and how many there are."""
         apart = f.multiply("%right_column", self.bytes)
-        share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {LINE})")
+        share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {CACHE_LINE})")
         return share, f.op(f"udiv i64 {f.multiply(apart, self.shape.width)}, {share}")
 
     def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:

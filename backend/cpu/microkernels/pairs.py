@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....kernels.gemm import RegisterTile
+from ....kernels.machine import CACHE_LINE
 from ..llvm.writer import Function
-from .gemm import ELEMENT, FETCH_STEPS, FEW_PANELS, LINE, Routines
+from .gemm import ELEMENT, Routines
+from .tuning import TUNING
 
 LOADED = {**ELEMENT, "bf16": "i16"}  # narrow elements are moved as integers: LLVM knows more of these
 PAIRS = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds the products of neighbours, in f32
@@ -58,8 +60,8 @@ class Pairs(Routines):
         shape = self.shape
         wide = f.compare("eq", "%width", shape.width)
         copied = f.op(f"select i1 {f.compare('eq', '%lane', 1)}, i64 %lanes, i64 0")
-        fetched = f.multiply("%step", 2 * FETCH_STEPS)
-        together = f.multiply("%width", FEW_PANELS)
+        fetched = f.multiply("%step", 2 * TUNING.fetched_steps)
+        together = f.multiply("%width", TUNING.packed_panels)
         two_rows, two_lines = self.elements(f, "%step"), self.elements(f, "%width")
 
         def few(first: str, _: list[str]) -> list[str]:
@@ -130,7 +132,7 @@ class Pairs(Routines):
     def shares(self, f: Function, right_row: str) -> tuple[str, str]:
         """Of adjacent columns each step has a line in two rows, which are a share each."""
         adjacent = f.compare("eq", "%right_column", 1)
-        apart = f.op(f"call i64 @llvm.smax.i64(i64 {f.multiply('%right_column', self.loaded_bytes)}, i64 {LINE})")
+        apart = f.op(f"call i64 @llvm.smax.i64(i64 {f.multiply('%right_column', self.loaded_bytes)}, i64 {CACHE_LINE})")
         share = f.op(f"select i1 {adjacent}, i64 {right_row}, i64 {apart}")
         return share, f.op(f"select i1 {adjacent}, i64 2, i64 {self.shape.width}")
 

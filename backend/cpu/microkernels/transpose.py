@@ -16,15 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....kernels.machine import Machine
+from ....kernels.machine import CACHE_LINE, Machine
 from ..llvm.types import vector
+from .tuning import TUNING
 
 ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
-WIDEST = 16  # rows of a block
-LANE = 16  # bytes: what shuffles move about freely
-LINE = 64  # bytes of the cache
-AHEAD = 16  # columns of the source between what is fetched and what is moved, where a kernel does not say
-FENCED = 4  # rows that have been turned where the widest network is cut in two, for LLVM's sake
 
 
 def transpose_text(size: int, fetch: bool, machine: Machine, declarations: set[str]) -> str:
@@ -47,8 +43,8 @@ class TransposeText:
         self.declarations = declarations
         self.size = size
         self.element = ELEMENTS[size]
-        widest = min(WIDEST, machine.vector_bytes // size) if size < LANE else 1
-        self.widths = sorted({widest, min(widest, LANE // size), 1}, reverse=True)
+        widest = min(TUNING.block_rows, machine.vector_bytes // size) if size < TUNING.shuffled else 1
+        self.widths = sorted({widest, min(widest, TUNING.shuffled // size), 1}, reverse=True)
         self.lines: list[str] = []
         self.names = 0
 
@@ -103,7 +99,7 @@ class TransposeText:
         Columns which are no multiple of that apart have no such place, and a single block needs none.
         """
         size = width * self.size
-        if width == 1 or size > LINE:
+        if width == 1 or size > CACHE_LINE:
             return str(width)
         address = self.value("ptrtoint ptr %source to i64")
         apart = self.value(f"mul i64 %source.step, {self.size}")
@@ -142,7 +138,7 @@ class TransposeText:
         width = len(rows)
         if width == 1:
             return list(rows)
-        each = min(width, LANE // self.size)
+        each = min(width, TUNING.shuffled // self.size)
         parts = [self.within_lanes(rows[start : start + each], width, each) for start in range(0, width, each)]
         across = [self.across_lanes([part[column] for part in parts], width, each) for column in range(each)]
         return [across[column][lane] for lane in range(width // each) for column in range(each)]
@@ -164,7 +160,11 @@ class TransposeText:
                     for item in range(half)
                 ]
                 turned.append(self.shuffle(a, b, width, [first + at for first in range(0, width, each) for at in lane]))
-        return [self.fenced(item, width) for item in turned] if width == WIDEST and count == FENCED else turned
+        return (
+            [self.fenced(item, width) for item in turned]
+            if width == TUNING.block_rows and count == TUNING.fenced_rows
+            else turned
+        )
 
     def fenced(self, value: str, width: int) -> str:
         """The same value, but LLVM does not look behind it: it looks for better shuffles, in vain and at length."""

@@ -9,6 +9,7 @@ from ctypes import Structure, sizeof
 
 import numpy as np
 
+from ....kernels.machine import CACHE_LINE
 from ..abi import I32, I64, PTR, Arguments, Context, Problem, line, to
 
 HAS_ALLOCATOR = sys.platform == "linux" and sys.maxsize > 2**32  # it needs Linux's way of mapping memory
@@ -76,7 +77,7 @@ class TeamBlock(Structure):
 
 LARGE = 1 << 18  # bytes from which memory is mapped, and kept
 MIDDLE = 1 << 10  # bytes from which an array is aligned
-ALIGNMENT = 64  # bytes
+ALIGNMENT = CACHE_LINE
 MOST_BLOCKS = 1024  # that wait
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from ....ir.errors import CompileError
 from ....ir.symbolic import Dim, product
 from ....ir.types import bool_, i64
-from ....kernels.gpu import DEPTH, SHARED
+from ....kernels.gpu import GPU
 from ....kernels.loop.analysis import offset
 from ....kernels.loop.ir import (
     TEAMS,
@@ -202,8 +202,8 @@ class Emitter:
 
     def take_shared(self, size: int) -> None:
         self.shared += size
-        if self.shared > SHARED:
-            raise CompileError(f"{self.name}: {self.shared} bytes of shared memory; a block has {SHARED}")
+        if self.shared > GPU.shared:
+            raise CompileError(f"{self.name}: {self.shared} bytes of shared memory; a block has {GPU.shared}")
 
     # Statements.
 
@@ -589,7 +589,7 @@ class Emitter:
         if name not in functions:
             left, right = (from_memory("{}", kind) for kind in kinds)
             functions[name] = product_source(name, target.dtype, tile, left, right, self.alignment, self.integer)
-        self.take_shared(2 * tile * DEPTH * target.dtype.bytes)
+        self.take_shared(2 * tile * GPU.depth * target.dtype.bytes)
         arguments = [self.names[target.name]]
         for matrix in factors:
             arguments.append(self.names[matrix.buffer.name])

@@ -7,7 +7,7 @@ registers. What lies outside of the matrices counts as zero.
 from __future__ import annotations
 
 from ....ir.types import DType
-from ....kernels.gpu import DEPTH, SQUARE, block_threads
+from ....kernels.gpu import GPU, block_threads
 from .scalars import NAMES, literal
 
 
@@ -19,17 +19,17 @@ def product_source(
     depth."""
     kind, zero = NAMES[dtype.name], literal(0.0, dtype)
     multiply = "fmaf" if dtype.name == "f32" else "fma"
-    across = tile // SQUARE  # threads along a row of the tile
-    steps = [range(SQUARE)] * 2
+    across = tile // GPU.square  # threads along a row of the tile
+    steps = [range(GPU.square)] * 2
     operands = ", ".join(f"{item}, {item}_at, {item}_row, {item}_column" for item in ("left", "right"))
     lines = [
         "@device",
         f"def {name}(tile, {operands}, rows, columns, depth):",
-        f"    lefts = cuda.shared.array({DEPTH * tile}, {kind}{alignment})",
-        f"    rights = cuda.shared.array({DEPTH * tile}, {kind}{alignment})",
+        f"    lefts = cuda.shared.array({GPU.depth * tile}, {kind}{alignment})",
+        f"    rights = cuda.shared.array({GPU.depth * tile}, {kind}{alignment})",
         "    thread = int32(cuda.threadIdx.x)",
-        f"    down = int32(thread // {across} * {SQUARE})",
-        f"    across = int32(thread % {across} * {SQUARE})",
+        f"    down = int32(thread // {across} * {GPU.square})",
+        f"    across = int32(thread % {across} * {GPU.square})",
     ]
     lines += [f"    c{r}{c} = {zero}" for r in steps[0] for c in steps[1]]
     aligned = " & ".join(
@@ -37,7 +37,7 @@ def product_source(
         for item in ("left", "right")
     )
     # A tile inside of the matrices, of which whole vectors can be fetched.
-    lines.append(f"    whole = (rows == {tile}) & (columns == {tile}) & (depth % {DEPTH} == 0) & {aligned}")
+    lines.append(f"    whole = (rows == {tile}) & (columns == {tile}) & (depth % {GPU.depth} == 0) & {aligned}")
     lines += [f"    start = {integer}(0)", "    while start < depth:"]
     matrices = (("left", "lefts", "column", "row", left), ("right", "rights", "row", "column", right))
     lines.append("        if whole:")
@@ -46,16 +46,16 @@ def product_source(
     lines.append("        else:")
     for (matrix, target, depthwise, linewise, element), count in zip(matrices, ("rows", "columns"), strict=True):
         lines += _fetch(tile, matrix, target, count, element, zero, depthwise, linewise)
-    lines += ["        cuda.syncthreads()", "        k = int32(0)", f"        while k < {DEPTH}:"]
+    lines += ["        cuda.syncthreads()", "        k = int32(0)", f"        while k < {GPU.depth}:"]
     names = [", ".join(f"{letter}{part}" for part in steps[0]) for letter in "ab"]
-    lines.append(f"            {names[0]} = load{SQUARE}(lefts, k * {tile} + down)")
-    lines.append(f"            {names[1]} = load{SQUARE}(rights, k * {tile} + across)")
+    lines.append(f"            {names[0]} = load{GPU.square}(lefts, k * {tile} + down)")
+    lines.append(f"            {names[1]} = load{GPU.square}(rights, k * {tile} + across)")
     lines += [f"            c{r}{c} = {multiply}(a{r}, b{c}, c{r}{c})" for r in steps[0] for c in steps[1]]
     lines += ["            k = int32(k + 1)", "        cuda.syncthreads()"]
-    lines.append(f"        start = {integer}(start + {DEPTH})")
+    lines.append(f"        start = {integer}(start + {GPU.depth})")
     for r in steps[0]:
         values = ", ".join(f"c{r}{c}" for c in steps[1])
-        lines.append(f"    store{SQUARE}(tile, int32((down + {r}) * {tile} + across), ({values}))")
+        lines.append(f"    store{GPU.square}(tile, int32((down + {r}) * {tile} + across), ({values}))")
     return [*lines, "    cuda.syncthreads()"]
 
 
@@ -65,11 +65,11 @@ def _fetch_vectors(tile: int, matrix: str, target: str, element: str, depthwise:
     lines: list[str] = []
     for head, across in ((f"if {matrix}_{depthwise} == 1:", True), ("else:", False)):
         lines.append(f"            {head}")
-        for part in range(DEPTH * tile // threads // 4):
+        for part in range(GPU.depth * tile // threads // 4):
             number = f"(thread + {part * threads})" if part else "thread"
             if across:
-                lines.append(f"                line = int32({number} // {DEPTH // 4})")
-                lines.append(f"                k = int32({number} % {DEPTH // 4} * 4)")
+                lines.append(f"                line = int32({number} // {GPU.depth // 4})")
+                lines.append(f"                k = int32({number} % {GPU.depth // 4} * 4)")
                 place = f"{matrix}_at + line * {matrix}_{linewise} + start + k"
             else:
                 lines.append(f"                line = int32({number} % {tile // 4} * 4)")
@@ -90,13 +90,13 @@ def _fetch(
 ) -> list[str]:
     """Part of a matrix to shared memory, one element at a time: neighbouring threads read neighbours in memory."""
     threads = block_threads(tile)
-    each = DEPTH * tile // threads
+    each = GPU.depth * tile // threads
     lines: list[str] = []
     for head, across in ((f"if {matrix}_{depthwise} == 1:", True), ("else:", False)):
         lines += [f"            {head}", "                part = int32(0)", f"                while part < {each}:"]
         lines.append(f"                    number = int32(part * {threads} + thread)")
         along, beside = ("//", "%") if across else ("%", "//")
-        by = DEPTH if across else tile
+        by = GPU.depth if across else tile
         lines.append(f"                    line = int32(number {along} {by})")
         lines.append(f"                    k = int32(number {beside} {by})")
         place = f"{matrix}_at + line * {matrix}_{linewise} + (start + k) * {matrix}_{depthwise}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....ir.types import DType
+from ....kernels.gpu import GPU
 from ....kernels.scalar.table import COMBINERS
 from .scalars import NAMES, Text, TextBuilder
 
-WARP = 32
 # Shuffles move 32 or 64 bits of a number; others travel as these.
 CARRIERS = {"bool": "int32", "i8": "int32", "i16": "int32", "u8": "int32"}
 
@@ -31,9 +31,9 @@ class Team:
         warp = builder.functions.sources
         if f"warp_{name}" not in warp:
             self._write(builder, f"warp_{name}", combiner, dtypes, [16, 8, 4, 2, 1])
-        if self.kind == "warp" or self.lanes == WARP:
+        if self.kind == "warp" or self.lanes == GPU.warp:
             return f"warp_{name}"
-        warps = self.lanes // WARP
+        warps = self.lanes // GPU.warp
         if f"block{self.lanes}_{name}" not in warp:
             self._write_block(builder, f"block{self.lanes}_{name}", f"warp_{name}", combiner, dtypes, warps)
         return f"block{self.lanes}_{name}"
@@ -98,18 +98,18 @@ class Team:
         given = ", ".join(parts)
         lines = [f"def {name}({given}):", "    lane = cuda.threadIdx.x % 32"]
         distance = 1
-        while distance < WARP:
+        while distance < GPU.warp:
             others = [f"{part}_up" for part in parts]
             for part, other in zip(parts, others, strict=True):
                 lines.append(f"    {other} = {shuffled(f'shuffle_up({{}}, {distance})', part, real)}")
             lines.append(f"    if lane >= {distance}:")
             lines.append(f"        {given} = {function}({', '.join([*others, *parts])})")
             distance *= 2
-        if self.kind == "warp" or lanes == WARP:
+        if self.kind == "warp" or lanes == GPU.warp:
             totals = ", ".join(shuffled("shuffle_from({}, 31)", part, real) for part in parts)
             lines.append(f"    return {given}, {totals}")
         else:
-            warps = lanes // WARP
+            warps = lanes // GPU.warp
             (neutral,) = COMBINERS[combiner].identity(dtype)
             before = builder.constant(neutral, dtype).parts
             for part in parts:

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-WARP = 32  # threads
+from ....kernels.gpu import GPU
 
 
 class Abandoned(BaseException):
@@ -191,7 +191,7 @@ def taking_turns() -> Iterator[Callable[[str], None]]:
 
     def access() -> Access:
         thread = block.current.number
-        team = {"grid": thread, "warp": thread // WARP, "block": 0}[teams]
+        team = {"grid": thread, "warp": thread // GPU.warp, "block": 0}[teams]
         return Access(launches, block.place.x, team, block.passed[thread], thread)
 
     places = [Dim3(number, 0, 0) for number in range(1024)]

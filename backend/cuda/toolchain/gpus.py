@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....kernels.gpu import GPU
 from .code import Resources
 
-WARP = 32
 REGISTERS = 65536  # of a multiprocessor, in all architectures here
 REGISTER_UNIT = 256  # a warp gets a multiple of these
 SHARED_UNIT = 128  # a block gets a multiple of these bytes
@@ -61,16 +61,16 @@ GPUS = (
 def occupancy(resources: Resources, threads: int, architecture: str) -> float:
     """The share of a multiprocessor's threads that can be there at once."""
     limits = ARCHITECTURES[architecture]
-    warps = -(-threads // WARP)
-    registers = -(-resources.registers * WARP // REGISTER_UNIT) * REGISTER_UNIT * warps
+    warps = -(-threads // GPU.warp)
+    registers = -(-resources.registers * GPU.warp // REGISTER_UNIT) * REGISTER_UNIT * warps
     shared = -(-(resources.shared + limits.reserved) // SHARED_UNIT) * SHARED_UNIT
     blocks = min(
         limits.blocks,
-        limits.threads // (warps * WARP),
+        limits.threads // (warps * GPU.warp),
         REGISTERS // registers if registers else limits.blocks,
         limits.shared // shared if shared else limits.blocks,
     )
-    return blocks * warps * WARP / limits.threads
+    return blocks * warps * GPU.warp / limits.threads
 
 
 def predicted(moved: int, operations: int, gpu: Gpu) -> float:
