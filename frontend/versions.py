@@ -62,6 +62,7 @@ class Bound:
         self.fixed = fixed
         self.hidden = version.hidden
         self.seeded = version.plan.is_seeded
+        self.is_hiding = self.seeded or bool(self.hidden)
         self.turned = [(at, order) for at, order in enumerate(version.plan.orders) if order is not None]
         self.turn: Callable[[Any, Order], Any] = np.ndarray.transpose
         if version.executable.target == "cuda":
@@ -75,11 +76,7 @@ class Bound:
         self.refused = 0
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
-        if self.hidden:
-            arrays = [*arrays, *self.hidden]
-        if self.seeded:
-            arrays = [*arrays, next_seed()]
-        results = self.launch(arrays)
+        results = self.launch(self.complete(arrays) if self.is_hiding else arrays)
         for at, order in self.turned:
             results[at] = self.turn(results[at], order)
         if self.single:
@@ -88,6 +85,10 @@ class Bound:
             made = iter(results)
             results = [self.fixed[at] if at in self.fixed else next(made) for at in self.positions]
         return unflatten(self.structure, results)
+
+    def complete(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """All parameters: the caller's, constants, and the seed of one call."""
+        return [*arrays, *self.hidden, next_seed()] if self.seeded else [*arrays, *self.hidden]
 
     def make_entry(
         self,

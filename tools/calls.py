@@ -97,9 +97,7 @@ def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]
     launcher = bound.launch
     frame = Frame(launcher.executable)
     frame.fit(launcher, pool())
-    params = [np.ones(shape, dtype) for shape, dtype in zip(shapes, types[2])] + bound.hidden
-    if bound.seeded:
-        params.append(np.zeros(2, np.int64))
+    params = bound.complete([np.ones(shape, dtype) for shape, dtype in zip(shapes, types[2])])
     results = [np.empty(shape, dtype) for shape, dtype in launcher.stored]
     launcher.pack(frame.block, launcher.offset, *map(address_of, params), *map(address_of, results))
     text = "define void @nothing(ptr %ctx) { ret void }"

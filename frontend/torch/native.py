@@ -45,7 +45,7 @@ from .memory import (
     row_major,
     same_memory,
 )
-from .operands import Input, Output, Read, Shown, View, bytes_of
+from .operands import Input, Output, Overwritten, Read, Shown, View, bytes_of
 from .receipt import warn_of_fallback
 from .sizes import dim_of, symbol_name
 from .types import is_supported, layout_of, number_type
@@ -129,15 +129,10 @@ class Call:
                 self.spread.append((at, shape, shown, is_spread))
         self._check_sizes(step, sized)
         self.over = self._over(step)
-        sizes_in_place = {slot: bytes_of(*self.made[at]) for at, slot in self.over.items()}
+        sizes_in_place = {item.slot: bytes_of(*self.made[at]) for at, item in self.over.items()}
         # What a call touches while it writes into arguments.
         self.pieces = {item.slot: item.bytes for item in self.read} | sizes_in_place if self.over else {}
         self.shown = [View(item, item.base in own, number) for item in step.shown]
-
-    def misalignment(self, at: int) -> int:
-        """Bits of an address at which a result cannot be stored: PyTorch's own memory starts at a multiple of a cache
-        line, but a view, whose memory is written in place, may start anywhere."""
-        return self.plan.stored_alignment[self.plan.owners.index(at)] - 1
 
     def _check_sizes(self, step: NativeStep, sized: SizedPlan) -> None:
         """PyTorch's memory has room for what native code writes: sizes were open when both were traced."""
@@ -151,29 +146,32 @@ class Call:
                     location_of(node),
                 )
 
-    def targets(self, slots: Slots) -> dict[int, int]:
-        """The outputs that are computed in an input's memory, and its slot: nothing else of this call lies there."""
+    def targets(self, slots: Slots) -> dict[int, torch.Tensor]:
+        """The outputs that are computed in an input's memory, and that input: nothing else of this call lies there."""
+        return {at: slots[item.slot] for at, item in self._lying_apart(slots).items() if item.fits(slots[item.slot])}
+
+    def _lying_apart(self, slots: Slots) -> dict[int, Overwritten]:
         starts = [slots[slot].data_ptr() for slot in self.pieces]
         if are_apart(starts, tuple(self.pieces.values())):
             return self.over
         places = {slot: (start, start + size) for start, (slot, size) in zip(starts, self.pieces.items())}
         return {
-            at: slot
-            for at, slot in self.over.items()
+            at: item
+            for at, item in self.over.items()
             if all(
-                other == slot or end <= places[slot][0] or start >= places[slot][1]
+                other == item.slot or end <= places[item.slot][0] or start >= places[item.slot][1]
                 for other, (start, end) in places.items()
             )
         }
 
-    def _over(self, step: NativeStep) -> dict[int, int]:
-        """The outputs that may be computed in an input's memory, and its slot."""
+    def _over(self, step: NativeStep) -> dict[int, Overwritten]:
+        """The outputs that may be computed in an input's memory, and that input."""
         params = {item.slot: number for number, item in enumerate(step.inputs)}
-        found: dict[int, int] = {}
+        found: dict[int, Overwritten] = {}
         for number, at in enumerate(self.plan.owners):
-            slot = step.outputs[at].over
-            if slot is not None and self.plan.may_overwrite(number, params.get(slot)):
-                found[at] = slot
+            item = step.outputs[at]
+            if item.over is not None and self.plan.may_overwrite(number, params.get(item.over)):
+                found[at] = Overwritten(item, item.over, self.made[at][1], self.plan.stored_alignment[number])
         return found
 
 
@@ -251,7 +249,7 @@ class NativeStep:
                 continue
             assert isinstance(source, Node)
             if all(user in inside or user is write for item in (target, source) for user in item.users):
-                outputs[source].write_over(target, self.program.slot(target))
+                outputs[source].write_over(target, self.program.slot(target), self.program.is_guarded)
 
     def _read_nodes(self) -> list[Node]:
         """What the outputs are computed from; nodes that only make views are done without."""
@@ -436,9 +434,9 @@ class NativeStep:
             addresses.append(address)
         if call.over:
             over = call.targets(slots)
+            torch.autograd.graph.increment_version(list(over.values()))
             made = [
-                self._target(slots, call, at) if at in over else call.empty(*item[:2], dtype=item[2])
-                for at, item in enumerate(call.made)
+                over[at] if at in over else call.empty(*item[:2], dtype=item[2]) for at, item in enumerate(call.made)
             ]
         else:
             empty = call.empty
@@ -472,16 +470,6 @@ class NativeStep:
             self.program.natives.append(apart)
             self.apart = apart
         return self.apart
-
-    def _target(self, slots: Slots, call: Call, at: int) -> torch.Tensor:
-        """The input in whose memory a result is computed, if it lies as expected."""
-        tensor: torch.Tensor = slots[call.over[at]]
-        shape, strides, dtype = call.made[at]
-        misaligned = tensor.data_ptr() & call.misalignment(at)
-        if tensor.stride() != strides or tensor.is_neg() or tensor.is_conj() or misaligned:
-            return call.empty(shape, strides, dtype=dtype)
-        torch.autograd.graph.increment_version(tensor)
-        return tensor
 
     def _run_by_torch(self, slots: Slots) -> None:
         sizes: dict[str, int] = {}

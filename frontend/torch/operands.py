@@ -34,7 +34,6 @@ class Input:
 
     def __init__(self, node: Node, slot: int, program: Program, is_apart: bool):
         self.node, self.slot = node, slot
-        is_guarded = program.is_guarded
         # In shape or type: what PyTorch's ops make may not be what their fake kernels promised, and the user's hooks
         # may unpack other tensors than they packed.
         self.may_differ = node.op == "call_function" or (node.op == "placeholder" and not program.is_typed)
@@ -48,8 +47,7 @@ class Input:
             layout = Layout(layout.shape, contiguous_strides(layout.shape))
         self.layout = layout
         self.dtype, self.torch_dtype = DTYPE[tensor.dtype], tensor.dtype
-        # Memory that is still to be conjugated or negated, which PyTorch may leave to the reader.
-        self.may_be_lazy = not is_guarded or tensor.dtype.is_complex or tensor.is_neg() or node.op == "call_function"
+        self.may_be_lazy = may_be_lazy(tensor, program.is_guarded) or node.op == "call_function"
         if layout.order is None:
             self.shape: tuple[Dim, ...] = (layout.span,)
         else:
@@ -81,13 +79,15 @@ class Output:
         self.is_spread = self.layout.order is None
         # The slot of an input that this is only copied into, so that it may be computed there.
         self.over: int | None = None
-        self.is_weight = False  # one of a model's, there
+        self.is_weight = self.may_be_lazy = False  # that input: a model's weight; as of an Input
 
-    def write_over(self, node: Node, slot: int) -> None:
-        layout = layout_of(node.meta["val"])
-        if layout.order is not None and not layout.repeated and node.meta["val"].dtype is self.dtype:
+    def write_over(self, node: Node, slot: int, is_guarded: bool) -> None:
+        tensor = node.meta["val"]
+        layout = layout_of(tensor)
+        if layout.order is not None and not layout.repeated and tensor.dtype is self.dtype:
             self.layout, self.is_spread, self.over = layout, False, slot
             self.is_weight = isinstance(node.meta.get("desc"), ParamAOTInput)
+            self.may_be_lazy = may_be_lazy(tensor, is_guarded)
 
     def written(self, value: Value) -> Value:
         """The value in the order in which it lies in memory."""
@@ -139,6 +139,21 @@ class Read:
         return resolved(item)
 
 
+class Overwritten:
+    """An argument in whose memory native code computes a result, in calls with some sizes, if it lies as expected.
+
+    PyTorch's own memory is aligned for all stores, but a view, whose memory is overwritten, may start anywhere."""
+
+    def __init__(self, item: Output, slot: int, strides: tuple[int, ...], alignment: int):
+        self.slot, self.strides, self.dtype, self.may_be_lazy = slot, strides, item.dtype, item.may_be_lazy
+        self.misaligned = alignment - 1  # bits of addresses
+
+    def fits(self, tensor: torch.Tensor) -> bool:
+        if self.may_be_lazy and (tensor.is_neg() or tensor.is_conj()):
+            return False
+        return tensor.stride() == self.strides and not tensor.data_ptr() & self.misaligned
+
+
 class View:
     """How a view is made in calls with some sizes. A base that is no result of the same call is looked at first."""
 
@@ -163,6 +178,11 @@ class View:
             return True
         begin = tensor.storage_offset() * tensor.itemsize
         return reading_of(tensor) == self.base_reading and begin % self.reading[0].itemsize == 0
+
+
+def may_be_lazy(tensor: torch.Tensor, is_guarded: bool) -> bool:
+    """Return whether an argument's memory may be still to be conjugated or negated, which PyTorch leaves to readers."""
+    return not is_guarded or tensor.dtype.is_complex or tensor.is_neg()
 
 
 def bytes_of(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> int:

@@ -34,7 +34,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
     if any(item.number is not None for item in call.read):
         return None
     over = call.over
-    targets = {step.outputs[at].slot: slot for at, slot in over.items()}
+    targets = {step.outputs[at].slot: item.slot for at, item in over.items()}
     copies = [tuple(program.slot(item) for item in node.args[:2]) for node in writes]  # type: ignore[arg-type]
     if any(targets.get(source) != target for target, source in copies):
         return None
@@ -52,7 +52,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
     lines = ["def run(args):"]
     given = len(program.placeholders)
     names = _bind_slots(program, template, call, space, lines)
-    made = {item.slot: names[over[at]] if at in over else f"r{at}" for at, item in enumerate(step.outputs)}
+    made = {item.slot: names[over[at].slot] if at in over else f"r{at}" for at, item in enumerate(step.outputs)}
     made |= {program.slot(node): names[target] for node, (target, _) in zip(writes, copies)}
     read = {item.slot: item for item in call.read}
     for slot, item in read.items():
@@ -69,27 +69,28 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
             lines.append(f"    if {_is_lazy(slot, item.dtype)}: return run_steps(args)")
         if item.overlaps:
             lines.append(f"    if a{slot}.stride() != strides{slot}: return run_steps(args)")
-    for slot in dict.fromkeys((*read, *over.values())):
+    for slot in dict.fromkeys((*read, *(item.slot for item in over.values()))):
         lines.append(f"    p{slot} = {names[slot]}.data_ptr()")
-    for at, slot in over.items():
-        space[f"apart{slot}"] = call.made[at][1]
-        lines.append(
-            f"    if a{slot}.stride() != apart{slot} or p{slot} & {call.misalignment(at)}: return run_steps(args)"
-        )
-        if slot not in read and _may_be_lazy(program, slot):
-            lines.append(f"    if {_is_lazy(slot, call.made[at][2])}: return run_steps(args)")
+    for target in over.values():
+        slot = target.slot
+        space[f"apart{slot}"] = target.strides
+        lines.append(f"    if a{slot}.stride() != apart{slot} or p{slot} & {target.misaligned}: return run_steps(args)")
+        if slot not in read and target.may_be_lazy:
+            lines.append(f"    if {_is_lazy(slot, target.dtype)}: return run_steps(args)")
     if over:
         space |= {"sizes": tuple(call.pieces.values()), "apart": [None]}  # the last addresses of which that is known
         lines.append(f"    pieces = ({_listed(f'p{slot}' for slot in call.pieces)},)")
         lines.append("    if pieces != apart[0]:")
         lines += ["        if not are_apart(pieces, sizes): return run_steps(args)", "        apart[0] = pieces"]
-        lines.append(f"    increment_version([{_listed(f'a{slot}' for slot in over.values())}])")
+        lines.append(f"    increment_version([{_listed(f'a{target.slot}' for target in over.values())}])")
     lines.append("    args.clear()")
     if on_host:
         lines += ["    if get_num_threads() != native._threads:", "        native.follow_threads()"]
     for slot, item in read.items():
         name = names[slot]
-        if not item.overlaps and not any(over[at] == slot and call.made[at][1] == item.strides for at in over):
+        if not item.overlaps and not any(
+            target.slot == slot and target.strides == item.strides for target in over.values()
+        ):
             # Its own name stays the argument's, of which a result may be a view.
             lines.append(f"    if {name}.stride() != strides{slot}:")
             lines.append(
@@ -106,7 +107,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
         space |= {f"made{at}": shape, f"apart{at}": strides, f"dtype{at}": dtype}
         lines.append(f"    r{at} = empty(made{at}, apart{at}, {'' if on_host else 'dtype='}dtype{at})")
     addresses += [str(item) for item in call.hidden]
-    addresses += [f"p{over[at]}" if at in over else f"r{at}.data_ptr()" for at in call.plan.owners]
+    addresses += [f"p{over[at].slot}" if at in over else f"r{at}.data_ptr()" for at in call.plan.owners]
     lines.append(f"    launch({_listed(addresses)})")
     for at, view in enumerate(call.shown):
         space[f"view{at}"] = view.of
@@ -140,12 +141,6 @@ def _bind_slots(
     if given:
         lines.append(f"    {', '.join(names[slot] for slot in range(given))}{',' if given == 1 else ''} = args")
     return names
-
-
-def _may_be_lazy(program: Program, slot: int) -> bool:
-    """Whether an argument's numbers may still have to be conjugated or negated."""
-    tensor = program.placeholders[slot].meta["val"]
-    return not program.is_guarded or tensor.dtype.is_complex or tensor.is_neg()
 
 
 def _is_lazy(slot: int, dtype: torch.dtype) -> str:

@@ -54,6 +54,22 @@ def updated_in_turn(x: torch.Tensor, y: torch.Tensor) -> Any:
     return (z,)
 
 
+def reversed_in_place(x: torch.Tensor) -> Any:
+    x.copy_(x.flip(0) + 1)
+    return x.sum()
+
+
+def updated_behind_a_copy(x: torch.Tensor) -> Any:
+    before = x.clone()
+    x.add_(1)
+    return before
+
+
+def updated_and_taken(x: torch.Tensor, y: torch.Tensor, i: torch.Tensor) -> Any:
+    x.add_(1)
+    return y[i]
+
+
 # Programs of PyTorch's, arguments, and more arguments if sizes are open.
 PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[Sequence[torch.Tensor]]]] = {
     "elementwise": (lambda x, y: x * y + 1, [[numbers(3, 5), numbers(5)]]),
@@ -62,6 +78,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[Sequence[torch.Tensor]]]]
     "constants and a seed": (lambda x: (x.tan() + torch.rand_like(x), x.sum()), [[numbers(3, 5)]]),
     "results in place": (updated, [[numbers(4, 6), numbers(4, 6)]]),
     "two results in place": (updated_in_turn, [[numbers(4, 6), numbers(4, 6)]]),
+    "a result that cannot be in place": (reversed_in_place, [[numbers(64, 6)]]),
+    "a copy of a parameter that is overwritten": (updated_behind_a_copy, [[numbers(4, 6)]]),
     "a copy of a parameter": (lambda x: (x.clone(), x + 1), [[numbers(4, 6)]]),
     "copies of one result": (lambda x: (y := x.exp(), y.clone(), y.sum(0)), [[numbers(4, 6)]]),
     "a result in another order": (lambda x, y: (x.t() + y.t(), x @ y.t()), [[numbers(4, 6), numbers(4, 6)]]),
@@ -250,8 +268,11 @@ def test_results(name: str, gpu: ExitStack) -> None:
     for args in sets if "open" in name else sets[:1]:
         found = compare(executors, args)
         plan = executors.cpu.plan
-        is_special = not (executors.step.symbols or plan.copies or plan.is_seeded)
+        is_special = not (executors.step.symbols or plan.copies or plan.is_seeded or "cannot" in name)
         assert ("specialized call" in found) == is_special
+        params = [np.array(item, order="C") for item in executors.params(args)]
+        results = executors.checked(executors.cpu, params)
+        assert not any(np.shares_memory(one, two) for one in results for two in [*params, *results] if one is not two)
         enter = executors.entry(args)
         assert (enter is not None) == (not plan.copies)
         assert enter is None or enter(tuple(executors.params(args)), {}) is not NotImplemented
@@ -287,6 +308,25 @@ def test_results_in_place_of_any_layout(name: str, gpu: ExitStack) -> None:
     compare(executors, [LAYOUTS[name](), numbers(6, 8)])
 
 
+def test_results_in_another_order(gpu: ExitStack) -> None:
+    """The launcher and the native entry return them with the same strides, the simulator with the same numbers."""
+
+    def function(x: Any, y: Any) -> Any:
+        return x.T + y.T, x * 2
+
+    args = numbers(4, 6).numpy(), numbers(4, 6).numpy()
+    native, simulated = smelt.jit(function), smelt.jit(function, target="cuda")
+    first = native(*args)
+    for _ in range(2):
+        native(*args)
+    ((enter, _),) = native.recent
+    for one, two, three in zip(first, enter(args, {}), simulated(*args), strict=True):
+        assert one.strides == two.strides and one.shape == two.shape == three.shape
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+    assert first[0].strides == (4, 24)  # as it was computed, not transposed in memory
+
+
 def error_of(way: Callable[[], Any]) -> tuple[type, str]:
     with pytest.raises(SmeltError) as caught:
         way()
@@ -314,6 +354,16 @@ def test_errors_of_code(gpu: ExitStack) -> None:
     found = {name: error_of(way) for name, way in ways.items()}
     assert len(set(found.values())) == 1, found
     assert "index 4 is out of range for a dimension of size 4" in found["launcher"][1]
+
+
+def test_an_error_leaves_arguments_as_they_were(gpu: ExitStack) -> None:
+    args = [numbers(4, 6), numbers(4, 6), torch.tensor([1, 0, 3, 2])]
+    executors = Executors(gpu, updated_and_taken, args)
+    assert "specialized call" not in compare(executors, args)  # nothing is computed in place
+    x, wrong = numbers(4, 6), torch.tensor([1, 4, 3, 2])
+    with pytest.raises(SmeltError):
+        executors.program.run_steps([x, args[1], wrong], executors.program.constants.template)
+    assert torch.equal(x, numbers(4, 6))
 
 
 # In place of arguments of the shapes (N, 6) and (6, M), both f32: what is wrong with them.
