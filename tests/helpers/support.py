@@ -16,6 +16,7 @@ import torch
 from smelt.backend.cpu.runtime.records import ALIGNMENT
 from smelt.ir.graph import Graph, Value, plain, replace_values
 from smelt.ir.types import TensorType, dtype
+from smelt.ops.define import REGISTRY
 
 ALL_BACKENDS = ("interp", "cpu", "cuda")
 # Numba's simulator of CUDA has a process of its own: it is switched on before Numba is imported.
@@ -104,6 +105,8 @@ def from_torch(tensor: torch.Tensor) -> np.ndarray:
 
 TESTS = Path(__file__).resolve().parent.parent
 IMPORTED = (TESTS, TESTS / "helpers")  # what tests import is found here
+# Tests that define ops do so when they are collected, some of them before the tests of all ops.
+OWN_OPS = {name: op for name, op in REGISTRY.items() if op.function.__module__.startswith("smelt.")}
 GUARD = 256
 PATTERN = 0xAB
 

@@ -18,8 +18,7 @@ from smelt.ir.graph import Graph, Value
 from smelt.ir.printer import print_graph
 from smelt.ir.types import TensorType
 from smelt.kernels.loop.text import print_kernel
-from smelt.ops.define import REGISTRY
-from support import flatten
+from support import OWN_OPS, flatten
 
 TOKEN = re.compile(r'"[^"\n]*"|//[^\n]*|[%@#]?[\w.]+|>=|<=|\.\.|\s+|.', re.DOTALL)
 VALUES = (
@@ -86,7 +85,7 @@ def op_texts() -> Iterator[str]:
     from parity.runner import entry_of
     from parity.table import make
 
-    for op in REGISTRY.values():
+    for op in OWN_OPS.values():
         entry = entry_of(op)
         for sample in (entry.samples[0], entry.samples[-1]) if entry is not None and entry.samples else ():
             call = make(sample, (sample.dtypes or entry.dtypes)[0], op.name)

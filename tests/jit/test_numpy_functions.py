@@ -14,9 +14,8 @@ import smelt
 from smelt.ir.errors import ArgumentError, SmeltError
 from smelt.numpy_calls import FUNCTIONS
 from smelt.ops.attributes import accepted
-from smelt.ops.define import REGISTRY
 from smelt.ops.streams import Streams
-from support import floats, interpret
+from support import OWN_OPS, floats, interpret
 
 VALUES: dict[str, np.ndarray] = {
     "x": floats(2, 3, 4, seed=1),
@@ -382,7 +381,7 @@ def test_attributes_are_what_their_annotations_say(text: str, message: str) -> N
 
 
 def test_defaults_are_what_their_annotations_say() -> None:
-    for op in REGISTRY.values():
+    for op in OWN_OPS.values():
         for item in op.parameters:
             if item.is_tensor or item.is_dtype or item.required or isinstance(item.default, Streams):
                 continue

@@ -307,11 +307,6 @@ def remembered_below(self: Tensor, small: Tensor, bound: Tensor) -> Tensor:
     return self + ops.where(ops.lt(small, bound), 1.0, 0.0)
 
 
-# Tests of all ops are collected after this file.
-for _op in (remembered_scaled, remembered_below):
-    del REGISTRY[_op.name]
-
-
 @pytest.mark.parametrize("size_first", [True, False])
 def test_bodies_tell_open_sizes_from_numbers(size_first: bool) -> None:
     """What is compared with a size need not hold it; a 0-dim tensor has the type of what it meets. An open size has the

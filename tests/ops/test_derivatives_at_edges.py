@@ -16,11 +16,12 @@ from parity.edges import run
 from parity.gaps import INTERNAL
 from smelt import ops
 from smelt.ops.define import REGISTRY
+from support import OWN_OPS
 from torch.autograd import forward_ad
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-OPS = sorted(name for name, op in REGISTRY.items() if op.differentiable and name not in INTERNAL)
+OPS = sorted(name for name, op in OWN_OPS.items() if op.differentiable and name not in INTERNAL)
 SPREAD = 24  # one edge in so many, unless --long is given
 INFINITE = math.inf
 

@@ -16,9 +16,9 @@ import pytest
 from parity.gaps import INTERNAL, KNOWN_GAPS
 from parity.runner import matching, run
 from smelt.ops.define import REGISTRY
-from support import BACKENDS
+from support import BACKENDS, OWN_OPS
 
-OPS = sorted(name for name in REGISTRY if name not in INTERNAL)
+OPS = sorted(name for name in OWN_OPS if name not in INTERNAL)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

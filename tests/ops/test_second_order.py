@@ -27,7 +27,7 @@ from smelt.ops.define import REGISTRY, OpDef
 from smelt.passes.autodiff.jvp import jvp
 from smelt.passes.autodiff.vjp import vjp, zeros
 from smelt.passes.manager import parse_pipeline
-from support import flatten, interpret, trace
+from support import OWN_OPS, flatten, interpret, trace
 
 STEP = 1e-5
 TOLERANCE = 2e-6  # of central differences of that step in f64
@@ -35,7 +35,7 @@ SMOOTH = 1e-2  # how much differences may differ from each other where there is 
 MOST = 12  # samples of an op
 # The third derivative of lgamma is the last that there is.
 ENDS = {"trigamma", "polygamma"}
-OPS = sorted(name for name, op in REGISTRY.items() if op.differentiable and name not in INTERNAL)
+OPS = sorted(name for name, op in OWN_OPS.items() if op.differentiable and name not in INTERNAL)
 
 
 def filled(found: Sequence[Value | None], like: Sequence[Value]) -> list[Value]:

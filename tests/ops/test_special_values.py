@@ -16,11 +16,11 @@ from parity.special import KNOWN, OF_SOME_MACHINES, run, unexplained
 from smelt import ops
 from smelt.ops.define import REGISTRY
 from smelt.passes.autodiff.vjp import vjp
-from support import BACKENDS, evaluate, from_torch, to_torch
+from support import BACKENDS, OWN_OPS, evaluate, from_torch, to_torch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-OPS = sorted(name for name in REGISTRY if name not in INTERNAL)
+OPS = sorted(name for name in OWN_OPS if name not in INTERNAL)
 SPREAD = {"interp": 4, "cpu": 6, "cuda": 12}  # one in so many cases, unless --long is given
 
 
