@@ -9,7 +9,7 @@ from ..ir.graph import Graph, Location, Value
 from ..kernels.loop.ir import Kernel, Site
 from ..kernels.loop.text import print_kernel
 from ..ops.create import constant
-from ..passes.fusion.fuse import Fused
+from ..passes.fusion.fused import Fused
 from .artifact import Place, printed_ops
 
 StageHook = Callable[[str, Any], None]

@@ -64,8 +64,7 @@ def text_of(thing: object, locations: bool) -> str:
     """A graph, or what `fuse` makes of one."""
     from ..ir.graph import Graph
     from ..ir.printer import print_graph
-    from ..passes.fusion.fuse import Fused
-    from ..passes.fusion.fuse_text import print_fused
+    from ..passes.fusion.fused import Fused, print_fused
 
     if isinstance(thing, Graph):
         return print_graph(thing, locations=locations)

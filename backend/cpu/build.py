@@ -15,7 +15,8 @@ from ...kernels.loop.verify import verify_kernel, verify_kernels
 from ...kernels.machine import Machine
 from ...ops.kinds import Contract
 from ...ops.view import expand, permute, reshape
-from ...passes.fusion.fuse import Fused, fuse
+from ...passes.fusion.fuse import fuse
+from ...passes.fusion.fused import Fused
 from ...passes.lower.kernel_reuse import Recurring
 from ...passes.lower.lower import buffer_names, lower_launch
 from ...passes.manager import PASSES, Pipeline

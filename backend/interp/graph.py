@@ -19,7 +19,7 @@ from ...kernels.scalar.reference import cast
 from ...kernels.scalar.table import COMBINERS, SCALARS
 from ...ops.create import constant
 from ...ops.define import as_array
-from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Reduce, Scan, Scatter, View
+from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Kind, Reduce, Scan, Scatter, View, registered
 from ..call_plan import Signature
 
 # An expression's value: a number, or an array with one number for each element of the result.
@@ -97,11 +97,14 @@ class Interpreter:
     def run(self, op: Op) -> Sequence[np.ndarray]:
         if op.defn.kind is None:
             return self.demand(op.defn.expand(op.arguments))
-        for kind in type(op.defn.kind).__mro__:
-            if kind in EVALUATE:
-                with np.errstate(all="ignore"):
-                    return [EVALUATE[kind](self, op, op.defn.kind)]
-        raise CompileError(f"{op.name}: the interpreter does not know the kind {op.defn.kind.name}", op.loc)
+        try:
+            evaluate = registered(EVALUATE, op.defn.kind)
+        except LookupError as error:
+            raise CompileError(
+                f"{op.name}: the interpreter does not know the kind {op.defn.kind.name}", op.loc
+            ) from error
+        with np.errstate(all="ignore"):
+            return [evaluate(self, op, op.defn.kind)]
 
     def shape(self, shape: Sequence[Dim]) -> tuple[int, ...]:
         return tuple(evaluate(size, self.sizes) for size in shape)
@@ -251,7 +254,7 @@ def run_captured(interpreter: Interpreter, op: Op, kind: Captured) -> np.ndarray
     return op.arguments["array"].array
 
 
-EVALUATE: dict[type, Callable[[Interpreter, Op, Any], np.ndarray]] = {
+EVALUATE: dict[type[Kind], Callable[[Interpreter, Op, Any], np.ndarray]] = {
     Elementwise: run_elementwise,
     View: run_view,
     Element: run_element,

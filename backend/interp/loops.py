@@ -41,7 +41,7 @@ from ...kernels.loop.ir import (
 from ...kernels.machine import CACHE_LINE
 from ...kernels.scalar.table import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
-from ...passes.fusion.fuse import Fused
+from ...passes.fusion.fused import Fused
 from ..call_plan import Signature
 
 Values = tuple[NumpyOperand, ...]

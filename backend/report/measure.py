@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ...ir.graph import Graph
@@ -9,7 +10,7 @@ from ...ir.proofs import ceil_divide
 from ...ir.symbolic import Dim
 from ...kernels.loop.ir import OUTERMOST, Concurrent, Kernel, Loop, walk
 from ...ops.create import constant
-from ...passes.fusion.fuse import Fused
+from ...passes.fusion.fused import Fused
 from .report import KernelReport, Report
 
 
@@ -45,6 +46,7 @@ def make_report(
         size_text(after),
         size_text(arena),
         "" if scratch is None else size_text(own_scratch),
+        refused=dict(Counter(refusal.reason.name.lower() for refusal in fused.refusals).most_common()),
     )
 
 

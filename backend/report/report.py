@@ -50,6 +50,7 @@ class Report:
     scratch: str = ""  # that each thread has for the kernels that threads share
     cache: Lookup = field(default_factory=lambda: Lookup("off"))
     milliseconds: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)  # how many of the refusals have each reason
     reasons: list[str] = field(
         default_factory=list, compare=False
     )  # why each version of the function was compiled, in order
@@ -81,7 +82,8 @@ class Report:
             lines.append(f"  {kernel}")
             lines.append(f"    {' '.join(kernel.ops)}")
         if self.refusals:
-            lines.append("  not fused:")
+            counts = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in self.refused.items())
+            lines.append(f"  not fused: {counts}")
             lines.extend(f"    {refusal}" for refusal in self.refusals)
         scratch = f", scratch of each thread {self.scratch}" if self.scratch not in ("", "0 B") else ""
         lines.append(f"  memory traffic: {self.bytes_before} op by op, {self.bytes_after} fused")

@@ -18,8 +18,8 @@ builder that writes loop IR, the interpreter one that computes with NumPy arrays
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.graph import Value
@@ -69,6 +69,7 @@ class Kind:
 
     promotes = False  # whether Python numbers may stand for tensors and operands are cast to a common type
     linear = False  # whether every derivative is the op itself applied to tangents
+    own_kernel = False  # whether its ops have kernels of their own, which read their operands from memory
 
     @property
     def name(self) -> str:
@@ -94,6 +95,17 @@ def common_dtype(items: Sequence[Any]) -> DType:
 
 def _is_open_size(item: Any) -> bool:
     return isinstance(item, Value) and item.op is not None and item.op.defn.name == "extent"
+
+
+Entry = TypeVar("Entry")
+
+
+def registered(table: Mapping[type[Kind], Entry], kind: Kind) -> Entry:
+    """What a table has for a kind: the entry of its class, or of the nearest base that has one."""
+    for base in type(kind).__mro__:
+        if base in table:
+            return table[base]
+    raise LookupError(f"nothing is registered for the kind {kind.name}")
 
 
 class Elementwise(Kind):
@@ -316,6 +328,8 @@ class Reduce(Kind):
 class Scan(Kind):
     """A combiner over all prefixes along `dim`."""
 
+    own_kernel = True
+
     def __init__(self, combiner: str):
         self.combiner = combiner
         self.linear = combiner == "add"
@@ -335,6 +349,8 @@ class Scatter(Kind):
     `follows(arguments)` says which dim of the update space each dim of the result follows (None: data chooses
     there), and `chosen_by(arguments)` which dims of the update space the data that chooses has.
     """
+
+    own_kernel = True
 
     def __init__(
         self,
@@ -358,6 +374,8 @@ class Scatter(Kind):
 
 class Contract(Kind):
     """self[B, M, K] times mat2[B, K, N]."""
+
+    own_kernel = True
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         left, right = arguments["self"], arguments["mat2"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...ir.graph import Graph, Op, Value
 from ...ir.proofs import non_negative
-from ...ops.kinds import Contract, Elementwise, Gather, Scan, Scatter, View
+from ...ops.kinds import Elementwise, Gather, Kind, Scan, Scatter, View
 from .costs import COSTS
 
 
@@ -57,7 +57,7 @@ def read_once(op: Op) -> set[Value]:
 def _stored(op: Op, value: Value, stored: dict[Op, int], results: set[Value], is_free: Callable[[Op], bool]) -> int:
     """Values over as many elements as the op's result that an operand puts into memory."""
     source = value.op
-    if source is None or value in results or isinstance(source.defn.kind, (Contract, Scan, Scatter)):
+    if source is None or value in results or (isinstance(kind := source.defn.kind, Kind) and kind.own_kernel):
         return 0  # in memory whatever happens
     if stored.get(source, 2) <= 1:
         return stored[source]

@@ -25,6 +25,7 @@ from ...ops.kinds import Elementwise, Reduce, View
 from .axes import Axes, AxisSet, present
 from .costs import COSTS
 from .inline import Inlining, op_cost
+from .reasons import Obstacle, Reason
 
 Reduction = tuple[Op, AxisSet, AxisSet]  # the op, the axes of its operand, the axes that it reduces
 
@@ -79,13 +80,13 @@ def leaves_one(op: Op) -> bool:
     return isinstance(op.defn.kind, Reduce) and op.defn.kind.result != "i64"
 
 
-def loop_tree(candidate: Candidate, split: int) -> Structure | str:
+def loop_tree(candidate: Candidate, split: int) -> Structure | Obstacle:
     """The loop tree of these ops, or why there is none. Full reductions of over `split` elements run across rows."""
     every = candidate.every
     if not candidate.reduces:
         for cell in candidate.cells:
             if cell != every and not recomputable(candidate, cell):
-                return "they iterate over different dims, and computing one again and again would cost more"
+                return Reason.RECOMPUTED()
         return Structure(every, frozenset(), frozenset(), frozenset())
     total = product(candidate.extent[axis] for axis in every)
     large = isinstance(total, Expr) or total > split
@@ -95,16 +96,16 @@ def loop_tree(candidate: Candidate, split: int) -> Structure | str:
         options.sort(key=lambda over: (not over & candidate.adjacent, len(over), sorted(over)))
     if large and any(over == every for _, _, over in candidate.reduces):
         options = [frozenset(), *(option for option in options if option != every)]
-    reasons: list[str] = []
+    obstacles: list[Obstacle] = []
     for inner in options:
         found = row_tree(candidate, inner)
         if isinstance(found, Structure):
             return found
-        reasons.append(found)
-    return reasons[0]
+        obstacles.append(found)
+    return obstacles[0]
 
 
-def row_tree(candidate: Candidate, inner: AxisSet) -> Structure | str:
+def row_tree(candidate: Candidate, inner: AxisSet) -> Structure | Obstacle:
     """The loop tree with these inner axes, or why there is none."""
     every = candidate.every
     outer = every - inner
@@ -115,21 +116,21 @@ def row_tree(candidate: Candidate, inner: AxisSet) -> Structure | str:
         whole = over == space and space in (every, outer)
         columns = inner and space == every and over == outer and leaves_one(op)
         if not outer or not (whole or columns):
-            return f"{op.name} reduces other dims"
+            return Reason.REDUCES_OTHERS(op.name)
         if columns and candidate.adjacent and not inner & candidate.adjacent:
-            return f"{op.name} and the other reductions would read across memory"
+            return Reason.ACROSS_MEMORY(op.name)
         secondary[op] = space - over
     spaces = set(secondary.values())
     for cell in candidate.cells:
         if cell not in (every, outer) and cell not in spaces and not recomputable(candidate, cell):
-            return "they iterate over different dims"
+            return Reason.OTHER_DIMS()
     post = after_rows(candidate, secondary, (every, outer)) if secondary else frozenset()
-    return post if isinstance(post, str) else Structure(outer, inner, frozenset(secondary), post)
+    return post if isinstance(post, Obstacle) else Structure(outer, inner, frozenset(secondary), post)
 
 
 def after_rows(
     candidate: Candidate, secondary: dict[Op, AxisSet], rows: tuple[AxisSet, AxisSet]
-) -> frozenset[Op] | str:
+) -> frozenset[Op] | Obstacle:
     """The ops that follow secondary reductions, or why they cannot."""
     inlining = candidate.inlining
     complete = dict(secondary)  # what exists when all rows are done, and its axes
@@ -140,7 +141,7 @@ def after_rows(
         space = candidate.space(op)
         if spaces:
             if op in secondary or not isinstance(op.defn.kind, (Elementwise, View)) or spaces != {space}:
-                return f"{op.name} needs a reduction over all rows to be complete"
+                return Reason.INCOMPLETE(op.name)
             complete[op] = space
         elif op not in secondary and space not in rows and space in secondary.values():
             narrow.append(op)
@@ -150,11 +151,11 @@ def after_rows(
     for op in reversed(narrow):
         # Made once behind the rows if only what comes there reads it, else anew in each row.
         if any(inlining.escapes(value, inside) for value in op.results):
-            return "they iterate over different dims"
+            return Reason.OTHER_DIMS()
         if all(reader in late for value in op.results for reader in inlining.readers(value)):
             late.add(op)
         elif op_cost(op) > COSTS.recompute:
-            return "they iterate over different dims"
+            return Reason.OTHER_DIMS()
     return post
 
 

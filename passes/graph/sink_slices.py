@@ -17,7 +17,7 @@ from typing import Any
 from ...ir.graph import Graph, Op, Value, operands_of
 from ...ir.proofs import ceil_divide
 from ...ir.symbolic import Dim, Expr, UndecidedSize
-from ...ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, Scan, Scatter, View
+from ...ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, View
 from ...ops.shapes import slice_of_slice
 from ...ops.view import expand, reshape
 from ...ops.view import slice as slice_
@@ -158,7 +158,7 @@ def in_memory(graph: Graph) -> set[Value]:
         kind = op.defn.kind
         regrouped = is_alias(op)
         seen = isinstance(kind, View) and op.results[0] in found
-        if seen or regrouped or isinstance(kind, (Contract, Gather, Scan, Scatter)):
+        if seen or regrouped or isinstance(kind, Gather) or (kind is not None and kind.own_kernel):
             found.update(op.operands)
     return found.union(graph.results)
 

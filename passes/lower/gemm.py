@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ...ir.graph import Value
 from ...ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
@@ -32,14 +31,13 @@ from ...kernels.gemm import (
     tile_shape,
 )
 from ...kernels.loop.ir import Alloc, Buffer, Gemm, Matrix, Operand, Pack, Store
+from ...ops.kinds import Contract
 from ..fusion.axes import batched_matrix
 from ..fusion.gemm_chain import product_op
+from ..fusion.groups import Group
 from ..fusion.inline import panel_width
-from .loop_tree import Saved, Tree
-
-if TYPE_CHECKING:
-    from ..fusion.fuse import Group
-    from .lower import Lowering
+from .elements import Lowering, Saved, lowers
+from .loop_tree import Tree
 
 
 @dataclass(frozen=True)
@@ -369,8 +367,7 @@ class Product:
         rows = lowering.fused.axes.root(self.group.touch[shaped][:-1])
         row = tile.row + i.expr()
         places = self._shaped((tile.at, row, 0))
-        group = replace(
-            self.group,
+        group = self.group._replace(
             ops=[op for op in self.group.ops if op in self.members],
             outputs=tuple(value for value in self.outputs if value is not self.output),
         )
@@ -447,3 +444,10 @@ class Product:
         )
         self._close()
         return target
+
+
+@lowers(Contract)
+def lower_contract(lowering: Lowering, group: Group) -> None:
+    """The kernel of a matrix product, with all that shares it."""
+    Product(lowering, group, f"{lowering.products}." if lowering.products else "").build()
+    lowering.products += 1

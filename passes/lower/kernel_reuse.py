@@ -16,7 +16,8 @@ from ...kernels.loop.ir import Kernel, Site, own_names
 from ...ops.kinds import Gather, Scatter
 from ...ops.shapes import are_ints
 from ..fusion.axes import Axes, AxisSet
-from ..fusion.fuse import Fused, Group
+from ..fusion.fused import Fused
+from ..fusion.groups import Group
 from ..graph.cleanup import argument_key
 from ..loop.rename import Renaming
 from .lower import kernel_name

@@ -13,51 +13,22 @@ rows; a second loop combines the partials in order. Nothing depends on the numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from ...ir.graph import Op, Value
 from ...ir.proofs import ceil_divide, floor_divide, minimum, remainder
-from ...ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, product
+from ...ir.symbolic import Dim, Expr, Symbol, product
 from ...ir.types import i64
 from ...kernels.gpu import GPU
 from ...kernels.loop.ir import Alloc, Buffer, Literal, Operand, Store
 from ...kernels.scalar.table import COMBINERS
-from ...ops.kinds import Element, Reduce, View
+from ...ops.kinds import Element, Kind, Reduce, View
 from ..fusion.axes import rigid_map
 from ..fusion.costs import COSTS
-from ..fusion.fuse import Group
+from ..fusion.groups import Group
 from ..fusion.inline import op_cost, static
-
-if TYPE_CHECKING:
-    from .lower import Lowering
+from .builder import flatten_index
+from .elements import Lowering, Saved, lowers
 
 KEPT_ELEMENTS = 1 << 18  # of a row, at most, that is kept for a later loop and not computed again; not measured
-
-
-def flatten_index(buffer: Buffer, index: tuple[Dim, ...]) -> tuple[Buffer, tuple[Dim, ...]]:
-    """x[c // 64, c % 64] is x[c] of the flat buffer: the division is gone where the linear place needs none."""
-    if len(index) < 2 or not any(isinstance(atom, Compound) for position in index for atom in atoms_of(position)):
-        return buffer, index
-    place: Dim = 0
-    for position, stride in zip(index, contiguous_strides(buffer.shape), strict=True):
-        place = place + position * stride
-    if any(isinstance(atom, Compound) for atom in atoms_of(place)):
-        return buffer, index
-    return Buffer(buffer.name, buffer.dtype, (product(buffer.shape),), buffer.role), (place,)
-
-
-@dataclass(frozen=True)
-class Saved:
-    """Where elements wait until they are needed again: the dims of a value that index the memory, after `lead`."""
-
-    buffer: Buffer
-    dims: tuple[int, ...]
-    lead: tuple[Dim, ...] = ()
-
-    def place(self, index: Sequence[Dim]) -> tuple[Dim, ...]:
-        return (*self.lead, *(index[dim] for dim in self.dims))
 
 
 class Tree:
@@ -510,3 +481,9 @@ class Tree:
 
     def _belongs(self, op: Op, part: list[Op]) -> bool:
         return bool(self._result_axes(op)) == bool(self._result_axes(part[0]))
+
+
+@lowers(Kind)
+def lower_loops(lowering: Lowering, group: Group) -> None:
+    """The kernel of a group of loops."""
+    Tree(lowering, group).build()

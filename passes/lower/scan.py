@@ -6,26 +6,27 @@ what precedes it, then its prefixes from there on. Sizes alone decide about that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir.graph import Op, Value
 from ...ir.proofs import ceil_divide, minimum
 from ...ir.symbolic import Dim, product
 from ...kernels.loop.ir import Literal, Operand, Store
 from ...kernels.scalar.table import COMBINERS
 from ...ops.kinds import Scan
+from ..fusion.groups import Group
 from ..fusion.inline import static
-
-if TYPE_CHECKING:
-    from .lower import Lowering
+from .elements import Lowering, lowers
 
 Place = tuple[Dim, ...]
 
 ADJACENT = 64  # lines beside each other that run together, as lanes of vectors; not measured
 
 
-def lower_scan(lowering: Lowering, op: Op, kind: Scan) -> None:
+@lowers(Scan)
+def lower_scan(lowering: Lowering, group: Group) -> None:
     """The kernel of one scan."""
+    (op,) = group.ops
+    kind = op.defn.kind
+    assert isinstance(kind, Scan)
     value, dim = op.arguments["self"], op.arguments["dim"]
     lines = static(product(value.shape[:dim])) * -(-static(product(value.shape[dim + 1 :])) // ADJACENT)
     scanning, sharing = Scanning(lowering, op, kind), lowering.machine.sharing

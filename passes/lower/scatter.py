@@ -17,7 +17,6 @@ Little work, or what is none of these, is a copy and then all updates in turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ...ir.graph import Op, Value
 from ...ir.proofs import ceil_divide, floor_divide, minimum, non_negative, remainder
@@ -26,16 +25,19 @@ from ...ir.types import i64
 from ...kernels.loop.ir import Alloc, Buffer, Literal, Operand, Store
 from ...kernels.machine import Machine, ScatterTiling
 from ...ops.kinds import Scatter
+from ..fusion.groups import Group
 from ..fusion.inline import static
-
-if TYPE_CHECKING:
-    from .lower import Lowering
+from .elements import Lowering, lowers
 
 Place = tuple[Dim, ...]
 
 
-def lower_scatter(lowering: Lowering, op: Op, kind: Scatter) -> None:
+@lowers(Scatter)
+def lower_scatter(lowering: Lowering, group: Group) -> None:
     """The kernel of one scatter."""
+    (op,) = group.ops
+    kind = op.defn.kind
+    assert isinstance(kind, Scatter)
     Scattering(lowering, op, kind).build()
 
 

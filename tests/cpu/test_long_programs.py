@@ -66,17 +66,18 @@ def test_passes_take_as_long_as_programs_are() -> None:
 
 def test_groups_know_all_that_they_depend_on() -> None:
     """As if every group asked its producers, and these theirs."""
-    fuser = Fuser(Pipeline(GRAPH).run(trace(filtered(12), inputs(12))), 1024, True, 256)
+    fuser = Fuser(Pipeline(GRAPH).run(trace(filtered(12), inputs(12))), 1024, True, DEFAULT)
     fuser.run()
-    live = sum(1 << number for number in fuser.groups)
-    for number, group in fuser.groups.items():
-        found, pending = 0, fuser.producers(group)
+    partition = fuser.partition
+    live = sum(1 << number for number in partition.groups)
+    for number, group in partition.groups.items():
+        found, pending = 0, partition.producers(group)
         while pending:
             producer = pending.pop()
             if not found >> producer.number & 1:
                 found |= 1 << producer.number
-                pending += fuser.producers(producer)
-        assert fuser.ancestors[number] & live == found & live
+                pending += partition.producers(producer)
+        assert partition.dependences.ancestors[number] & live == found & live
 
 
 @pytest.mark.parametrize("shape", [(1,), (4,), (100,), (3, 1)])

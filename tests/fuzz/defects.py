@@ -70,7 +70,7 @@ def resolve(place: str) -> Any:
 DEFECTS: dict[str, tuple[Edit, ...]] = {
     # Axes of unequal sizes are one: loops run beyond the ends of a gather's index, or leave its operand unwritten.
     "gather": (
-        Edit("smelt.passes.fusion.fuse:Fuser._follows", "not same(", "False and not same("),
+        Edit("smelt.passes.fusion.start:Start._follows", "not same(", "False and not same("),
         Edit("smelt.passes.fusion.axes:AxisUnion.join", "assert same(", "assert True or same("),
     ),
     # Scratch of a loop that lanes share is there once for all of them.
@@ -100,7 +100,7 @@ DEFECTS: dict[str, tuple[Edit, ...]] = {
     # A load of memory that the kernel writes leaves the loop that changes it.
     "hoist": (
         Edit(
-            "smelt.passes.lower.lower:Lowering.load_buffer",
+            "smelt.passes.lower.builder:KernelBuilder.load_buffer",
             "if is_constant else len(self.scopes) - 1",
             "if True else 0",
         ),

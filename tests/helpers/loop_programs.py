@@ -21,7 +21,8 @@ from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.text import kernel_hash, print_kernel
 from smelt.kernels.loop.verify import verify_kernel
 from smelt.kernels.machine import DEFAULT, Machine
-from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes.fusion.fuse import fuse
+from smelt.passes.fusion.fused import Fused
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import PASSES, Pipeline, Step
 from smelt.passes.pipelines import GRAPH, LOOPS

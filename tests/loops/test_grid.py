@@ -17,7 +17,8 @@ from smelt.ir.parser import parse_graph
 from smelt.kernels.gpu import GPU, Gpu
 from smelt.kernels.loop.ir import Kernel, Loop, walk
 from smelt.kernels.loop.text import print_kernel
-from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes.fusion.fuse import fuse
+from smelt.passes.fusion.fused import Fused
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH

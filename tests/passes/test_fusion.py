@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,11 @@ from smelt.kernels.loop.analysis import stride
 from smelt.kernels.loop.ir import Kernel, Load, Loop, walk
 from smelt.kernels.loop.text import print_kernel
 from smelt.kernels.machine import DEFAULT, PRESETS, Machine, Sharing
-from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes import fusion
+from smelt.passes.fusion.fuse import Fuser, fuse
+from smelt.passes.fusion.fused import Fused
+from smelt.passes.fusion.legality import kind_obstacle
+from smelt.passes.fusion.reasons import Reason
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
@@ -242,3 +247,34 @@ def test_a_kernel_may_be_longer_than_the_stack() -> None:
     compiled = smelt.jit(chain, options=smelt.CompileOptions(max_cost=4096))
     np.testing.assert_allclose(compiled(x, y), chain(x, y), rtol=1e-12)
     assert len(compiled.report().kernels) == 1
+
+
+def test_reasons_are_counted() -> None:
+    """Each refusal has a reason; the report says how often each occurs, the most frequent one first."""
+    compiled = smelt.jit(reductions_of_reductions)
+    compiled(floats(64, 32))
+    report = compiled.report()
+    refusals = fused(reductions_of_reductions, floats(64, 32)).refusals
+    assert sum(report.refused.values()) == len(report.refusals) > 0
+    assert list(report.refused.values()) == sorted(report.refused.values(), reverse=True)
+    assert {refusal.reason.name.lower() for refusal in refusals} == report.refused.keys()
+    assert "not fused: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in report.refused.items()) in str(
+        report
+    )
+
+
+def test_every_reason_is_given_somewhere() -> None:
+    texts = "".join(path.read_text() for path in sorted(Path(fusion.__file__).parent.glob("*.py")))
+    assert all(f"Reason.{reason.name}(" in texts for reason in Reason)
+
+
+def test_groups_that_cannot_be_one_stay_as_they_are() -> None:
+    """Legality changes nothing: a refused merge leaves both groups and their axes."""
+    graph = Pipeline(GRAPH).run(trace(lambda x: (x.exp().sum(0), x.exp().sum(1).cumsum(0)), (floats(64, 32),)))
+    fuser = Fuser(graph, 1024, True, None)
+    fuser.run()
+    partition = fuser.partition
+    first, *_, last = partition.groups.values()
+    before = str(first), str(last), list(partition.axes.parent)
+    assert kind_obstacle(partition, first, last, True) == Reason.OWN_KERNEL("running_sum")
+    assert (str(first), str(last), list(partition.axes.parent)) == before

@@ -20,7 +20,8 @@ from smelt.kernels.loop.ir import Kernel, walk
 from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.text import identity, print_kernel
 from smelt.kernels.machine import DEFAULT
-from smelt.passes.fusion.fuse import Fused, fuse
+from smelt.passes.fusion.fuse import fuse
+from smelt.passes.fusion.fused import Fused
 from smelt.passes.lower.kernel_reuse import Recurring
 from smelt.passes.lower.lower import buffer_names, lower_launch
 from smelt.passes.manager import Pipeline

@@ -78,7 +78,7 @@ ROOMS = (
     "smelt.backend.compile",
 )
 # Modules of one room that import each other, one of them inside a function. None joins them.
-CYCLES = ({"smelt.passes.fusion.fuse", "smelt.passes.fusion.fuse_text"},)
+CYCLES: tuple[set[str], ...] = ()
 MOST_LINES = 720  # of a file; one with more has two purposes
 
 # Who may import a heavy dependency: modules, or packages and all in them. The workloads of `smelt bench` have to.

@@ -1,11 +1,39 @@
-"""The text of a fused graph: the graph's own lines, gathered by kernel, with the refusals below."""
+"""A fused graph, and its text: the graph's own lines, gathered by kernel, with the refusals below."""
 
 from __future__ import annotations
 
-from ...ir.graph import Op
+from dataclasses import dataclass, field
+
+from ...ir.graph import Graph, Op, Value
 from ...ir.printer import COMMENT_COLUMN, Printer
 from ...ops.create import constant
-from .fuse import Fused, Group
+from .axes import AxisUnion
+from .concat_in_place import Part
+from .groups import Group
+from .reasons import Refusal
+
+
+@dataclass
+class Fused:
+    """A graph with its kernels: each launch is one group, or several independent ones in one parallel region."""
+
+    graph: Graph
+    launches: list[list[Group]]
+    inline: set[Op]
+    aliases: dict[Value, Value]
+    refusals: list[Refusal]
+    axes: AxisUnion
+    parts: dict[Value, Part]  # values that live in a joined one
+    names: dict[Value, str] = field(default_factory=dict)
+
+    def stored(self, value: Value) -> Value:
+        """The value whose memory a value lives in."""
+        while value in self.aliases:
+            value = self.aliases[value]
+        return value
+
+    def __str__(self) -> str:
+        return print_fused(self)
 
 
 def print_fused(fused: Fused, *, locations: bool = True) -> str:

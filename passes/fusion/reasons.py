@@ -1,0 +1,76 @@
+"""Why ops do not share a kernel: one reason for each way in which that can fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+
+class Reason(Enum):
+    """Reasons to refuse a merge, with their texts; {} stands for a detail of the case at hand."""
+
+    # Of kinds
+    OWN_KERNEL = "{} has a kernel of its own"
+    JOINED = "it is joined by the kernels that make its parts"
+    STORES_PARTS = "it stores parts of a joined value"
+    # Of cost
+    COST = "the kernel would cost over {} additions an element"
+    EARLY = "a small reduction is done first, so that all of a large kernel can use it"
+    # Of reads
+    BETWEEN = "an op between them is in another kernel"
+    OTHER_PLACES = "{} reads it at other places"
+    OTHER_SHAPE = "it is read in another shape"
+    BROADCAST = "one of them reads a broadcast of the other"
+    OTHER_ORDER = "it is read with its dims in another order"
+    # Of loops
+    RECOMPUTED = "they iterate over different dims, and computing one again and again would cost more"
+    OTHER_DIMS = "they iterate over different dims"
+    REDUCES_OTHERS = "{} reduces other dims"
+    ACROSS_MEMORY = "{} and the other reductions would read across memory"
+    INCOMPLETE = "{} needs a reduction over all rows to be complete"
+    # Of matrix products
+    DATA_CHOOSES = "a matrix product shares its kernel with no reads at places that data chooses"
+    NO_WHOLE_ROWS = "tiles of matrix products have no whole rows"
+    PRODUCT_NOT_TILED = "a matrix product like this shares its kernel with elementwise ops only"
+    FEW_ROWS = "the matrix product has too few rows for threads to share them"
+    LONG_ROWS = "the rows of the matrix product are too long to stay in the cache"
+    PRODUCT_NOT_READ = "it does not read the matrix product"
+    ACROSS_ROWS = "a matrix product shares its kernel with reductions of its rows only"
+    STORED_ACROSS = "its rows would be stored across memory"
+    # Of a chain of two products
+    TILE_TYPE = "a tile in {} is not what a product of {} reads"
+    MORE_THAN_LEFT = "the second product needs more of the first than its left matrix"
+    IN_MEMORY = "it is needed in memory all the same"
+    LARGE_MATRICES = "its tiles would each read large matrices"
+    CHAIN = ""  # decided later, by gemm_chain.py: never recorded
+
+    def __call__(self, *details: object) -> Obstacle:
+        """Return this reason with its details."""
+        return Obstacle(self, details)
+
+
+class Obstacle(NamedTuple):
+    """A reason in a case at hand."""
+
+    reason: Reason
+    details: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return self.reason.value.format(*self.details)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a producer and a consumer, named by their last ops, do not share a kernel."""
+
+    producer: str
+    consumer: str
+    obstacle: Obstacle
+
+    @property
+    def reason(self) -> Reason:
+        return self.obstacle.reason
+
+    def __str__(self) -> str:
+        return f"{self.producer} -> {self.consumer}: {self.obstacle}"
