@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 LEAST = 3000  # characters of a part: compiling even an empty one takes a while
 EACH = 3  # parts for a thread, so that all end at about the same time
+STATEMENT = 450  # characters of text of a statement on scalars: the median of the benchmarks' kernels
 MOST = 24000  # characters of a part that is compiled while the rest of its module is still being made
 
 _HEAD = re.compile(r"^define (.*? @[\w.]+)\((.*?)\)", re.MULTILINE)
@@ -51,6 +52,10 @@ class Module:
     @property
     def text(self) -> str:
         return "\n".join([*self.hot, *self.plain, *self.shared])
+
+    def whole(self) -> Module:
+        """The same module with nothing taken out."""
+        return Module(self.hot, self.plain, self.shared)
 
     def parts(self, threads: int) -> list[Part]:
         """Hot functions that were not taken out, in parts of about the same length, the longest first. Each declares
