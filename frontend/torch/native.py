@@ -147,22 +147,27 @@ class Call:
                 )
 
     def targets(self, slots: Slots) -> dict[int, torch.Tensor]:
-        """The outputs that are computed in an input's memory, and that input: nothing else of this call lies there."""
-        return {at: slots[item.slot] for at, item in self._lying_apart(slots).items() if item.fits(slots[item.slot])}
-
-    def _lying_apart(self, slots: Slots) -> dict[int, Overwritten]:
+        """The outputs that are computed in an input's memory, and that input: it lies as expected, and nothing else of
+        this call lies there."""
         starts = [slots[slot].data_ptr() for slot in self.pieces]
-        if are_apart(starts, tuple(self.pieces.values())):
-            return self.over
-        places = {slot: (start, start + size) for start, (slot, size) in zip(starts, self.pieces.items())}
-        return {
-            at: item
-            for at, item in self.over.items()
-            if all(
-                other == item.slot or end <= places[item.slot][0] or start >= places[item.slot][1]
-                for other, (start, end) in places.items()
-            )
-        }
+        over = self.over
+        if not are_apart(starts, tuple(self.pieces.values())):
+            places = {slot: (start, start + size) for start, (slot, size) in zip(starts, self.pieces.items())}
+            over = {
+                at: item
+                for at, item in over.items()
+                if all(
+                    other == item.slot or end <= places[item.slot][0] or start >= places[item.slot][1]
+                    for other, (start, end) in places.items()
+                )
+            }
+        found: dict[int, torch.Tensor] = {}
+        for at, item in over.items():
+            tensor = slots[item.slot]
+            is_lazy = item.may_be_lazy and (tensor.is_neg() or tensor.is_conj())
+            if tensor.stride() == item.strides and not tensor.data_ptr() & item.misaligned and not is_lazy:
+                found[at] = tensor
+        return found
 
     def _over(self, step: NativeStep) -> dict[int, Overwritten]:
         """The outputs that may be computed in an input's memory, and that input."""
@@ -404,7 +409,7 @@ class NativeStep:
     # Running.
 
     def __call__(self, slots: Slots) -> None:
-        if torch.get_num_threads() != _threads.count:
+        if torch.get_num_threads() != followed.count:
             follow_threads()
         try:
             key = self.sizes(slots) if self.symbols else ()
@@ -523,15 +528,15 @@ class _Threads:
     count = 0
 
 
-_threads = process.keep("threads of PyTorch", _Threads())
+followed = process.keep("threads of PyTorch", _Threads())
 
 
 def follow_threads() -> None:
     """As many threads as PyTorch uses; what the user tells smelt later holds until PyTorch's number changes again."""
     from ..backend.cpu.runtime.threads import set_num_threads
 
-    _threads.count = torch.get_num_threads()
-    set_num_threads(_threads.count)
+    followed.count = torch.get_num_threads()
+    set_num_threads(followed.count)
 
 
 def _tensors(item: Any) -> list[Any]:

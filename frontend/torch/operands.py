@@ -148,11 +148,6 @@ class Overwritten:
         self.slot, self.strides, self.dtype, self.may_be_lazy = slot, strides, item.dtype, item.may_be_lazy
         self.misaligned = alignment - 1  # bits of addresses
 
-    def fits(self, tensor: torch.Tensor) -> bool:
-        if self.may_be_lazy and (tensor.is_neg() or tensor.is_conj()):
-            return False
-        return tensor.stride() == self.strides and not tensor.data_ptr() & self.misaligned
-
 
 class View:
     """How a view is made in calls with some sizes. A base that is no result of the same call is looked at first."""

@@ -41,7 +41,8 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
     space: dict[str, Any] = {
         "empty": _empty_strided_cpu if on_host else call.empty,
         "get_num_threads": torch.get_num_threads,
-        "native": native,
+        "threads": native.followed,
+        "follow_threads": native.follow_threads,
         "launch": call.launch,
         "laid_out": memory.laid_out,
         "moved": memory.moved,
@@ -85,7 +86,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
         lines.append(f"    increment_version([{_listed(f'a{target.slot}' for target in over.values())}])")
     lines.append("    args.clear()")
     if on_host:
-        lines += ["    if get_num_threads() != native._threads:", "        native.follow_threads()"]
+        lines += ["    if get_num_threads() != threads.count: follow_threads()"]
     for slot, item in read.items():
         name = names[slot]
         if not item.overlaps and not any(

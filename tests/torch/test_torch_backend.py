@@ -589,6 +589,20 @@ def test_threads_are_as_many_as_pytorchs():
         function(x)
 
 
+def test_what_the_user_says_of_threads_holds_until_pytorch_changes():
+    """Also in the generated call, which is used from the third call on."""
+    function, x, before = compiled(torch.sin), torch.randn(100), smelt.get_num_threads()
+    for _ in range(3):
+        function(x)
+    try:
+        for count in (1, 3):
+            smelt.set_num_threads(count)
+            function(x)
+            assert smelt.get_num_threads() == count
+    finally:
+        smelt.set_num_threads(before)
+
+
 def test_exported_programs():
     model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU()).eval()
     rows = torch.export.Dim("rows", min=2, max=100)
