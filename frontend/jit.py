@@ -15,7 +15,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +46,18 @@ from .versions import Bound, Compiled
 if TYPE_CHECKING:
     from .backend.report.report import Report
 
-_REMEMBERED = 8  # shapes that decide which dimensions vary
-_BOUND = 1024  # shapes that are called without further thought
-_RECENT = 8  # of them that native code recognises
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """How much a function remembers of its calls. Chosen, not measured."""
+
+    shapes: int = 8  # that decide which dimensions vary
+    bound: int = 1024  # shapes that are called without further thought
+    recent: int = 8  # of them that native code recognises
+
+
+REMEMBERED = Remembered()
+
 SIZE_NAMES = "NMKLPQRSTUVW"
 NUMBER: Order = (0,)  # in place of an array's order: a Python number, which has the type of what it meets
 
@@ -245,7 +254,7 @@ class Jitted:
         if entry is not None and all(item[0] is not entry.enter for item in self.recent):
             others = [item for item in self.recent if known is None or item[0] is not known.enter]
             bound.entries[form] = entry
-            self.recent = [(entry.enter, bound.version), *others[: _RECENT - 1]]
+            self.recent = [(entry.enter, bound.version), *others[: REMEMBERED.recent - 1]]
 
     def _flatten(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], Any, Any]:
         static_args = tuple((number, args[number]) for number in sorted(self.static_argnums) if number < len(args))
@@ -369,7 +378,7 @@ class Jitted:
         self.versions.setdefault(key, []).append(version)  # which may be another list now: see forget_programs
         self.reasons.add(*reason)
         seen.append(shapes)
-        del seen[:-_REMEMBERED]
+        del seen[: -REMEMBERED.shapes]
         return version
 
     def _trace(
@@ -517,7 +526,7 @@ def _traced(leaf: Any) -> Any:
 
 def _keep(table: dict[Any, Bound], key: Any, bound: Bound) -> None:
     """Add an entry; of too many the oldest goes."""
-    if len(table) >= _BOUND:
+    if len(table) >= REMEMBERED.bound:
         del table[next(iter(table))]
     table[key] = bound
 

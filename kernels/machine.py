@@ -30,6 +30,7 @@ class Sharing:
     scan_chunk: int = 4096  # elements of a line that are scanned at a time where the line is cut
     scan_length: int = 16 * 4096  # elements of a line from which it is cut
     scan_lines: int = 16  # lines that are enough to share out uncut
+    scan_beside: int = 64  # lines beside each other that run together, as lanes of vectors
     updates: int = 1 << 15  # elements that a scatter updates; fewer are not shared out
 
 

@@ -1,1 +1,0 @@
-"""The `smelt` command: one file for each subcommand."""

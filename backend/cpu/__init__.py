@@ -1,1 +1,0 @@
-"""The CPU: kernels of loop IR to machine code by way of LLVM, and calls of it."""

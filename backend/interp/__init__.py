@@ -1,1 +1,0 @@
-"""NumPy interpreters of both IRs: the reference of every test."""

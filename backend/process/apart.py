@@ -11,12 +11,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .forks import no_forks
+from .patience import PATIENCE
 
 T = TypeVar("T")
-
-PAUSE = 5e-5  # seconds after which a thread that waits looks again, at first
-LONGEST_PAUSE = 2e-3
-BEGIN = 0.2  # seconds in which a thread that was started has begun, unless it cannot
 
 
 class Pauses:
@@ -30,7 +27,7 @@ class Pauses:
         return time.monotonic() - self.begin
 
     def pause(self) -> None:
-        time.sleep(min(max(self.seconds / 16, PAUSE), LONGEST_PAUSE))
+        time.sleep(min(max(self.seconds / 16, PATIENCE.look), PATIENCE.longest_look))
 
 
 def start_thread(function: Callable[..., Any], *arguments: Any) -> bool:
@@ -62,7 +59,7 @@ def apart(function: Callable[[], T]) -> T:
     pauses = Pauses()
     while not done[0]:
         pauses.pause()
-        if pauses.seconds > BEGIN and not begun.locked():
+        if pauses.seconds > PATIENCE.begin and not begun.locked():
             work()
     if done[2] is not None:
         raise done[2]

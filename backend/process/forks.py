@@ -13,9 +13,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from ...ir.process import process
-
-LONGEST = 30.0  # seconds that a fork waits: better a child that may hang than a parent that does
-PAUSE = 2e-4  # seconds between two looks at a door that is closed, or at locks that others have
+from .patience import PATIENCE
 
 
 def is_mine(lock: Any) -> bool:
@@ -52,7 +50,7 @@ class NoForks:
         me = threading.get_ident()
         lock = self.locks.setdefault(me, threading.RLock()) if me not in self.locks else self.locks[me]
         while (self.closed or (self.forking and not helps)) and me not in self.held and not is_mine(lock):
-            sleep(PAUSE)
+            sleep(PATIENCE.door)
         return lock
 
     def hold_too(self, lock: Any) -> None:
@@ -61,14 +59,14 @@ class NoForks:
         self.others.append(lock)
 
     def _before(self) -> None:
-        me, end = threading.get_ident(), monotonic() + LONGEST
+        me, end = threading.get_ident(), monotonic() + PATIENCE.fork
         held = self.held.setdefault(me, [])
         if None in held:
             return  # the end of the list: all is held
-        self.guard.acquire(timeout=LONGEST)
+        self.guard.acquire(timeout=PATIENCE.fork)
         self.forking = True
         while not self._hold(me, held) and monotonic() < end:
-            sleep(PAUSE)
+            sleep(PATIENCE.door)
         held.append(None)
 
     def _hold(self, me: int, held: list[Any]) -> bool:

@@ -30,7 +30,6 @@ from typing import Any, TypeVar
 
 from ...ir.process import process
 from .files import (
-    LARGEST,
     LOCK,
     TEMPORARY,
     Lock,
@@ -42,6 +41,7 @@ from .files import (
     remove,
     write_file,
 )
+from .limits import LIMITS
 from .sources import is_unchanged
 
 VARIABLE = "SMELT_CACHE_DIR"
@@ -54,15 +54,7 @@ PLACES = {
 }
 SUFFIX = ".smelt"
 MAGIC = "smelt-cache"
-LIMIT = 1 << 30  # bytes
-MOST_IN_MEMORY = 256  # entries
 NAME_DIGITS = 32
-TOUCH_SECONDS = 600  # an entry's time of last use is as exact as this
-ABANDONED_SECONDS = 3600  # what a process that died left half written is removed after this
-SWEEP_ONE_IN = 16  # how often storing looks at the size of the whole cache
-LONGEST_HEADER = 1 << 24  # bytes
-PATIENCE = 15.0  # seconds to wait for another process that compiles the same: most programs take less than one
-PAUSES = 0.002, 0.05  # seconds between two looks meanwhile, at first and at last
 HALF_WRITTEN = re.compile(r"(sources|machine)-[0-9a-f]{16}\.\d+")  # names that older versions gave to such files
 
 Found = TypeVar("Found")
@@ -109,7 +101,7 @@ def write_entry(path: str, key: Key, about: dict[str, Any], code: bytes) -> None
     header = {"title": key.title, "program": key.program, "fields": key.fields, "about": about}
     body = json.dumps(header, separators=(",", ":")).encode() + b"\n" + code
     content = f"{MAGIC} {hashlib.sha256(body).hexdigest()}\n".encode() + body
-    if len(content) > LARGEST:
+    if len(content) > LIMITS.entry:
         return  # nobody would read it
     try:
         write_file(path, content)
@@ -142,7 +134,7 @@ def read_header(path: str) -> dict[str, Any] | None:
     """The header alone, unchecked; None if it is not there."""
     try:
         with open(open_file(path)[0], "rb") as file:
-            found = json.loads(file.readline(200) and file.readline(LONGEST_HEADER))
+            found = json.loads(file.readline(200) and file.readline(LIMITS.header))
     except (OSError, ValueError, RecursionError, MemoryError):
         return None
     kinds = {"title": str, "program": str, "fields": dict}
@@ -153,7 +145,7 @@ def read_header(path: str) -> dict[str, Any] | None:
 class Cache:
     """A directory to read and write, and others that are only read. None, and no others: there is no cache."""
 
-    def __init__(self, directory: str | None, baked: Sequence[str] = (), limit: int = LIMIT):
+    def __init__(self, directory: str | None, baked: Sequence[str] = (), limit: int = LIMITS.directory):
         self.directory = directory
         self.baked = tuple(baked)
         self.limit = limit
@@ -233,7 +225,7 @@ class Cache:
         if found is not None or path is None or not self.writable:
             return found, lookup, None
         lock: Lock | None = None
-        end, (pause, longest) = time.monotonic() + PATIENCE, PAUSES
+        end, (pause, longest) = time.monotonic() + LIMITS.patience, LIMITS.pauses
         try:
             make_folder(os.path.dirname(path))
             while (lock := Lock.take(f"{path}{LOCK}")) is None and is_patient and time.monotonic() < end:
@@ -284,9 +276,9 @@ class Cache:
                 self.writable = False
                 warn(f"smelt cannot keep compiled code in {self.directory} ({error.strerror}): {ADVICE}")
         if not self.writable:
-            if len(self.memory) < MOST_IN_MEMORY:
+            if len(self.memory) < LIMITS.memory:
                 self.memory[key.name] = (about, code)
-        elif int(key.name[:8], 16) % SWEEP_ONE_IN == 0:
+        elif int(key.name[:8], 16) % LIMITS.sweep == 0:
             # The name is a hash: one in so many stores looks, without any state that processes would have to share.
             self.sweep()
 
@@ -331,7 +323,7 @@ def abandoned(directory: str) -> Iterator[str]:
     for file in (*_listed(directory), *_files(directory)):
         if file.name.endswith((TEMPORARY, LOCK)) or HALF_WRITTEN.fullmatch(file.name):
             try:
-                if time.time() - file.stat(follow_symlinks=False).st_mtime > ABANDONED_SECONDS:
+                if time.time() - file.stat(follow_symlinks=False).st_mtime > LIMITS.abandoned:
                     yield file.path
             except OSError:
                 continue
@@ -356,7 +348,7 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
 def touch(path: str) -> None:
     """Note that an entry was used; not each time, that would be a write for every read."""
     try:
-        if time.time() - os.stat(path).st_mtime > TOUCH_SECONDS:
+        if time.time() - os.stat(path).st_mtime > LIMITS.touch:
             os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
     except OSError:
         pass
@@ -467,7 +459,7 @@ def set_cache_dir(
     directory: str | os.PathLike[str] | None,
     *,
     baked: Sequence[str | os.PathLike[str]] = (),
-    limit: int = LIMIT,
+    limit: int = LIMITS.directory,
 ) -> None:
     """Keep compiled code in a directory, of at most about `limit` bytes; None: nowhere.
 

@@ -11,13 +11,12 @@ from contextlib import suppress
 from hashlib import sha256
 
 from .files import read_file, write_file
-
-LARGEST = 1 << 16  # bytes; they have some hundred
+from .limits import LIMITS
 
 
 def remembered(folder: str, name: str, facts: str) -> str | None:
     try:
-        content = read_file(os.path.join(folder, name), LARGEST)
+        content = read_file(os.path.join(folder, name), LIMITS.facts)
     except OSError:
         return None
     check, _, found = content.decode("utf-8", "replace").partition("\n")

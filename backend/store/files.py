@@ -14,7 +14,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
-LARGEST = 1 << 28  # bytes of an entry that is read or written: about a hundred times the largest that was seen
+from .limits import LIMITS
+
 TEMPORARY = ".tmp"
 LOCK = ".lock"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
@@ -62,7 +63,7 @@ def open_file(path: str) -> tuple[int, os.stat_result]:
     return descriptor, facts
 
 
-def read_file(path: str, largest: int = LARGEST) -> bytes:
+def read_file(path: str, largest: int = LIMITS.entry) -> bytes:
     descriptor, facts = open_file(path)
     try:
         if facts.st_size > largest:

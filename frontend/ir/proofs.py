@@ -8,6 +8,7 @@ such an atom may be. Both ask for quotients and extremes of smaller expressions,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 from .symbolic import Atom, Compound, Dim, Expr, Monomial, Symbol, product, split, symbols_of, transform, weight
@@ -104,12 +105,24 @@ def _is_bounded(value: Dim) -> bool:
 
 
 OPPOSITE = {"min": "max", "max": "min"}
-PROOF = 128  # compound atoms in all cases that a proof looks at: sizes of slices of slices double with each
+
+
+@dataclass(frozen=True, slots=True)
+class ProofLimits:
+    """Where a proof gives up: it then says no, which is safe. No measurement is recorded."""
+
+    atoms: int = 128  # compound ones, in all cases that a proof looks at: sizes of slices of slices double with each
+    expressions: int = 256  # that one proof about loops looks at
+    relaxed: int = 32  # expressions for which a proof about loops takes one side of a minimum or maximum without more
+    boxes: int = 64  # of one buffer that no iteration of a loop is expected to put together
+
+
+LIMITS = ProofLimits()
 
 
 @lru_cache(maxsize=4096)
 def _is_proved(value: Expr) -> bool:
-    return _by_cases(value, [PROOF])
+    return _by_cases(value, [LIMITS.atoms])
 
 
 def _by_cases(value: Dim, left: list[int]) -> bool:

@@ -14,9 +14,8 @@ from torch.fx import Node
 from ..ir.errors import CompileError
 from ..ops import conv
 from ..ops.define import Tensor
+from .limits import LIMITS
 from .rules import rule
-
-SMALL = 9  # places of a kernel
 
 
 def _is_product(weight: Tensor, a: dict[str, Any]) -> bool:
@@ -57,7 +56,7 @@ def _check(weight: Tensor, a: dict[str, Any], places: int) -> None:
 
 @rule("convolution")
 def convolved(node: Node, a: dict[str, Any]) -> Any:
-    _check(a["weight"], a, SMALL)
+    _check(a["weight"], a, LIMITS.kernel_places)
     return conv.convolution(**a)
 
 

@@ -24,13 +24,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from ..backend.cpu.target import host
 from ..kernels.gemm import RegisterTile
 from .importer import result_tensors
+from .limits import LIMITS
 from .memory import lineage
 from .program import Constants, Program
 from .rules import RANDOM
 
 aten = torch.ops.aten
 _is_freed: Callable[[int], bool] = torch.UntypedStorage._expired  # type: ignore[assignment]
-KEPT = 4  # models whose constants a program keeps
 # Ops with a row of their weight for each channel. Those that AOTAutograd takes apart are in exported programs.
 WITH_ROWS = {
     aten.convolution.default, aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.linear.default
@@ -223,7 +223,7 @@ class Frozen:
             for place, tensor in zip(self.places, self.prologue.compute(*held)):
                 template[place] = tensor
             others = [item for item in self.folded if not item.is_of(held) and not item.is_dead]
-            self.folded = (folded, *others[: KEPT - 1])
+            self.folded = (folded, *others[: LIMITS.models - 1])
             self.folds += 1
         return folded
 

@@ -33,6 +33,7 @@ from ..ir.types import TensorType, u8
 from ..trace import Traced, trace
 from . import gpu
 from .importer import Importer, extents_of, location_of, op_name, reason_of
+from .limits import LIMITS
 from .memory import (
     are_apart,
     laid_out,
@@ -53,9 +54,6 @@ from .types import is_supported, layout_of, number_type
 if TYPE_CHECKING:
     from ..backend.call_plan import SizedPlan
     from .program import Program, Slots
-
-
-MOST_CALLS = 1024  # sizes that a step remembers; a program whose sizes grow with every call has no end of them
 
 
 class Version:
@@ -511,7 +509,7 @@ class NativeStep:
             call = Call(self, version, sizes)
         if call is None:
             return None
-        if len(self.calls) >= MOST_CALLS:
+        if len(self.calls) >= LIMITS.calls:
             self.calls.pop(next(iter(self.calls)), None)
         self.calls[key] = call
         return call

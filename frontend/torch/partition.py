@@ -19,14 +19,11 @@ from ..ir.graph import Value
 from ..ir.symbolic import Dim, Symbol
 from ..ir.types import TensorType
 from .importer import Importer, Unsupported, extents_of, op_name, result_tensors
+from .limits import LIMITS
 from .memory import root_of
 from .rules import RANDOM
 from .sizes import symbol_of
 from .types import DTYPE, is_supported, number_type, refusal
-
-SOME_SIZE = 16  # in place of a size that only data decides, to try an op
-LARGEST_CONSTANT = 1 << 20  # bytes
-
 
 # What only looks at sizes.
 CHECKS = {
@@ -72,7 +69,7 @@ def _is_constant(node: Node, given_away: set[Node]) -> bool:
     if not isinstance(target, torch._ops.OpOverload) or not isinstance(tensor, torch.Tensor) or node.all_input_nodes:
         return False
     is_fixed = target.namespace == "aten" and target._schema.name[6:] not in RANDOM and not draws(node)
-    is_small = tensor.layout is torch.strided and tensor.untyped_storage().nbytes() <= LARGEST_CONSTANT
+    is_small = tensor.layout is torch.strided and tensor.untyped_storage().nbytes() <= LIMITS.constant
     return is_fixed and is_small and not node.is_impure() and node not in given_away
 
 
@@ -88,7 +85,7 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
             hint = environment.backed_var_to_val.get(symbol)
             # The lengths that a nested tensor has in one dim are one symbol there, with an object as its value.
             known = getattr(hint, "is_Integer", isinstance(hint, int))
-            found[symbol_of(symbol, environment)] = int(hint) if known else SOME_SIZE
+            found[symbol_of(symbol, environment)] = int(hint) if known else LIMITS.some_size
 
     for node in graph.nodes:
         for item in result_tensors(node) if "val" in node.meta else ():

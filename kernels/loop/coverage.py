@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...ir.proofs import LIMITS
 from ...ir.symbolic import symbols_of
 from .bounds import Visitor
 from .facts import Facts, Variable
@@ -42,7 +43,6 @@ class Written:
 
 
 State = dict[str, list[Written]]
-MANY = 64  # boxes of one buffer that no iteration of a loop is expected to put together
 
 
 class Gather(Visitor):
@@ -204,7 +204,7 @@ class Coverage(Visitor):
 
 def together(facts: Facts, items: Sequence[Written]) -> list[Written]:
     """Boxes that one iteration writes, with those that are one together taken for one: 2 * i and 2 * i + 1."""
-    if len(items) < 2 or len(items) > MANY:
+    if len(items) < 2 or len(items) > LIMITS.boxes:
         return list(items)
     found: list[Written] = []
     for view in dict.fromkeys(item.view for item in items):

@@ -15,11 +15,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...ir.proofs import COMPOUND, ceil_divide, floor_divide, limit, non_negative, substitute
+from ...ir.proofs import COMPOUND, LIMITS, ceil_divide, floor_divide, limit, non_negative, substitute
 from ...ir.symbolic import Atom, Compound, Dim, Expr, Symbol, exact_quotient, product, symbols_of, transform
-
-BUDGET = 256  # expressions that one proof looks at
-RELAXED = 32  # those for which a proof takes one side of a minimum or maximum without more
 
 
 @dataclass(frozen=True)
@@ -255,7 +252,7 @@ class Facts:
         given, value = value, self.known(value)
         found = self.proved.get(value)
         if found is None:
-            found = self._proves(value, self.facts, [BUDGET])
+            found = self._proves(value, self.facts, [LIMITS.expressions])
             if not found and not self.renamed:
                 if self._other is None:
                     names = renamings(self.shapes)
@@ -282,7 +279,7 @@ class Facts:
         left[0] -= 1
         if left[0] < 0:
             return False
-        if _relaxes(value, [RELAXED]):
+        if _relaxes(value, [LIMITS.relaxed]):
             return True
         symbols = symbols_of(value)
         variable = next((item for item in reversed(self.variables.values()) if item.symbol in symbols), None)

@@ -1,1 +1,0 @@
-"""Reverse and forward mode, as construction of graphs."""

@@ -15,6 +15,7 @@ class FusionCosts:
     absorbed: int = 32  # ops, at most, that one scatter or scan takes in
     joined_run: int = 64  # elements of a part, at least, that lie one after the other in the joined value
     whole_row: int = 4096  # columns, at most, of a tile of whole rows
+    kept_row: int = 1 << 18  # elements of a row, at most, that are kept for a later loop and not computed again
     right_elements: int = 1 << 17  # of a right matrix, at most, that each tile of a chain may read anew
 
 

@@ -12,12 +12,12 @@ views and cancel, slices save work, and an elementwise op stands next to the op 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value, operands_of
 from ...ir.symbolic import Dim, Expr, UndecidedSize
 from ...ir.types import DType
-from ...kernels.scalar.table import COMBINERS
 from ...ops.create import iota
 from ...ops.define import REGISTRY, constant, scalar_value
 from ...ops.kinds import Contract, Elementwise, Reduce, View
@@ -28,9 +28,19 @@ from ..rewrite import rebuild, remake, splat_number
 from .cleanup import folded, splat
 from .rules import ANY, Rules
 
-# How far a view moves in one step. The next visit takes it further.
-DEPTH = 64
-ROUNDS = 6
+# Combiners whose result for one element is that element.
+PLAIN_COMBINERS = frozenset(("add", "mul", "max", "min", "any", "all"))
+
+
+@dataclass(frozen=True, slots=True)
+class SimplifyLimits:
+    """What keeps the pass from going on for ever. Chosen, not measured."""
+
+    depth: int = 64  # ops that a view moves over in one step; the next visit takes it further
+    rounds: int = 6  # over the graph
+
+
+LIMITS = SimplifyLimits()
 
 rules = Rules()
 
@@ -38,7 +48,7 @@ rules = Rules()
 @graph_pass("simplify")
 def simplify(graph: Graph) -> Graph:
     """Identities removed, numbers folded, casts and views merged, views moved towards the inputs."""
-    for _round in range(ROUNDS):
+    for _round in range(LIMITS.rounds):
         simple = rebuild(graph, simplified)
         graph = move_views(simple)
         if graph is simple:
@@ -368,7 +378,7 @@ def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
     """
     value, result = arguments["self"], op.results[0]
     kind: Reduce = op.defn.kind  # type: ignore[assignment]
-    if not COMBINERS[kind.combiner].keeps_one or value.dtype is not result.dtype:
+    if kind.combiner not in PLAIN_COMBINERS or value.dtype is not result.dtype:
         return None
     if kind.combiner == "mul" and value.dtype.is_complex:
         return None
@@ -444,10 +454,10 @@ def move_views(graph: Graph) -> Graph:
         source = arguments["self"]
         if not movable(source, single):
             return None
-        if op.defn is reshape and not reshapes_well(source, single, DEPTH):
+        if op.defn is reshape and not reshapes_well(source, single, LIMITS.depth):
             return None
         try:
-            return moved(op, arguments, source, single, {}, DEPTH)
+            return moved(op, arguments, source, single, {}, LIMITS.depth)
         except UndecidedSize:
             return None  # nobody can tell that views of the operands have the same sizes: the view stays
 
@@ -492,7 +502,7 @@ def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
         if item.op is not None and item.op.defn is reshape:
             (source,) = item.op.operands
             kind = None if source.op is None else source.op.defn.kind
-            if isinstance(kind, Elementwise) and not reshapes_well(source, single, DEPTH):
+            if isinstance(kind, Elementwise) and not reshapes_well(source, single, LIMITS.depth):
                 break
     else:
         return None
@@ -502,7 +512,7 @@ def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
             inner[name] = item
         elif item.op is not None and item.op.defn is reshape and item.op.operands[0].shape == source.shape:
             inner[name] = item.op.operands[0]
-        elif reshapes_well(item, single, DEPTH):
+        elif reshapes_well(item, single, LIMITS.depth):
             inner[name] = REGISTRY["reshape"](item, source.shape)
         else:
             return None

@@ -1,1 +1,0 @@
-"""Kernel to kernel: transposed blocks, vectors, reuse, blocked sums, threads, prefetch, grids."""

@@ -62,7 +62,7 @@ class _Checker:
         self.lines = []
         if elements(statement):
             guard = self.element(statement)
-            changed = replace(statement, guard=guard)  # type: ignore[call-arg]
+            changed = replace(statement, guard=guard)  # type: ignore[call-arg, type-var]
             if isinstance(changed, Store) and guard is not None:
                 changed = replace(changed, stream=False)
             return [*self.lines, changed]

@@ -28,8 +28,6 @@ from ..fusion.inline import op_cost, static
 from .builder import flatten_index
 from .elements import Lowering, Saved, lowers
 
-KEPT_ELEMENTS = 1 << 18  # of a row, at most, that is kept for a later loop and not computed again; not measured
-
 
 class Tree:
     """The loop tree of one group of loops. With `rows`, the places of its outer axes, it is that of a row alone."""
@@ -310,7 +308,7 @@ class Tree:
         if not self.inner or self._vector_is_outer():
             return
         size = product(extent for _, extent in self.inner)
-        if static(size) > KEPT_ELEMENTS or (self.l.gpu and not (isinstance(size, int) and size <= GPU.row)):
+        if static(size) > COSTS.kept_row or (self.l.gpu and not (isinstance(size, int) and size <= GPU.row)):
             return
         room = GPU.rows if self.l.gpu else None
         decided: dict[Value, bool] = {}

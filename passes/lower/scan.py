@@ -18,8 +18,6 @@ from .elements import Lowering, lowers
 
 Place = tuple[Dim, ...]
 
-ADJACENT = 64  # lines beside each other that run together, as lanes of vectors; not measured
-
 
 @lowers(Scan)
 def lower_scan(lowering: Lowering, group: Group) -> None:
@@ -28,7 +26,9 @@ def lower_scan(lowering: Lowering, group: Group) -> None:
     kind = op.defn.kind
     assert isinstance(kind, Scan)
     value, dim = op.arguments["self"], op.arguments["dim"]
-    lines = static(product(value.shape[:dim])) * -(-static(product(value.shape[dim + 1 :])) // ADJACENT)
+    lines = static(product(value.shape[:dim])) * -(
+        -static(product(value.shape[dim + 1 :])) // lowering.machine.sharing.scan_beside
+    )
     scanning, sharing = Scanning(lowering, op, kind), lowering.machine.sharing
     if lines < sharing.scan_lines and static(value.shape[dim]) >= sharing.scan_length:
         scanning.in_chunks()

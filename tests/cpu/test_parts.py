@@ -17,18 +17,20 @@ import pytest
 import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph
+from smelt.backend.cpu.build import expected_libraries
+from smelt.backend.cpu.build import libraries as needed_libraries
 from smelt.backend.cpu.codegen.emit import ModuleEmitter
 from smelt.backend.cpu.image.cached import Kept
 from smelt.backend.cpu.image.image import Image
-from smelt.backend.cpu.llvm.engine import Compiler, Engine, Started, _native, engine
-from smelt.backend.cpu.llvm.parts import LEAST, Module, Part, declaration
+from smelt.backend.cpu.llvm.engine import Compiler, Engine, EngineLimits, Started, _native, engine
+from smelt.backend.cpu.llvm.parts import SIZES, Module, Part, declaration
 from smelt.backend.cpu.microkernels import libraries, loaded
 from smelt.backend.cpu.target import host
 from smelt.backend.options import CompileOptions
+from smelt.backend.plan import name_values
 from smelt.backend.process.apart import Pauses
 from smelt.ir.errors import CompileError
 from smelt.passes.fusion.fuse import fuse
-from smelt.passes.lower.libraries import expected_libraries, kernel_libraries
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
@@ -39,7 +41,7 @@ def chain(count: int) -> Module:
     """f0 calls f1, which calls f2, and so on; each adds its number. The last one is a plain one."""
     functions = []
     for number in range(count):
-        padding = f"  ; {'.' * LEAST}\n"
+        padding = f"  ; {'.' * SIZES.least}\n"
         call = f"  %deeper = call i64 @f{number + 1}(i64 %more)\n" if number + 1 < count else ""
         result = "%deeper" if call else "%more"
         functions.append(
@@ -141,7 +143,7 @@ def test_an_interrupt_while_a_part_is_added_loses_none(monkeypatch: pytest.Monke
 
 
 def test_a_part_that_llvm_does_not_end_with_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smelt.backend.cpu.llvm.engine, "SLOW", 0.0)
+    monkeypatch.setattr(smelt.backend.cpu.llvm.engine, "LIMITS", EngineLimits(slow=0.0))
     with pytest.warns(RuntimeWarning, match="LLVM has been compiling f0, f1 for 0 seconds"):
         engine().object_code([Part("\n".join(chain(3).hot) + "\ndeclare i64 @f2(i64)", plain=False)])
 
@@ -301,9 +303,10 @@ def test_libraries_that_are_expected_are_needed(rows: int, columns: int, dtype: 
     simple = Pipeline(GRAPH).run(graph)
     machine = host().machine
     fused = fuse(simple, machine=machine)
-    needed = {name for kernel in lower(fused, machine) for name in kernel_libraries(kernel, machine)}
+    name_values(fused)
+    needed = needed_libraries(lower(fused, machine), machine)
     expected = expected_libraries(simple, machine)
-    assert set(expected) <= needed
+    assert set(expected) <= set(needed)
     if rows > 1 and columns > 1 and dtype != "int64":
         assert expected == [{"float32": "f32", "float16": "f32", "complex128": "f64"}[dtype]]
 

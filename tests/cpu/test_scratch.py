@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from loop_programs import OWN, inside
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.call.executable import GAP, Launcher
+from smelt.backend.cpu.call.executable import MEMORY, Launcher
+from smelt.backend.cpu.codegen.emit import lone_scratch
+from smelt.backend.cpu.codegen.scratch import kernel_use, packed_bytes, plan_arena, plan_scratch, scratch_sizes
 from smelt.ir.symbolic import Symbol
 from smelt.ir.types import f32
 from smelt.kernels.loop.ir import Alloc, Buffer, Gemm, Kernel, Load, Loop, Matrix, Register, Statement, Store
@@ -22,7 +24,6 @@ from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.roles import reads, writes
 from smelt.kernels.loop.verify import verify_kernel
 from smelt.kernels.machine import CACHE_LINE, DEFAULT
-from smelt.passes.memory.scratch import kernel_use, lone_scratch, packed_bytes, plan_arena, plan_scratch, scratch_sizes
 
 TEMPORARIES = [Buffer(f"%t{number}", f32, (16 * (1 + number % 3),), "temp") for number in range(6)]
 
@@ -260,7 +261,7 @@ def test_threads_leave_a_gap_between_their_scratch() -> None:
     """What one of them fetches ahead is not what the next one writes."""
     x = np.ones((32, 64, 64), np.float32)
     launcher = launcher_of(rounds, x, x)
-    assert launcher.scratch_bytes > GAP and launcher.scratch_stride == launcher.scratch_bytes + GAP
+    assert launcher.scratch_bytes > MEMORY.gap and launcher.scratch_stride == launcher.scratch_bytes + MEMORY.gap
     each = launcher.memory_bytes(2) - launcher.memory_bytes(1)
     assert each == launcher.scratch_stride
 

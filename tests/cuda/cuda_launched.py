@@ -251,12 +251,12 @@ def test_a_graph_is_made_of_calls_that_come_again(gpu: Gpu) -> None:
 
 
 def test_graphs_are_few(gpu: Gpu) -> None:
-    from smelt.backend.cuda.run.device import GRAPHS
+    from smelt.backend.cuda.run.device import LIMITS
 
     function = smelt.jit(many, target="cuda")
-    held = [function(Array(gpu, numbers(6, 40))) for _ in range(GRAPHS + 5)]  # always other addresses
+    held = [function(Array(gpu, numbers(6, 40))) for _ in range(LIMITS.graphs + 5)]  # always other addresses
     (ready,) = next(iter(function.exact.values())).launch.ready.values()
-    assert len(held) == GRAPHS + 5 and len(ready.captured) == GRAPHS and not gpu.noted("graph")
+    assert len(held) == LIMITS.graphs + 5 and len(ready.captured) == LIMITS.graphs and not gpu.noted("graph")
 
 
 def test_one_launch_is_no_graph(gpu: Gpu) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
+from smelt.backend.plan import name_values
 from smelt.ir.graph import Graph, Value
 from smelt.ir.parser import parse_graph
 from smelt.ir.printer import print_graph
@@ -30,7 +31,7 @@ from smelt.kernels.loop.text import print_kernel
 from smelt.passes.autodiff.jvp import jvp
 from smelt.passes.autodiff.vjp import vjp, zeros
 from smelt.passes.fusion.fuse import fuse
-from smelt.passes.fusion.fused import print_fused
+from smelt.passes.fusion.fuse_text import print_fused
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline, parse_pipeline
 from smelt.passes.pipelines import GRAPH
@@ -113,6 +114,7 @@ def of_fuse(graph: Graph, pipeline: str) -> str:
 
 def lowered(graph: Graph, gpu: bool) -> list[Kernel]:
     fused = fuse(Pipeline(GRAPH).run(graph, verify_each=True), whole_rows=not gpu)
+    name_values(fused)
     return lower(fused, gpu=gpu)
 
 

@@ -15,7 +15,7 @@ import pytest
 import smelt
 from smelt.backend.cpu.runtime import records
 from smelt.backend.cpu.runtime.allocator import Allocator, allocator, empty_arrays
-from smelt.backend.cpu.runtime.records import LARGE
+from smelt.backend.cpu.runtime.records import ALLOCATOR
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the allocator needs Linux")
 
@@ -59,7 +59,7 @@ def test_arrays_are_ordinary(own: Allocator, count: int) -> None:
     np.testing.assert_array_equal(np.from_dlpack(array), wanted)
     array += 1
     # In place, by the allocator's own way of growing and shrinking blocks.
-    for length in (count + 7, 2 * count, 3, 2 * LARGE):
+    for length in (count + 7, 2 * count, 3, 2 * ALLOCATOR.large):
         array.resize((length,), refcheck=False)
         kept = min(length, count)
         np.testing.assert_array_equal(array[: min(kept, 3)], (wanted + 1)[: min(kept, 3)])
@@ -98,7 +98,7 @@ def test_several_arrays_at_once(own: Allocator) -> None:
     layouts = [((3,), F32), ((1 << 20,), F32), ((), F32), ((40, 50), np.dtype(np.float64)), ((0, 7), F32)]
     arrays = empty_arrays(layouts)
     assert [(array.shape, array.dtype) for array in arrays] == layouts
-    assert all(start(array) % records.ALIGNMENT == 0 for array in arrays if array.nbytes >= records.MIDDLE)
+    assert all(start(array) % records.ALIGNMENT == 0 for array in arrays if array.nbytes >= records.ALLOCATOR.middle)
     assert own.used == 1 << 22
     assert np.empty(1 << 20, np.float32).nbytes == own.used, "not one of this allocator's"
 
@@ -108,7 +108,7 @@ def test_blocks_take_their_own_pages_and_no_more(own: Allocator) -> None:
         with open("/proc/self/smaps_rollup") as file:  # counted page by page
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Rss:"))
 
-    size, number = LARGE, 256
+    size, number = ALLOCATOR.large, 256
     order = np.random.default_rng(0).permutation(number)
     [empty((size,), np.dtype(np.uint8)) for _ in range(number)].clear()  # what the sizes of blocks need
     smelt.empty_cache()
@@ -129,8 +129,10 @@ def test_blocks_take_their_own_pages_and_no_more(own: Allocator) -> None:
 
 def test_blocks_of_the_c_library_that_start_on_pages(own: Allocator) -> None:
     # Those that start on a page look like mapped ones, and must be given back to the C library nevertheless.
-    mapped = [empty((LARGE,), np.dtype(np.uint8)) for _ in range(8)]
-    arrays = [empty((count,), np.dtype(np.uint8)) for count in range(4032 - 16, LARGE, 4096 - 64) for _ in range(20)]
+    mapped = [empty((ALLOCATOR.large,), np.dtype(np.uint8)) for _ in range(8)]
+    arrays = [
+        empty((count,), np.dtype(np.uint8)) for count in range(4032 - 16, ALLOCATOR.large, 4096 - 64) for _ in range(20)
+    ]
     assert any(start(array) % 4096 == 0 for array in arrays)
     used = own.used
     for array in arrays:
@@ -178,11 +180,11 @@ def test_what_waits_is_bounded_by_the_memory(own: Allocator, monkeypatch: pytest
 
 
 def test_more_blocks_than_may_wait(own: Allocator) -> None:
-    arrays = [empty((LARGE // 4,), F32) for _ in range(records.MOST_BLOCKS + 10)]
+    arrays = [empty((ALLOCATOR.large // 4,), F32) for _ in range(records.ALLOCATOR.blocks + 10)]
     places = {start(array) for array in arrays}
     assert len(places) == len(arrays)
     del arrays
-    assert own.state.count == records.MOST_BLOCKS and own.used == 0
+    assert own.state.count == records.ALLOCATOR.blocks and own.used == 0
 
 
 def test_memory_that_does_not_exist(own: Allocator) -> None:

@@ -197,7 +197,7 @@ def test_storing_keeps_the_limit(folder: Path) -> None:
         digits = f"{number * 2654435761 % 2**32:08x}"
         store.store(cache.Key("f", digits * 8, {}), {}, bytes(1000))
     total = sum(entry.size for entry in cache.entries(str(folder)))
-    assert total <= 50_000 + 2 * cache.SWEEP_ONE_IN * 1200
+    assert total <= 50_000 + 2 * cache.LIMITS.sweep * 1200
 
 
 # ----- many processes

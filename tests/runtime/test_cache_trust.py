@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -398,7 +399,7 @@ def test_another_process_that_compiles_is_waited_for_but_not_for_ever(
     assert state_of(call()) == "hit" and time.monotonic() - start > 0.25
     path.unlink()
     fresh(folder)
-    monkeypatch.setattr(cache, "PATIENCE", 0.2)
+    monkeypatch.setattr(cache, "LIMITS", replace(cache.LIMITS, patience=0.2))
     assert state_of(call()) == "missed" and path.exists(), "it never came"
     lock.release()
     assert files.Lock.take(f"{path}.lock") is not None
@@ -415,7 +416,7 @@ def test_the_lock_of_a_killed_process_is_free(folder: Path) -> None:
     path.unlink()
     fresh(folder)
     start = time.monotonic()
-    assert state_of(call()) == "missed" and time.monotonic() - start < cache.PATIENCE / 2
+    assert state_of(call()) == "missed" and time.monotonic() - start < cache.LIMITS.patience / 2
     assert not Path(f"{path}.lock").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-BOUNDS = {"constants": 129, "cycles": 1, "native": 1020, "mutables": 30, "caches": 31, "cuda": 15}
+BOUNDS = {"constants": 59, "cycles": 0, "native": 1031, "mutables": 26, "caches": 31, "cuda": 15}
 
 
 @pytest.fixture(scope="module")

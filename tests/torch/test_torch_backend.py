@@ -12,6 +12,7 @@ import pytest
 import smelt
 import smelt.torch
 import torch
+from smelt.torch.limits import TorchLimits
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -204,7 +205,7 @@ def test_a_size_is_known_as_long_as_it_is_needed():
 def test_a_step_remembers_so_many_sizes(monkeypatch):
     from smelt.torch import native, program
 
-    monkeypatch.setattr(native, "MOST_CALLS", 3)
+    monkeypatch.setattr(native, "LIMITS", TorchLimits(calls=3))
     steps: list[Any] = []
     original = native.NativeStep.__init__
 

@@ -278,7 +278,7 @@ def test_constants_of_models_that_are_gone_are_not_kept(made: list[freeze.Frozen
     function = frozen(lambda model, x: model(x))
     x = torch.randn(3, 6)
     with torch.no_grad():
-        for _ in range(2 * freeze.KEPT):
+        for _ in range(2 * freeze.LIMITS.models):
             model = nn.Linear(6, 6).eval()
             torch.testing.assert_close(function(model, x), model(x))
             model.weight += 1

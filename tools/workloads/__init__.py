@@ -1,1 +1,0 @@
-"""The workloads of `smelt bench`, and the processes that measure them."""

@@ -24,10 +24,10 @@ from ...static_args import is_fixed, is_known_by_value, static_key
 from ..abi import Problem
 from ..runtime import records
 from ..runtime.allocator import allocator, numpy_functions
-from ..runtime.records import HAS_ENTRY, MIDDLE, ArrayGuard, ArrayObject, Descriptor, Guard, Object, Plan, Result
+from ..runtime.records import ALLOCATOR, HAS_ENTRY, ArrayGuard, ArrayObject, Descriptor, Guard, Object, Plan, Result
 from ..runtime.runtime import runtime
 from ..runtime.threads import pool
-from .executable import KEPT, Frame, Launcher
+from .executable import MEMORY, Frame, Launcher
 
 _FASTCALL = 0x80
 # Numbers that have no type of their own; a bool is an array's bool.
@@ -212,7 +212,7 @@ def make_entry(
     if method is None or call_plan.copies:
         return None
     stored_bytes = sized.stored_bytes()
-    if own is None and any(size >= MIDDLE for size in stored_bytes):
+    if own is None and any(size >= ALLOCATOR.middle for size in stored_bytes):
         return None
     first = launcher.executable.first_param
     try:
@@ -224,7 +224,7 @@ def make_entry(
     frame = Frame(launcher.executable)
     frame.prepare(launcher, threads)
     needed = launcher.memory_bytes(frame.workers)
-    borrows = own is not None and needed > KEPT
+    borrows = own is not None and needed > MEMORY.kept
     if not borrows:
         frame.give_memory(launcher, np.empty(needed, np.uint8))
     constants = call_plan.constants
@@ -357,7 +357,7 @@ def _handler_known() -> bool:
     own = allocator()
     if own is None:
         return True
-    probe = own.empty([((MIDDLE,), np.dtype(np.uint8))])[0]
+    probe = own.empty([((ALLOCATOR.middle,), np.dtype(np.uint8))])[0]
     return bool(ArrayObject.from_address(id(probe)).handler == id(own.handler))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -28,10 +29,19 @@ if TYPE_CHECKING:
     from ..runtime.openmp import Threads
 
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-KEPT = 1 << 17  # bytes of temporaries that a frame keeps between calls; more is borrowed for each call
-# Bytes between the scratch of threads, at most, that no one touches: what one of them fetches ahead, or the processor
-# does for it, would take the next one's from its cache.
-GAP = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMemory:
+    """Bytes. No measurement is recorded."""
+
+    kept: int = 1 << 17  # of temporaries that a frame keeps between calls; more is borrowed for each call
+    # Between the scratch of two threads, at most: what one of them fetches ahead, or the processor does for it, would
+    # take the other one's from its cache.
+    gap: int = 1 << 14
+
+
+MEMORY = FrameMemory()
 _BYTE = np.dtype(np.uint8)
 _NO_MEMORY = np.empty(0, _BYTE)
 
@@ -138,7 +148,7 @@ class Launcher:
         self.threads = threads if artifact.is_long else pool
         scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
         self.scratch_bytes = scratch + -scratch % ALIGN  # of each thread
-        self.scratch_stride = self.scratch_bytes + min(self.scratch_bytes, GAP)
+        self.scratch_stride = self.scratch_bytes + min(self.scratch_bytes, MEMORY.gap)
         self.alone_bytes = max((evaluate(item, sizes) for item in artifact.alone), default=0)
         self.arena_bytes = plan.arena_bytes
         self.stored, self.is_direct = plan.stored, plan.is_direct
@@ -174,7 +184,7 @@ class Launcher:
         threads.run(self.run, frame.address)
         if frame.problem.found:
             self.executable.raise_noted(frame.problem)
-        if len(frame.memory) > KEPT:
+        if len(frame.memory) > MEMORY.kept:
             frame.memory, frame.sizes = _NO_MEMORY, None
         frames.append(frame)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ....ir.errors import CompileError
@@ -22,10 +23,28 @@ from .image import WORD, encode
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
-_SYMBOLS, _RELOCATIONS = 2, 4  # types of sections
-_WRITE, _ALLOCATE, _EXECUTE = 1, 2, 4  # flags of sections
-_LOCAL = 0  # a symbol that only its object sees
 _CONSTANT = ".data.rel.ro"  # tables of addresses: only loading writes to them
+
+
+class Kind(IntEnum):
+    """Of sections."""
+
+    SYMBOLS = 2
+    RELOCATIONS = 4
+
+
+class Flag(IntEnum):
+    """Of sections."""
+
+    WRITE = 1
+    ALLOCATE = 2
+    EXECUTE = 4
+
+
+class Binding(IntEnum):
+    """Of symbols."""
+
+    LOCAL = 0  # only its object sees it
 
 
 class Section(NamedTuple):
@@ -65,14 +84,14 @@ class Object:
         """When all sections have their places: the symbols that other objects see."""
         seen: dict[str, int] = {}
         for table in self.sections:
-            if table.kind != _SYMBOLS:
+            if table.kind != Kind.SYMBOLS:
                 continue
             names = self.sections[table.link].place
             for at, info, _, section, value, _ in _SYMBOL.iter_unpack(self.data(table)):
                 name, base = self._text(names + at), self.bases.get(section)
                 place = None if base is None else base + value
                 self.symbols.append((name, place))
-                if place is not None and info >> 4 != _LOCAL:
+                if place is not None and info >> 4 != Binding.LOCAL:
                     seen[name] = place
         return seen
 
@@ -91,12 +110,12 @@ class Linker:
 
     def place(self, item: Object) -> None:
         for number, section in enumerate(item.sections):
-            if not section.flags & _ALLOCATE or not section.size:
+            if not section.flags & Flag.ALLOCATE or not section.size:
                 continue
-            if section.flags & _WRITE and not section.name.startswith(_CONSTANT):
+            if section.flags & Flag.WRITE and not section.name.startswith(_CONSTANT):
                 raise CompileError(f"compiled code has variables ({section.name})")
             # Code starts at cache lines, so that its speed does not depend on what lies before it.
-            self.align(CACHE_LINE if section.flags & _EXECUTE else section.alignment)
+            self.align(CACHE_LINE if section.flags & Flag.EXECUTE else section.alignment)
             item.bases[number] = len(self.image)
             self.image += item.data(section)
 
@@ -106,7 +125,7 @@ class Linker:
     def relocate(self, item: Object) -> None:
         for section in item.sections:
             base = item.bases.get(section.info)
-            if section.kind != _RELOCATIONS or base is None:
+            if section.kind != Kind.RELOCATIONS or base is None:
                 continue
             for offset, info, addend in _RELOCATION.iter_unpack(item.data(section)):
                 name, value = item.symbols[info >> 32]

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,8 +18,9 @@ import llvmlite.binding as llvm
 
 from ....ir.errors import CompileError
 from ....ir.process import process
-from ...process.apart import BEGIN, PAUSE, Pauses, apart, start_thread
+from ...process.apart import Pauses, apart, start_thread
 from ...process.forks import no_forks
+from ...process.patience import PATIENCE
 from ...process.process_wide import Once
 from ..image.image import Image
 from ..image.link import link
@@ -36,8 +38,17 @@ FUNCTIONS = {  # of LLVM, which tools have
     "free": "LLVMPY_DisposeModule",
     "close": "LLVMPY_ContextDispose",
 }
-SLOW = 20.0  # seconds that LLVM spends on a part at most, or there is a warning: normally it takes less than one
-AT_EXIT = 2.0  # seconds that the end of the process waits for LLVM, which must not run while it is taken apart
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """Seconds; chosen, not measured."""
+
+    slow: float = 20.0  # that LLVM spends on a part, or there is a warning: normally it takes less than one
+    at_exit: float = 2.0  # that the end of the process waits for LLVM, which must not run while it is taken apart
+
+
+LIMITS = EngineLimits()
 
 
 class Compiler:
@@ -249,11 +260,11 @@ class Started:
         while not item.is_done:
             pauses.pause()
             if item.waits and not self.engine.helping:
-                if pauses.seconds < BEGIN:
+                if pauses.seconds < PATIENCE.begin:
                     self.engine.help(item, 1)
                 else:
                     self.engine.take(item)  # no thread can begin
-            elif not warned and pauses.seconds > SLOW:
+            elif not warned and pauses.seconds > LIMITS.slow:
                 warned = True
                 kernels = ", ".join(item.part.names)
                 problem = f"LLVM has been compiling {kernels} for {pauses.seconds:.0f} seconds; Ctrl-C ends that"
@@ -291,9 +302,9 @@ class Engine:
 
     def _end(self) -> None:
         """At the end of the process: threads that compile may finish what they are at."""
-        end = time.monotonic() + AT_EXIT
+        end = time.monotonic() + LIMITS.at_exit
         while any(compiler.is_busy for compiler in list(self.used)) and time.monotonic() < end:
-            time.sleep(PAUSE)
+            time.sleep(PATIENCE.look)
 
     def _reset(self) -> None:
         """In a forked child, which has none of these threads."""
@@ -326,13 +337,13 @@ class Engine:
             self._start_thread()
         if not all(compiler.is_busy for compiler in list(self.used)):
             # A thread that has just run out of parts would have to wait for the GIL until it is taken away from here.
-            time.sleep(PAUSE)
+            time.sleep(PATIENCE.look)
         return started
 
     @property
     def helping(self) -> int:
         """How many threads compile, or are about to."""
-        late = time.monotonic() - BEGIN
+        late = time.monotonic() - PATIENCE.begin
         return len(self.helpers) + sum(begin > late for begin in list(self.starting))
 
     def _start_thread(self, *arguments: Any) -> None:

@@ -6,10 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-LEAST = 3000  # characters of a part: compiling even an empty one takes a while
-EACH = 3  # parts for a thread, so that all end at about the same time
-STATEMENT = 450  # characters of text of a statement on scalars: the median of the benchmarks' kernels
-MOST = 24000  # characters of a part that is compiled while the rest of its module is still being made
+
+@dataclass(frozen=True, slots=True)
+class PartSizes:
+    """How modules are cut for threads that compile. No measurement is recorded."""
+
+    least: int = 3000  # characters of a part: compiling even an empty one takes a while
+    each: int = 3  # parts for a thread, so that all end at about the same time
+    most: int = 24000  # characters of a part that is compiled while the rest of its module is still being made
+
+
+SIZES = PartSizes()
 
 _HEAD = re.compile(r"^define (.*? @[\w.]+)\((.*?)\)", re.MULTILINE)
 _NAMES = re.compile(r" %[\w.]+")
@@ -40,7 +47,7 @@ class Module:
 
     def is_enough(self) -> bool:
         """Whether to take out what is there: the first part soon, so that threads have something to do."""
-        return sum(map(len, self.hot[self.gone :])) >= min(LEAST * (1 + self.parts_gone), MOST)
+        return sum(map(len, self.hot[self.gone :])) >= min(SIZES.least * (1 + self.parts_gone), SIZES.most)
 
     def taken(self) -> list[str]:
         """The hot functions that are there, for a part of their own."""
@@ -53,10 +60,6 @@ class Module:
     def text(self) -> str:
         return "\n".join([*self.hot, *self.plain, *self.shared])
 
-    def whole(self) -> Module:
-        """The same module with nothing taken out."""
-        return Module(self.hot, self.plain, self.shared)
-
     def parts(self, threads: int) -> list[Part]:
         """Hot functions that were not taken out, in parts of about the same length, the longest first. Each declares
         what others define.
@@ -67,7 +70,7 @@ class Module:
         declarations = {function: declaration(function) for function in (*self.hot, *self.plain)}
         bins: list[list[str]] = [[]]
         if threads > 1:
-            count = min(threads * EACH, len(hot), 1 + sum(map(len, hot)) // LEAST)
+            count = min(threads * SIZES.each, len(hot), 1 + sum(map(len, hot)) // SIZES.least)
             bins = [[] for _ in range(count)]
         lengths = [0] * len(bins)
         for function in sorted(hot, key=len, reverse=True):

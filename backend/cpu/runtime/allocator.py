@@ -1,8 +1,8 @@
 """Memory of arrays: aligned, and that of large ones kept for the next array instead of given back to the system.
 
 A fresh page costs a fault and is filled with zeros first: for a large result that takes several times as long as
-writing it. So blocks from LARGE bytes up are mapped here, on huge pages where they are long enough, and a block
-whose array has died waits for the next array of about its size. Smaller blocks come from the C library; they are
+writing it. So large blocks are mapped here, on huge pages where they are long enough, and a block whose array has died
+waits for the next array of about its size. Smaller blocks come from the C library; they are
 aligned, as vectors that cross cache lines take twice as long. NumPy itself calls this allocator, as the handler (NEP
 49) that was in place when the array was made: the arrays own their data like any other.
 
@@ -28,10 +28,8 @@ import numpy as np
 from ....ir.process import process
 from ...process.process_wide import Once
 from .cgroup import limits
-from .records import ALIGNMENT, HAS_ALLOCATOR, MIDDLE, AllocatorState
+from .records import ALIGNMENT, ALLOCATOR, HAS_ALLOCATOR, AllocatorState
 from .runtime import runtime
-
-PART = 8  # of the machine's memory that may wait: one in so many
 
 Layout = tuple[tuple[int, ...], np.dtype]  # of an array: its shape and its element type
 
@@ -77,7 +75,7 @@ class Allocator:
         code = runtime()
         functions = [code[name] for name in ("allocate", "allocate_zeros", "reallocate", "release")]
         self.allocate, self.release = functions[0], functions[3]
-        self.state = AllocatorState(most=memory_size() // PART)
+        self.state = AllocatorState(most=memory_size() // ALLOCATOR.share)
         handler = _Handler(b"smelt", 1, ctypes.addressof(self.state), (ctypes.c_void_p * 4)(*functions))
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -127,9 +125,9 @@ allocator = Once("allocator", _make)  # None where there is none
 
 
 def empty_arrays(layouts: Sequence[Layout]) -> list[np.ndarray]:
-    """Arrays of any numbers; from MIDDLE bytes up, they start at a multiple of ALIGNMENT. All at once: it takes longer
-    to tell NumPy whose memory it is than to make one."""
-    large = [math.prod(shape) * dtype.itemsize >= MIDDLE for shape, dtype in layouts]
+    """Arrays of any numbers; all but small ones start at a multiple of ALIGNMENT. All at once: it takes longer to tell
+    NumPy whose memory it is than to make one."""
+    large = [math.prod(shape) * dtype.itemsize >= ALLOCATOR.middle for shape, dtype in layouts]
     own = allocator() if True in large else None
     made = iter(own.empty(compress(layouts, large)) if own is not None else map(_aligned, compress(layouts, large)))
     return [next(made) if is_large else np.empty(*layout) for layout, is_large in zip(layouts, large)]

@@ -4,27 +4,24 @@ Mapped data starts on a page: then data of all arrays is aligned in the same way
 a neighbour to the processor, which compares 12 bits of the address.
 
 A block's size stands in a table, not before the block, where it would take a page. At most one block starts in any
-LARGE bytes of addresses, so these are the table's index, in two steps as the processor's own tables: a table of
+`large` bytes of addresses, so these are the table's index, in two steps as the processor's own tables: a table of
 tables, which are mapped when they are needed. A word has the size and, in the bits that are zero in sizes, which page
-of the LARGE bytes the block starts at.
+of the `large` bytes the block starts at.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ....kernels.machine import DEFAULT
 from ..abi import I1, I32, I64, NULL, PTR, U64, to
 from ..llvm.writer import Function, Unit, extern
-from .records import ALIGNMENT, LARGE, MOST_BLOCKS, PAGE, AllocatorState
+from .records import ALIGNMENT, ALLOCATOR, PAGE, AllocatorState, Linux
 
-HUGE = 1 << 21  # bytes of a huge page, which blocks from this size up are mapped on
-PERIOD = 1_000_000_000  # ns; the largest use of this period and of the one before counts
-STEP = LARGE.bit_length() - 1
+STEP = ALLOCATOR.large.bit_length() - 1
 INDEX = 15  # bits of each of the two indices: 48 of addresses, which is what Linux gives to those who ask for no more
-FRAME = 1 << 12  # bytes; sizes are multiples of it
+FRAME = DEFAULT.page  # sizes are multiples of it
 FRESH = (3, 34, -1, 0)  # mmap: to be read and written, private and of no file
-ADVISE_HUGE = 14  # madvise: on huge pages
-MONOTONIC = 1  # clock_gettime: the clock that is never set
 
 STATE = to(AllocatorState)
 WORD = to(I64)
@@ -90,7 +87,7 @@ def word_in(f: Function, table: Any, address: Any) -> None:
 
 @unit.function(I64, address=U64)
 def page_bits(f: Function, address: Any) -> None:
-    f.return_((address >> 12) & (LARGE >> 12) - 1)
+    f.return_((address >> 12) & (ALLOCATOR.large >> 12) - 1)
 
 
 @unit.function(I1, state=STATE, block=PTR, size=I64)
@@ -148,11 +145,11 @@ def unmap(f: Function, state: Any, block: Any) -> None:
 def allowed(f: Function, state: Any) -> None:
     """The bytes that may wait, from what is in use and was in use of late."""
     used, clock = state.used, f.local(I64 * 2)
-    clock_gettime(f, MONOTONIC, clock)
+    clock_gettime(f, Linux.CLOCK_MONOTONIC, clock)
     now = clock[0] * 1_000_000_000 + clock[1]
     passed = now - state.since
-    with f.if_(passed > PERIOD):
-        state.earlier = f.select(passed > 2 * PERIOD, used, state.peak)
+    with f.if_(passed > ALLOCATOR.period):
+        state.earlier = f.select(passed > 2 * ALLOCATOR.period, used, state.peak)
         state.peak = used
         state.since = now
     state.peak = f.max(state.peak, used)
@@ -186,17 +183,17 @@ def reuse(f: Function, state: Any, size: Any) -> None:
 @unit.function(PTR, state=STATE, size=I64)
 def map_block(f: Function, state: Any, size: Any) -> None:
     v = f.variables
-    v.block = start = mmap(f, None, size + f.select(size >= HUGE, HUGE, 0), *FRESH)
+    v.block = start = mmap(f, None, size + f.select(size >= ALLOCATOR.huge, ALLOCATOR.huge, 0), *FRESH)
     f.return_if(start.as_(I64) == -1, NULL)
-    with f.if_(size >= HUGE):
+    with f.if_(size >= ALLOCATOR.huge):
         # Huge pages start at multiples of their size; what lies around goes back.
         number = start.as_(I64)
-        skipped = ((number + (HUGE - 1)) & -HUGE) - number
+        skipped = ((number + (ALLOCATOR.huge - 1)) & -ALLOCATOR.huge) - number
         v.block = start + skipped
         with f.if_(skipped > 0):
             munmap(f, start, skipped)
-        munmap(f, v.block + size, HUGE - skipped)
-        madvise(f, v.block, size, ADVISE_HUGE)
+        munmap(f, v.block + size, ALLOCATOR.huge - skipped)
+        madvise(f, v.block, size, Linux.ADVISE_HUGE)
     with f.if_(~note(f, state, v.block, size)):
         munmap(f, v.block, size)
         v.block = NULL
@@ -217,7 +214,7 @@ def allocate_short(f: Function, wanted: Any) -> None:
 
 @unit.function(PTR, public=True, state=STATE, wanted=U64)
 def allocate(f: Function, state: Any, wanted: Any) -> None:
-    with f.if_(wanted < LARGE):
+    with f.if_(wanted < ALLOCATOR.large):
         f.return_(allocate_short(f, wanted))
     size = rounded(f, wanted)
     hold(f, state)
@@ -276,7 +273,7 @@ def release(f: Function, state: Any, block: Any, told: Any) -> None:
     hold(f, state)
     room = allowed(f, state)
     state.used = state.used - size
-    with f.if_(state.count == MOST_BLOCKS):
+    with f.if_(state.count == ALLOCATOR.blocks):
         unmap(f, state, take(f, state, 0))
     last = state.blocks[state.count]
     last.start = block

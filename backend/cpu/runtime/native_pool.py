@@ -6,14 +6,10 @@ from typing import Any, NamedTuple
 
 from ..abi import I1, I8, I32, I64, NULL, PTR, U64, Arguments, to
 from ..llvm.writer import Function, Unit, extern
-from .records import MOST_PINNED, MOST_SHARES, PoolBlock, TeamBlock
+from .records import POOL_SIZES, Linux, PoolBlock, TeamBlock
 
 X86 = ("x86_64", "AMD64")
-# How long a worker spins, in ticks of the processor's counter. Arm's counter is a slow one.
-SPIN_TICKS, SLOW_SPIN_TICKS = 100_000, 1_000
-NAP = 50  # microseconds, where there is no futex
 FUTEX = {"x86_64": 202, "AMD64": 202, "aarch64": 98, "arm64": 98}  # numbers of Linux's call
-WAIT_PRIVATE, WAKE_PRIVATE = 128, 129
 
 POOL = to(PoolBlock)
 
@@ -30,7 +26,7 @@ class Platform(NamedTuple):
 
     @property
     def spin_ticks(self) -> int:
-        return SPIN_TICKS if self.machine in X86 else SLOW_SPIN_TICKS
+        return POOL_SIZES.ticks if self.machine in X86 else POOL_SIZES.slow_ticks
 
 
 unit = Unit()
@@ -66,7 +62,7 @@ def parallel(f: Function, pool: Any, function: Any, arguments: Any, count: Any, 
         f.return_()
     job = pool.job
     job.function, job.arguments, job.count, job.grain = function, arguments, count, grain
-    job.shares = shares = f.min(limit, MOST_SHARES)
+    job.shares = shares = f.min(limit, POOL_SIZES.shares)
     runs = (count + (shares * grain - 1)).as_(U64) // (shares * grain)
     job.each = each = runs.as_(I64) * grain
     with f.for_(0, shares) as number:
@@ -99,7 +95,16 @@ def wake(f: Function, pool: Any, number: Any) -> None:
     """Wake so many sleepers. Naps end without that."""
     if f.facts.futex:
         none, zero = f.constant(NULL), f.constant(0, I32)
-        syscall(f, f.facts.futex, pool.address("generation"), f.constant(WAKE_PRIVATE, I32), number, none, none, zero)
+        syscall(
+            f,
+            f.facts.futex,
+            pool.address("generation"),
+            f.constant(Linux.FUTEX_WAKE_PRIVATE, I32),
+            number,
+            none,
+            none,
+            zero,
+        )
 
 
 @unit.function(None, pool=POOL, seen=I32)
@@ -107,11 +112,20 @@ def sleep(f: Function, pool: Any, seen: Any) -> None:
     """Sleep until the generation is another one, or for a moment."""
     if f.facts.futex:
         none, zero = f.constant(NULL), f.constant(0, I32)
-        syscall(f, f.facts.futex, pool.address("generation"), f.constant(WAIT_PRIVATE, I32), seen, none, none, zero)
+        syscall(
+            f,
+            f.facts.futex,
+            pool.address("generation"),
+            f.constant(Linux.FUTEX_WAIT_PRIVATE, I32),
+            seen,
+            none,
+            none,
+            zero,
+        )
     elif f.facts.system == "Windows":
         sleep_milliseconds(f, 1)
     else:
-        usleep(f, NAP)
+        usleep(f, POOL_SIZES.nap)
 
 
 @unit.function(None, pool=POOL)
@@ -122,14 +136,14 @@ def trade_places(f: Function, pool: Any) -> None:
     here, before = sched_getcpu(f).as_(I64), pool.caller_cpu
     f.return_if((before < 0) | (here < 0) | (before == here))
     pool.caller_cpu = here
-    mask = f.local(I8 * (MOST_PINNED // 8))
-    with f.for_(1, f.min(pool.atomic("limit").load("monotonic"), MOST_PINNED)) as number:
+    mask = f.local(I8 * (POOL_SIZES.pinned // 8))
+    with f.for_(1, f.min(pool.atomic("limit").load("monotonic"), POOL_SIZES.pinned)) as number:
         place = pool.places[number]
         with f.if_(place.cpu == here):
             place.cpu = before
-            memset(f, mask, 0, MOST_PINNED // 8)
+            memset(f, mask, 0, POOL_SIZES.pinned // 8)
             mask[before >> 3] = 1 << (before & 7).as_(I8)
-            sched_setaffinity(f, place.thread.as_(I32), MOST_PINNED // 8, mask)
+            sched_setaffinity(f, place.thread.as_(I32), POOL_SIZES.pinned // 8, mask)
             f.return_()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..abi import I1, I32, I64, NULL, PTR, Context, to
 from ..llvm.writer import Function, Routine, Unit, extern
 from .records import (
-    MIDDLE,
+    ALLOCATOR,
     NEW,
     NEW_FROM_DESCRIPTOR,
     OWNING,
@@ -106,7 +106,7 @@ def return_memory(f: Function, plan: Any, ctx: Any) -> None:
 
 @unit.function(PTR, plan=PLAN, rank=I64, sizes=PTR, strides=PTR, descriptor=PTR, size=I64)
 def make_array(f: Function, plan: Any, rank: Any, sizes: Any, strides: Any, descriptor: Any, size: Any) -> None:
-    """A new array. From MIDDLE bytes up its memory comes from the run time's allocator, and it owns that."""
+    """A new array. From ALLOCATOR.middle bytes up its memory comes from the run time's allocator, and it owns that."""
 
     def new(memory: Any, flags: int) -> Any:
         make, null = plan.numpy[NEW_FROM_DESCRIPTOR], f.constant(NULL)
@@ -114,7 +114,7 @@ def make_array(f: Function, plan: Any, rank: Any, sizes: Any, strides: Any, desc
         return f.call(make, to(ArrayObject), *shown)
 
     take_reference(f, descriptor)
-    with f.if_(size < MIDDLE):
+    with f.if_(size < ALLOCATOR.middle):
         f.return_(new(f.constant(NULL), 0))
     memory = borrow(f, plan, size)
     with f.if_(memory == NULL):

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import sys
 from ctypes import Structure, sizeof
+from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
@@ -16,11 +18,33 @@ HAS_ALLOCATOR = sys.platform == "linux" and sys.maxsize > 2**32  # it needs Linu
 # Its blocks are pages; 64 KB on some ARM machines: parts of a page cannot be given back.
 PAGE = os.sysconf("SC_PAGE_SIZE") if HAS_ALLOCATOR else 0
 
+
+class Linux(IntEnum):
+    """Numbers of system calls' arguments."""
+
+    ADVISE_HUGE = 14  # madvise: on huge pages
+    CLOCK_MONOTONIC = 1  # clock_gettime: the clock that is never set
+    FUTEX_WAIT_PRIVATE = 128
+    FUTEX_WAKE_PRIVATE = 129
+
+
 # The thread pool.
 
-MOST_SHARES = 16  # each has a counter, which costs the caller a store; more threads than these share some of them
 UNPINNED = -1  # in place of the caller's CPU: workers may run anywhere
-MOST_PINNED = 1024  # CPUs, and so workers, that may be pinned; the table has a thread and a CPU for each
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSizes:
+    """No measurement is recorded but for the ticks: 20 to 50 us of spinning are enough (Zen 3)."""
+
+    shares: int = 16  # each has a counter, which costs the caller a store; more threads than these share some of them
+    pinned: int = 1024  # CPUs, and so workers, that may be pinned; the table has a thread and a CPU for each
+    ticks: int = 100_000  # of the processor's counter that a worker spins
+    slow_ticks: int = 1_000  # of Arm's, which is slow
+    nap: int = 50  # microseconds, where there is no futex
+
+
+POOL_SIZES = PoolSizes()
 
 
 class Job(Structure):
@@ -55,8 +79,8 @@ class PoolBlock(Structure):
         *line(("lock", I64)),
         *line(("job", Job)),
         *line(("limit", I64), ("started", I64), ("caller_cpu", I64), ("ended", I64)),  # ended: ticks at the last end
-        ("counters", Counter * MOST_SHARES),
-        ("places", Place * MOST_PINNED),
+        ("counters", Counter * POOL_SIZES.shares),
+        ("places", Place * POOL_SIZES.pinned),
     ]
 
 
@@ -75,10 +99,22 @@ class TeamBlock(Structure):
 
 # The allocator.
 
-LARGE = 1 << 18  # bytes from which memory is mapped, and kept
-MIDDLE = 1 << 10  # bytes from which an array is aligned
 ALIGNMENT = CACHE_LINE
-MOST_BLOCKS = 1024  # that wait
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorSizes:
+    """No measurement is recorded."""
+
+    large: int = 1 << 18  # bytes from which memory is mapped, and kept
+    middle: int = 1 << 10  # bytes from which an array is aligned
+    huge: int = 1 << 21  # bytes of a huge page, which blocks from this size up are mapped on
+    blocks: int = 1024  # that wait
+    period: int = 1_000_000_000  # ns; the largest use of this period and of the one before counts
+    share: int = 8  # of the machine's memory that may wait: one part in so many
+
+
+ALLOCATOR = AllocatorSizes()
 
 
 class Block(Structure):
@@ -96,7 +132,7 @@ class AllocatorState(Structure):
         ("since", I64),  # ns; when this period began
         ("most", I64),  # bytes that may wait
         ("tables", to(to(I64))),  # of the sizes of blocks
-        ("blocks", Block * (MOST_BLOCKS + 1)),  # that wait, the oldest first
+        ("blocks", Block * (ALLOCATOR.blocks + 1)),  # that wait, the oldest first
     ]
 
 

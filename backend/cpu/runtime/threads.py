@@ -34,11 +34,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....ir.process import process
-from ...process.apart import BEGIN, Pauses, apart, start_thread
+from ...process.apart import Pauses, apart, start_thread
+from ...process.patience import PATIENCE
 from ...process.process_wide import Once
 from ..abi import aligned
 from .cgroup import limits
-from .records import MOST_PINNED, UNPINNED, PoolBlock
+from .records import POOL_SIZES, UNPINNED, PoolBlock
 from .runtime import runtime
 
 
@@ -111,7 +112,7 @@ class Pool:
                     self._count(number)
                     break
         pauses = Pauses()
-        while len(self.threads) + 1 < self.started and pauses.seconds < BEGIN:
+        while len(self.threads) + 1 < self.started and pauses.seconds < PATIENCE.begin:
             pauses.pause()
         self.resize(min(self.started, self.limit))
 
@@ -137,7 +138,7 @@ class Pool:
             wanted = range(1, self.limit)
             pinned = (
                 len(cpus) == self.limit <= self.started
-                and cpus[-1] < MOST_PINNED
+                and cpus[-1] < POOL_SIZES.pinned
                 and all(number in self.threads for number in wanted)
             )
             block.caller_cpu = cpus[0] if pinned else UNPINNED

@@ -8,12 +8,12 @@ from typing import Any
 
 from ....ir.symbolic import Dim, Symbol, evaluate
 from ....ir.types import dtype
+from ....kernels.gpu import GPU
 from ....kernels.loop.ir import Buffer
 from ...artifact import decode, encode
 
 LIMIT = (1 << 31) - (1 << 26)  # what 32 bits count, less what loops over the grid add beyond their ends
 ALIGN = 16  # bytes to a multiple of which buffers begin: those of the widest access to memory
-MOST = 1 << 16  # blocks: enough for any GPU; more iterations are loops of their threads
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Launch:
 def blocks(launch: Launch, count: int) -> int:
     """Blocks for so many iterations of the outermost loop."""
     each = {"grid": launch.threads, "warp": launch.threads // 32, "block": 1}[launch.kind]
-    return min(-(-count // each), MOST)
+    return min(-(-count // each), GPU.most_blocks)
 
 
 def fits(reaches: Iterable[Dim], sizes: Mapping[str, int]) -> bool:

@@ -12,13 +12,13 @@ from typing import Any
 
 from ....ir.proofs import substitute
 from ....ir.symbolic import Dim, Symbol, symbols_of
+from ....kernels.gpu import GPU
 from ....kernels.loop.analysis import offset, step
 from ....kernels.loop.ir import Load, Loop, Statement, Store, walk
 from ....kernels.loop.roles import allocates, blocks
 from .uses import accesses
 
 ELEMENT = Symbol("%element")  # of a row, in whichever loop
-PRIVATE = 32  # elements of a row that a thread keeps
 
 
 def private_rows(loop: Loop, lanes: int) -> set[str]:
@@ -90,4 +90,4 @@ def repeated_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
 def _few(shape: tuple[Dim, int], lanes: int) -> bool:
     """Whether a thread can keep its elements of a row, of so many iterations with so many elements each."""
     extent, steps = shape
-    return isinstance(extent, int) and extent % lanes == 0 and extent // lanes * steps <= PRIVATE
+    return isinstance(extent, int) and extent % lanes == 0 and extent // lanes * steps <= GPU.private_row

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....ir.symbolic import Compound, Dim, symbols_of
+from ....kernels.gpu import GPU
 from ....kernels.loop.ir import Alloc, Check, Gemm, Load, Loop, Statement, used, walk
 from ....kernels.loop.roles import all_expressions, defines, expressions, reads, writes
-
-AT_ONCE = 8  # loads: what they give takes registers
 
 
 def needed(lead: Sequence[Statement], tree: Loop) -> list[Statement]:
@@ -52,7 +51,12 @@ def fetches_first(statements: Sequence[Statement], changing: set[str]) -> list[S
     chosen = {item.position.name for item in statements if isinstance(item, Check)}
     early: list[Statement] = []
     for item in statements:
-        if isinstance(item, Load) and item.guard is None and item.buffer.name not in changing and len(early) < AT_ONCE:
+        if (
+            isinstance(item, Load)
+            and item.guard is None
+            and item.buffer.name not in changing
+            and len(early) < GPU.loads
+        ):
             if not any(symbol.name in chosen for part in item.index for symbol in symbols_of(part)):
                 early.append(item)
     first = set(map(id, early))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,9 +39,18 @@ NO_DEVICE = (
     "no NVIDIA GPU was found: {reason}. Without one, run the program in Numba's simulator (set NUMBA_ENABLE_CUDASIM=1 "
     "before Python starts; it is slow), or look at the code with smelt dump --target cuda --stage ptx"
 )
-UNIT = 256  # bytes: where parts of the arena begin
-GRAPHS = 8  # kept for one set of sizes, each for other addresses
-FEWEST = 2  # launches that a graph is made of: one alone costs as much as a graph
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLimits:
+    """No measurement is recorded."""
+
+    arena: int = 256  # bytes: parts of the arena begin at multiples of it
+    graphs: int = 8  # of launches, kept for one set of sizes, each for other addresses
+    launches: int = 2  # that a graph is made of, at least: one alone costs as much as a graph
+
+
+LIMITS = DeviceLimits()
 
 
 def current_device() -> Device:
@@ -221,7 +231,7 @@ class Parts:
 
     def add(self, size: int) -> int:
         """Where a further part begins."""
-        place = self.size + -self.size % UNIT
+        place = self.size + -self.size % LIMITS.arena
         self.size = place + size
         return place
 
@@ -272,13 +282,13 @@ class Ready:
 
         Addresses that come again are launched as a graph: allocators give the same ones to calls that are alike.
         """
-        if len(self.launches) < FEWEST:
+        if len(self.launches) < LIMITS.launches:
             self._enqueue(stream, stream, addresses, base)
             return
         key = (base, *addresses)
         with self.lock:
             if key not in self.captured:
-                if len(self.captured) >= GRAPHS:
+                if len(self.captured) >= LIMITS.graphs:
                     del self.captured[next(iter(self.captured))]
                 self.captured[key] = None
                 graph = None

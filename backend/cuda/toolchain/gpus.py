@@ -10,11 +10,6 @@ from dataclasses import dataclass
 from ....kernels.gpu import GPU
 from .code import Resources
 
-REGISTERS = 65536  # of a multiprocessor, in all architectures here
-REGISTER_UNIT = 256  # a warp gets a multiple of these
-SHARED_UNIT = 128  # a block gets a multiple of these bytes
-LAUNCH = 3e-6  # seconds until a kernel begins that waits for the one before
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -62,12 +57,12 @@ def occupancy(resources: Resources, threads: int, architecture: str) -> float:
     """The share of a multiprocessor's threads that can be there at once."""
     limits = ARCHITECTURES[architecture]
     warps = -(-threads // GPU.warp)
-    registers = -(-resources.registers * GPU.warp // REGISTER_UNIT) * REGISTER_UNIT * warps
-    shared = -(-(resources.shared + limits.reserved) // SHARED_UNIT) * SHARED_UNIT
+    registers = -(-resources.registers * GPU.warp // GPU.register_unit) * GPU.register_unit * warps
+    shared = -(-(resources.shared + limits.reserved) // GPU.shared_unit) * GPU.shared_unit
     blocks = min(
         limits.blocks,
         limits.threads // (warps * GPU.warp),
-        REGISTERS // registers if registers else limits.blocks,
+        GPU.registers // registers if registers else limits.blocks,
         limits.shared // shared if shared else limits.blocks,
     )
     return blocks * warps * GPU.warp / limits.threads
@@ -75,4 +70,4 @@ def occupancy(resources: Resources, threads: int, architecture: str) -> float:
 
 def predicted(moved: int, operations: int, gpu: Gpu) -> float:
     """Seconds that a kernel takes at least: memory or arithmetic, whichever is longer, and its launch."""
-    return max(moved / gpu.bandwidth, operations / gpu.peak) + LAUNCH
+    return max(moved / gpu.bandwidth, operations / gpu.peak) + GPU.launch
