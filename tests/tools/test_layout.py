@@ -269,3 +269,8 @@ def test_passes_are_all_there_after_an_interrupt(name: str) -> None:
 
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, name], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == [*str(Pipeline(GRAPH)).split(), *sorted(PASSES)], done.stderr
+
+
+def test_the_builder_of_kernels_knows_no_groups() -> None:
+    found = {target for target, _ in imports("smelt.passes.lower.builder")}
+    assert not [target for target in found if inside(target, "smelt.passes") or inside(target, "smelt.ops")]
