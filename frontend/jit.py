@@ -33,11 +33,12 @@ from .ir.open_size import OpenSize, expression
 from .ir.process import process
 from .ir.symbolic import Dim, Symbol
 from .ir.types import DType, TensorType, dtype, f64, number_dtype
-from .layout import Order, in_memory, inverse, store_in_order
+from .layout import in_memory
 from .opened import opened
 from .ops.define import OpDef, as_array, as_arrays, captured
 from .ops.pickled import is_named, owner_of, plain_copy, restored_name
 from .ops.view import permute
+from .passes.graph.layout import Order, inverse, result_orders, store_in_order
 from .questions import asked_by
 from .recompiles import Reasons, reason_for
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
@@ -372,7 +373,9 @@ class Jitted:
             types = _types(dtypes, shapes)
             traced, structure, fixed, used = self._trace(types, orders, nesting, args, kwargs, {})
             traced.asked.append(why)
-        traced.graph, back = store_in_order(traced.graph)
+        stored = result_orders(traced.graph)
+        traced.graph = store_in_order(traced.graph, stored)
+        back = [None if order is None else inverse(order) for order in stored]
         executable = _compile(traced.graph, self.options)
         version = Compiled(traced, back, executable, structure, fixed)
         self.versions.setdefault(key, []).append(version)  # which may be another list now: see forget_programs
@@ -452,10 +455,6 @@ class Jitted:
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph for arguments that are arrays or specs (smelt.spec("f32[N, 64]"))."""
         return self._graph(args, kwargs)
-
-    def stored_graph(self, *args: Any, **kwargs: Any) -> Graph:
-        """The same as it is compiled: with the results in the order in which they are stored."""
-        return store_in_order(self._graph(args, kwargs))[0]
 
     def _graph(self, args: Any, kwargs: Any) -> Graph:
         args, kwargs = self._by_position(args, kwargs)

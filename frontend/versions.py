@@ -10,7 +10,7 @@ import numpy as np
 from .backend.process.forks import no_forks
 from .backend.pytree import LEAF, count_leaves, unflatten
 from .ir.symbolic import Expr, evaluate
-from .layout import Order
+from .passes.graph.layout import Order
 from .random import next_seed
 from .trace import Traced
 

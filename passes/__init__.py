@@ -4,6 +4,7 @@ from __future__ import annotations
 
 MODULES = (
     "graph.cleanup",
+    "graph.layout",
     "graph.round_results",
     "graph.decompose",
     "graph.simplify",

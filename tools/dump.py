@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.errors import suggest
-from .program import check_target, compile_stages, configure_function, configure_target, trace_function
+from .program import check_target, compile_stages, configure_function, configure_target, trace_stages
 from .terminal import FINE, UsageError, heading, highlight, progress
 
 STAGES = {
-    "cpu": ("graph", "decompose", "simplify", "fuse", "loops", "llvm", "asm"),
-    "cuda": ("graph", "decompose", "simplify", "fuse", "loops", "cuda", "ptx", "sass"),
+    "cpu": ("graph", "layout", "decompose", "simplify", "fuse", "loops", "llvm", "asm"),
+    "cuda": ("graph", "layout", "decompose", "simplify", "fuse", "loops", "cuda", "ptx", "sass"),
 }
 
 # The line on which a kernel, or a function of it, begins; and what begins a comment there.
@@ -45,8 +45,10 @@ def run(options: Namespace) -> int:
         raise UsageError(f"unknown stage {options.stage!r}{close}; there are {', '.join(stages)}, all")
     wanted = stages if options.stage == "all" else (options.stage,)
     with progress(f"compiling {options.function}"):
-        graph = trace_function(options.function, options.args, options.grad)
-        seen = compile_stages(graph, wanted, options.target, options.arch)
+        traced, stored, _ = trace_stages(options.function, options.args, options.grad)
+        # The compiler begins with the graph whose results are in the order in which they are stored.
+        compiled = ["graph" if stage == "layout" else stage for stage in wanted]
+        seen = compile_stages(stored, compiled, options.target, options.arch) | {"graph": traced, "layout": stored}
     for stage in wanted:
         if len(wanted) > 1:
             print(heading(f"// ----- {stage}"))

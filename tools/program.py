@@ -23,6 +23,7 @@ from ..ir.errors import suggest
 from ..ir.graph import Graph
 from ..ir.types import dtype
 from ..jit import Jitted
+from ..passes.graph.layout import layout
 from .terminal import UsageError, UserError
 
 # What tells an array from a plain Python argument: a type name and its sizes in brackets.
@@ -101,18 +102,21 @@ def _user_traceback(error: Exception, path: str) -> str:
     return "".join(traceback.format_exception(type(error), error, frame or error.__traceback__)).rstrip()
 
 
-def trace_function(name: str, types: Sequence[str] | None, gradient: bool = False) -> Graph:
-    """The graph of a function on arguments of the given types."""
-    return trace_program(name, types, gradient)[0]
-
-
 def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False) -> tuple[Graph, CompileOptions]:
-    """The graph of a function on arguments of the given types, and the options that it is compiled with."""
+    """The graph of a function on arguments of the given types as it is compiled, and the options."""
+    _, graph, options = trace_stages(name, types, gradient)
+    return graph, options
+
+
+def trace_stages(name: str, types: Sequence[str] | None, gradient: bool = False) -> tuple[Graph, Graph, CompileOptions]:
+    """The graph of a function as it was traced, the same with its results in the order in which they are stored, and
+    the options that it is compiled with."""
     import smelt
 
     given = load_function(name)
     if types is None and not hasattr(given, "example_args") and (made := _torch_module(given, name)) is not None:
-        return _exported_graph(name, *made, gradient), CompileOptions(addresses=True)
+        graph = _exported_graph(name, *made, gradient)
+        return graph, graph, CompileOptions(addresses=True)  # PyTorch decides on the layout of results
     function = getattr(given, "__wrapped__", given)
     arguments = _arguments(given, name, types)
     _check_count(function, arguments, name)
@@ -124,7 +128,8 @@ def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False
         traced = _gradient(function, arguments, name) if gradient else function
         program = smelt.jit(traced, static_argnums=static, options=options)
     try:
-        return program.stored_graph(*arguments), options
+        graph = program.trace(*arguments)
+        return graph, layout(graph), options
     except (smelt.SmeltError, UserError):
         raise
     except Exception as error:

@@ -7,6 +7,9 @@ import pytest
 import smelt
 import torch
 from smelt import ops
+from smelt.passes.graph.layout import layout, result_orders
+from smelt.passes.manager import PASSES, Pipeline
+from smelt.passes.pipelines import GRAPH
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -83,11 +86,18 @@ def test_updates_of_parameters_are_rows_whatever_their_gradients_are():
     assert alone(weight, x).flags.c_contiguous
 
 
-def test_no_transposition_is_left():
-    graph = smelt.jit(lambda x: ops.permute(x, (0, 2, 1)) * 2.0).stored_graph(smelt.spec("f32[4, 64, 96]"))
-    from smelt.passes.manager import Pipeline
-    from smelt.passes.pipelines import GRAPH
+def test_the_layout_of_results_is_a_pass():
+    """It is registered, turns only results that are better stored in another order, and a second time does nothing."""
+    graph = smelt.jit(lambda x: (ops.permute(x, (0, 2, 1)) * 2.0, x + 1)).trace(smelt.spec("f32[4, 64, 96]"))
+    assert result_orders(graph) == [(0, 2, 1), None]
+    stored = PASSES["layout"](graph)
+    assert [value.shape for value in stored.results] == [(4, 64, 96), (4, 64, 96)]
+    assert [value.shape for value in graph.results] == [(4, 96, 64), (4, 64, 96)]
+    assert result_orders(stored) == [None, None] and layout(stored) is stored
 
+
+def test_no_transposition_is_left():
+    graph = layout(smelt.jit(lambda x: ops.permute(x, (0, 2, 1)) * 2.0).trace(smelt.spec("f32[4, 64, 96]")))
     assert all(op.name != "permute" for op in Pipeline(GRAPH).run(graph).ops)
 
 
