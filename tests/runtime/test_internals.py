@@ -15,6 +15,7 @@ from smelt.backend.cpu.llvm import engine
 from smelt.backend.cpu.runtime import allocator
 from smelt.backend.process.forks import is_mine
 from smelt.backend.process.stack_chunk import ROOM, ask_for_room
+from smelt.ir.errors import CompileError
 from support import run
 
 PROGRAM = """
@@ -135,6 +136,15 @@ def test_whose_lock_it_is() -> None:
         thread.join()
         assert is_mine(lock) and found == [False]
     assert not is_mine(lock)
+
+
+def test_another_numba_cuda_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from smelt.backend.cuda.toolchain import compiler
+
+    nvrtc = pytest.importorskip("numba.cuda.cudadrv.nvrtc")
+    monkeypatch.delattr(nvrtc, "get_supported_ccs")
+    with pytest.raises(CompileError, match="not numba-cuda of a version"):
+        compiler.supported.__wrapped__()
 
 
 def test_errors_of_public_functions() -> None:

@@ -144,8 +144,9 @@ def supported() -> tuple[str, ...]:
     """All architectures that the installed libNVVM knows."""
     from numba.cuda.cudadrv import nvrtc
 
-    known = nvrtc.get_supported_ccs()  # type: ignore[attr-defined]
-    return tuple(f"sm_{major}{minor}" for major, minor in known)
+    if not hasattr(nvrtc, "get_supported_ccs"):
+        raise CompileError("numba.cuda is not numba-cuda of a version that smelt knows: pip install 'smelt[cuda]'")
+    return tuple(f"sm_{major}{minor}" for major, minor in nvrtc.get_supported_ccs())
 
 
 def architectures() -> tuple[str, ...]:
