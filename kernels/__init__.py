@@ -1,0 +1,1 @@
+"""One kernel: the loop IR, scalars, tiles, and the machine that kernels are planned for."""

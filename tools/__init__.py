@@ -1,0 +1,1 @@
+"""The `smelt` command: one file for each subcommand."""

@@ -1,0 +1,1 @@
+"""NumPy interpreters of both IRs: the reference of every test."""

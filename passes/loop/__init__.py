@@ -1,0 +1,1 @@
+"""Kernel to kernel: transposed blocks, vectors, reuse, blocked sums, threads, prefetch, grids."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -212,6 +213,24 @@ def test_package_list_equals_the_folders() -> None:
     assert settings["package-dir"] == folders
     lonely = {path.parent for path in MODULES.values() if not (path.parent / "__init__.py").exists()}
     assert not lonely, "folders without __init__.py are not packaged"
+
+
+def test_the_architecture_shows_every_room_by_its_own_words() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found, parents = {}, [""] * 4
+    for indent, name, text in re.findall(
+        r"^( *)(\w+)/ +(.+)$", page.split("## The tree")[1].split("```")[1], re.MULTILINE
+    ):
+        depth = len(indent) // 2
+        parents[depth] = name
+        found["/".join(parents[: depth + 1])] = text
+    rooms = [path for path in MODULES.values() if path.name == "__init__.py"]
+    wanted = {
+        path.parent.relative_to(ROOT).as_posix(): (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
+        for path in rooms
+    }
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert set(found) - set(wanted) == {"tests", "docs"}
 
 
 def test_import_is_light() -> None:

@@ -1,0 +1,1 @@
+"""The workloads of `smelt bench`, and the processes that measure them."""
