@@ -7,12 +7,15 @@ beside it (types of parameters and results, the user's lines) is read from the g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Graph, Location, Op
 from ..ir.symbolic import Compound, Dim, Expr, Symbol
 from ..ir.types import DType, dtype
 from ..ops.create import constant
+
+if TYPE_CHECKING:
+    from ..kernels.loop.ir import Site
 
 
 class Place:
@@ -32,6 +35,24 @@ class Place:
 def printed_ops(graph: Graph) -> list[Op]:
     """The ops that have a line in the graph's text: the same ones in all graphs of that text."""
     return [op for op in graph.ops if op.defn is not constant]
+
+
+def find_places(graph: Graph, sites: Sequence[Site]) -> list[Place]:
+    """The op of the traced graph that each site belongs to: found by its location, which passes hand on."""
+    numbers: dict[int, int] = {}
+    for number, op in enumerate(printed_ops(graph)):
+        if op.loc is not None:
+            numbers.setdefault(id(op.loc), number)
+
+    def place(op: str, location: Location | None) -> Place:
+        if location is None:
+            return Place(op, None, "")
+        if id(location) in numbers:
+            return Place(op, numbers[id(location)], "")
+        called = "" if op.startswith("@") else location.op  # a kernel and its buffer say more
+        return Place(op, numbers.get(id(location.outer)), called)
+
+    return [place(site.op, site.location) for site in sites]
 
 
 class Overwrites:

@@ -21,7 +21,7 @@ from .store.files import Lock
 
 if TYPE_CHECKING:
     from .cpu.llvm.engine import Started
-    from .plan import StageHook
+    from .stages import StageHook
 
 TARGETS = ("cpu", "cuda")
 
@@ -81,7 +81,7 @@ def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | 
         from .cpu.build import build
 
         try:
-            artifact, code = build(graph, options, stages, on_stage or _ignore)
+            artifact, code = build(graph, options, stages, on_stage)
         except BaseException:
             release(lock)
             raise
@@ -136,9 +136,8 @@ def compile_stages(graph: Graph, wanted: Sequence[str], options: CompileOptions)
         if stage == wanted[-1]:
             raise _Enough
 
-    want_asm = "asm" in wanted or "sass" in wanted
     with suppress(_Enough):
-        compile_graph(graph, replace(options, annotate=True, want_asm=want_asm), on_stage=keep)
+        compile_graph(graph, replace(options, annotate=True), on_stage=keep)
     return seen
 
 
@@ -175,7 +174,3 @@ def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
     title = f"{graph.name}({', '.join(f'{param.name}: {param.type}' for param in graph.params)})"
     key = native_key(title, text, chosen)
     return key, "smelt's own files were changed since it was imported" if key is None else ""
-
-
-def _ignore(stage: str, thing: Any) -> None:
-    return None

@@ -27,7 +27,6 @@ class CompileOptions:
     verify: check the program after every pass, and prove that its kernels stay in their memory and do not race
     check_bounds: kernels look at every index before they touch memory; slow, for the cpu alone
     annotate: put the program's statements and the user's lines into the LLVM text and the assembly
-    want_asm: give the assembly to the stage hook, too
     """
 
     target: str = "cpu"
@@ -41,7 +40,6 @@ class CompileOptions:
     verify: bool = False
     check_bounds: bool = False
     annotate: bool = False
-    want_asm: bool = False
 
     def __post_init__(self) -> None:
         wrong = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Primitives only, nothing done twice: what every target starts from.
+# Primitives only, nothing done twice: the start of every target.
 GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce", "joins")
 
 # Loops of one kernel: from serial to what the machine runs.

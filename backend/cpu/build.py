@@ -1,202 +1,195 @@
-"""A graph through all passes to object code: the work that a hit in the cache saves."""
+"""The line of stages from a graph to object code: the work that a hit in the cache saves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ...ir.errors import CompileError, VerifyError
-from ...ir.graph import Graph, Value
-from ...ir.proofs import is_multiple
-from ...kernels.gemm import BYTES, RegisterTile, is_dots, pays_dots
-from ...kernels.loop.ir import Gemm, Kernel, Store, walk
-from ...kernels.loop.text import identity, print_kernel
-from ...kernels.loop.verify import verify_kernel, verify_kernels
+from ...ir.graph import Graph
+from ...kernels.loop.ir import Store, walk
 from ...kernels.machine import Machine
-from ...ops.kinds import Contract
-from ...ops.view import expand, permute, reshape
-from ...passes.fusion.fuse import fuse
 from ...passes.fusion.fused import Fused
-from ...passes.lower.kernel_reuse import Recurring
-from ...passes.lower.lower import buffer_names, lower_launch
-from ...passes.manager import PASSES, Pipeline
-from ...passes.memory.in_place import find_overwrites
-from ...passes.pipelines import LOOPS, graph_passes
-from ..artifact import Artifact, Overwrites
+from ...passes.fusion.names import Interface, interface
+from ...passes.memory.in_place import Times
+from ...passes.memory.scratch import Arena, Memory
+from ...passes.stages import (
+    Finished,
+    Kernels,
+    Settings,
+    cpu_loops,
+    expect_libraries,
+    find_in_place,
+    fuse_graph,
+    gather_kernels,
+    make_kernels,
+    plan_cpu_memory,
+    simplify,
+)
+from ..artifact import Artifact, Overwrites, find_places
 from ..options import CompileOptions
-from ..plan import Kernels, StageHook, find_places, memory_names, name_values, result_sources
 from ..report.measure import make_report
 from ..report.timings import Stages
+from ..stages import Line, Stage, StageHook, Streamed, Text, run_line
 from .abi import FIRST_FREE
 from .codegen.debug import readable_assembly, readable_text
 from .codegen.emit import Layout, ModuleEmitter
-from .codegen.scratch import Arena, most, plan_arena
 from .llvm.engine import Started, engine
+from .llvm.parts import SIZES, Module
 from .microkernels.libraries import start
 from .runtime.records import DATA_OFFSET
 from .runtime.threads import get_num_threads
 from .target import host
 
 
-def build(graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook) -> tuple[Artifact, Started]:
-    """Compile for this machine. The hook sees the program at every stage; str(thing) is its text. The machine code is
-    still being made: the artifact has none yet."""
-    hook("graph", graph)
-    machine = host().machine.with_vector_bits(options.vector_bits)
-    bits = machine.vector_bits
-    with stages.timed("graph passes"):
-        simple = Pipeline(graph_passes(options.rounding)).run(graph, verify_each=options.verify, on_stage=hook)
-    start(expected_libraries(simple, machine), bits)  # which goes on meanwhile
-    with stages.timed("fuse"):
-        fused = fuse(simple, max_cost=options.max_cost, machine=machine)
-    name_values(fused)
-    hook("fuse", fused)
-    special = {
-        name: tuple(f"%{fused.names[fused.stored(_result(simple, name, number))]}" for number in numbers)
-        for name, numbers in (("replaced", options.replaced), ("shared", options.shared))
-    }
-    emitter = ModuleEmitter(machine, options.annotate, None if options.addresses else DATA_OFFSET)
+@dataclass
+class Unit:
+    """Machine code that is being made: LLVM compiles the first kernels before the last is there."""
+
+    emitter: ModuleEmitter
+    code: Started
+    threads: int
+
+
+def start_libraries(expected: Sequence[str], machine: Machine) -> None:
+    """Let threads compile the libraries of GEMM routines that are known already."""
+    start(expected, machine.vector_bits)
+
+
+def begin(options: CompileOptions, machine: Machine) -> Unit:
+    """Return the unit, empty."""
     threads = get_num_threads()
-    code = engine().start([], threads)
-    kernels, checked = Kernels(), Kernels()
-    products: set[str] = set()
-    taken = buffer_names(fused)
-    recurring = Recurring(fused, special)
-    for number in range(len(fused.launches)):
-        with stages.timed("loops"):
-            like, kernel = recurring.find(number)
-            if kernel is None:
-                lowered = lower_launch(fused, number, taken, machine)
-                products.update(libraries([lowered], machine))
-                start(products, bits)  # those that were not expected
-                kernel = schedule(lowered, machine, options.verify, special)
-                recurring.add(number, kernel)
-            elif options.verify:
-                lowered = schedule(lower_launch(fused, number, taken, machine), machine, True, special)
-                if _facts(lowered) != _facts(kernel):
-                    text = f"{print_kernel(kernel)}\n{print_kernel(lowered)}"
-                    raise VerifyError(f"not what lowering makes of it, but like kernel {like}:\n{text}")
-            kernels.append(kernel)
-            if options.check_bounds:
-                kernel = PASSES["check_bounds"](kernel)
-                checked.append(kernel)
-        with stages.timed("emit"):
-            emitter.add(kernel, like)
-            part = emitter.next_part() if threads > 1 and not options.want_asm else None
-            if part is not None:
-                engine().start([part], threads, code)
-    if options.verify:
-        verify_kernels(kernels, *memory_names(fused))
-    if options.check_bounds:
-        kernels = checked
-    hook("loops", kernels)
-    with stages.timed("memory"):
-        outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
-        scratch = emitter.scratch(False)
-        own = most(scratch)
-        plan = plan_arena(kernels, emitter.uses, outside, own)
-    stored, sources = result_sources(fused)
-    with stages.timed("emit"):
-        module = emitter.finish(make_layout(fused, stored, plan))
-    hook("llvm", readable_text(module.text))
-    if options.want_asm:
-        hook("asm", "".join(map(readable_assembly, engine().assembly(module.parts(1)))))
-    engine().start(module.parts(threads), threads, code)
-    names = [[f"%{fused.names[value]}" for value in values] for values in (simple.params, stored)]
-    times = find_overwrites(kernels, *names)
+    data_offset = None if options.addresses else DATA_OFFSET
+    emitter = ModuleEmitter(machine, options.annotate, data_offset)
+    return Unit(emitter, engine().start([], threads), threads)
+
+
+def emit(unit: Unit, batch: Sequence[Finished]) -> None:
+    """Add kernels to the unit; what is enough for LLVM to begin with is handed over."""
+    for item in batch:
+        start(item.libraries, unit.emitter.machine.vector_bits)
+        assert item.scratch is not None
+        unit.emitter.add(item.kernel, item.scratch, item.like)
+    part = unit.emitter.next_part() if unit.threads > 1 else None
+    if part is not None:
+        engine().start([part], unit.threads, unit.code)
+
+
+def finish(unit: Unit, interface: Interface, memory: Memory) -> Module:
+    """Return the whole module, with the function that runs the kernels."""
+    return unit.emitter.finish(make_layout(interface, memory.arena))
+
+
+def make_layout(interface: Interface, arena: Arena) -> Layout:
+    """Return the slots of ctx, in the order in which Executable fills them."""
+    sizes = {name: FIRST_FREE + number for number, name in enumerate(interface.sizes)}
+    first = FIRST_FREE + len(sizes)
+    pointers = {name: first + number for number, name in enumerate((*interface.params, *interface.results))}
+    return Layout(sizes, pointers, arena)
+
+
+def hand_over(unit: Unit, module: Module) -> None:
+    """Let threads compile the rest."""
+    engine().start(module.parts(unit.threads), unit.threads, unit.code)
+
+
+def describe(
+    graph: Graph,
+    simple: Graph,
+    fused: Fused,
+    interface: Interface,
+    finished: Sequence[Finished],
+    kernels: Kernels,
+    memory: Memory,
+    times: Times,
+    unit: Unit,
+) -> Artifact:
+    """Return all that a call needs but the machine code."""
     stores = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Store)]
     streamed = {item.buffer.name for item in stores if item.stream}
-    artifact = Artifact(
-        stored=[(value.dtype, value.shape) for value in stored],
-        sources=sources,
-        scratch=scratch,
-        alone=emitter.scratch(True),
-        arena=plan.size,
-        products=sorted(products),
-        is_long=emitter.is_long,
-        vector_bits=bits,
+    size = memory.arena.size
+    report = make_report(simple, fused.launches, interface, kernels, size, memory.of_kernels, memory.own)
+    return Artifact(
+        stored=[(value.dtype, value.shape) for value in interface.stored],
+        sources=interface.sources,
+        scratch=memory.shared,
+        alone=memory.lone,
+        arena=size,
+        products=sorted({name for item in finished for name in item.libraries}),
+        is_long=unit.emitter.is_long,
+        vector_bits=unit.emitter.machine.vector_bits,
         overwrites=Overwrites(times.reads, times.writes, times.same_place),
-        streamed=[number for number, name in enumerate(names[1]) if name in streamed],
+        streamed=[number for number, name in enumerate(interface.results) if name in streamed],
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
-        report=make_report(simple, fused, kernels, plan.size, emitter.scratch_of_kernels(), own).lasting(),
+        report=report.lasting(),
         code=b"",
     )
-    return artifact, code
 
 
-def _facts(kernel: Kernel) -> tuple[Any, ...]:
-    """What two kernels have in common that do the same on the same buffers, whatever their registers are called."""
-    return identity(kernel), kernel.name, kernel.buffers, kernel.sites
+def show_llvm(module: Module) -> Text:
+    return Text(lambda: readable_text(module.text))
 
 
-def _result(graph: Graph, option: str, number: int) -> Value:
-    """The result that an option names."""
-    if not 0 <= number < len(graph.results):
-        raise CompileError(f"CompileOptions: {option} names result {number}; there are {len(graph.results)}")
-    return graph.results[number]
+def show_assembly(module: Module) -> Text:
+    return Text(lambda: "".join(map(readable_assembly, engine().assembly(module.whole().parts(1)))))
 
 
-def expected_libraries(graph: Graph, machine: Machine) -> list[str]:
-    """Of the libraries that lowering will ask for, those that are known before it. Products of a vector may become
-    plain loops, unless the machine multiplies their narrow type itself, and how many rows a tile has is not decided
-    yet."""
-    expected: set[str] = set()
-    for op in graph.ops:
-        if not isinstance(op.defn.kind, Contract):
-            continue
-        (result,) = op.results
-        batch, rows, columns = result.shape
-        depth = op.arguments["self"].shape[2]
-        name, computed = result.dtype.name, result.dtype.compute.real.name
-        if computed not in BYTES or 0 in (*result.shape, depth):
-            continue
-        own = name in BYTES or name in machine.dot_types
-        adjacent = own and _is_transposed(op.arguments["mat2"])
-        dots = adjacent and pays_dots(name, batch * rows, columns, depth)
-        if dots or 1 not in (rows, columns):
-            expected.add(f"{name} dots" if dots else name if own else computed)
-    return sorted(expected)
+LINE: Line = (
+    Stage("graph passes", simplify, ("graph", "settings", "hook"), "simple"),
+    Stage("libraries", expect_libraries, ("simple", "settings"), "expected"),
+    Stage("libraries", start_libraries, ("expected", "machine")),
+    Stage("emit", begin, ("options", "machine"), "unit"),
+    Stage("fuse", fuse_graph, ("simple", "settings"), "fused", shows="fuse"),
+    Stage("fuse", interface, ("fused",), "interface"),
+    Streamed(
+        "loops",
+        make_kernels,
+        ("fused", "settings", "interface", "expected"),
+        gather_kernels,
+        shows="loops",
+        whole=(
+            Stage("memory", plan_cpu_memory, ("finished", "interface"), "memory"),
+            Stage("memory", find_in_place, ("kernels", "interface"), "times"),
+        ),
+        each=(Stage("emit", emit, ("unit", "batch")),),
+    ),
+    Stage("emit", finish, ("unit", "interface", "memory"), "module"),
+    Stage("emit", show_llvm, ("module",), shows="llvm"),
+    Stage("emit", show_assembly, ("module",), shows="asm"),
+    Stage("emit", hand_over, ("unit", "module")),
+    Stage(
+        "artifact",
+        describe,
+        ("graph", "simple", "fused", "interface", "finished", "kernels", "memory", "times", "unit"),
+        "artifact",
+    ),
+)
 
 
-def _is_transposed(value: Value) -> bool:
-    """Whether a matrix looks like another one, transposed."""
-    op = value.op
-    while op is not None and op.defn in (reshape, expand):
-        op = op.operands[0].op
-    return op is not None and op.defn is permute and op.arguments["dims"][-1] != len(op.arguments["dims"]) - 1
+def settings_for(options: CompileOptions, machine: Machine) -> Settings:
+    """Return what this machine and the options ask of the passes."""
+    early = get_num_threads() > 1 and not options.annotate
+    return Settings(
+        loops=partial(cpu_loops, machine),
+        fusion={"max_cost": options.max_cost, "machine": machine},
+        lowering={"machine": machine},
+        rounding=options.rounding,
+        special={"replaced": options.replaced, "shared": options.shared},
+        verify=options.verify,
+        check_bounds=options.check_bounds,
+        machine=machine,
+        first_batch=SIZES.least // SIZES.statement if early else 0,
+        largest_batch=SIZES.most // SIZES.statement,
+    )
 
 
-def libraries(kernels: Sequence[Kernel], machine: Machine) -> list[str]:
-    """The libraries of routines that matrix products call: for each element type one, one for rows that are left over
-    when most of them are in whole register tiles, and one for dot products."""
-    found: set[str] = set()
-    for item in (item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)):
-        dtype = item.left.buffer.dtype.name
-        if is_dots(item):
-            found.add(f"{dtype} dots")
-            continue
-        found.add(dtype)
-        if not is_multiple(item.rows, RegisterTile(dtype, machine).rows):
-            found.add(f"{dtype} rest")
-    return sorted(found)
-
-
-def schedule(kernel: Kernel, machine: Machine, verify: bool, special: Mapping[str, tuple[str, ...]] = {}) -> Kernel:
-    """Vectors and threads. `special`: names of results whose memory is, see CompileOptions."""
-    for name in LOOPS:
-        own = special if name == "stream" else {}
-        planned = {"machine": machine} if "machine" in PASSES[name].options else {}
-        kernel = PASSES[name](kernel, **planned, **own)
-        if verify:
-            verify_kernel(kernel, memory=False)  # which build looks at, in the end
-    return kernel
-
-
-def make_layout(fused: Fused, stored: Sequence[Value], arena: Arena) -> Layout:
-    """The slots of ctx, in the order that Executable fills them."""
-    names = [symbol.name for symbol in fused.graph.sizes]
-    sizes = {name: FIRST_FREE + number for number, name in enumerate(names)}
-    outside = (*fused.graph.params, *stored)
-    first = FIRST_FREE + len(sizes)
-    pointers = {f"%{fused.names[value]}": first + number for number, value in enumerate(outside)}
-    return Layout(sizes, pointers, arena)
+def build(graph: Graph, options: CompileOptions, timings: Stages, hook: StageHook | None) -> tuple[Artifact, Started]:
+    """Compile for this machine. The hook sees the program at every stage; str(thing) is its text. The machine code is
+    still being made: the artifact has none yet."""
+    if hook is not None:
+        hook("graph", graph)
+    machine = host().machine.with_vector_bits(options.vector_bits)
+    known: dict[str, Any] = {"graph": graph, "options": options, "machine": machine, "hook": hook}
+    made = run_line(LINE, known | {"settings": settings_for(options, machine)}, timings, hook)
+    return made["artifact"], made["unit"].code

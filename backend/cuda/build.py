@@ -1,4 +1,4 @@
-"""A graph through all passes to the source of CUDA kernels and the order of their launches."""
+"""The line of stages from a graph to the source of CUDA kernels and the order of their launches."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...ir.graph import Graph
-from ...kernels.gpu import GPU, Gpu
 from ...kernels.loop.ir import Kernel, Loop, own_scratch, walk
-from ...kernels.loop.verify import refuse, verify_kernel, verify_kernels
-from ...passes.fusion.fuse import fuse
-from ...passes.lower.lower import lower
-from ...passes.manager import PASSES, Pipeline
-from ...passes.memory.arena import plan_memory
-from ...passes.memory.in_place import Times, find_overwrites
-from ...passes.pipelines import CUDA_LOOPS, graph_passes
-from ..artifact import Overwrites
+from ...kernels.loop.verify import refuse
+from ...passes.fusion.fused import Fused
+from ...passes.fusion.names import Interface, interface
+from ...passes.memory.arena import Plan
+from ...passes.memory.in_place import Times
+from ...passes.stages import (
+    Kernels,
+    Settings,
+    cuda_loops,
+    find_in_place,
+    fuse_graph,
+    gather_kernels,
+    make_kernels,
+    plan_cuda_memory,
+    simplify,
+)
+from ..artifact import Overwrites, find_places
 from ..options import CompileOptions
-from ..plan import Kernels, StageHook, find_places, memory_names, name_values, result_sources
 from ..report.measure import make_report
 from ..report.timings import Stages
+from ..stages import Line, Stage, StageHook, Streamed, run_line
 from .codegen.launch import Launch
-from .codegen.module import emit_module
+from .codegen.module import Module, emit_module
 from .program import Program
 
 
-def build(
-    graph: Graph, options: CompileOptions, stages: Stages, hook: StageHook, simulated: bool, small: bool = False
-) -> Program:
-    """The program of a graph. The hook sees it at every stage; str(thing) is its text. `small`: indices shall have 32
-    bits, whatever the symbolic sizes; launch.fits(program.reaches, sizes) tells whether that is right for some."""
-    hook("graph", graph)
-    with stages.timed("graph passes"):
-        simple = Pipeline(graph_passes(options.rounding)).run(graph, verify_each=options.verify, on_stage=hook)
-    with stages.timed("fuse"):
-        fused = fuse(simple, max_cost=options.max_cost, whole_rows=False)
-    name_values(fused)
-    hook("fuse", fused)
-    with stages.timed("loops"):
-        kernels = Kernels(schedule(kernel, options.verify) for kernel in lower(fused, gpu=True))
-    hook("loops", kernels)
-    if options.verify:
-        verify_kernels(kernels, *memory_names(fused))
-    stored, sources = result_sources(fused)
-    with stages.timed("memory"):
-        outside = {f"%{fused.names[value]}" for value in (*simple.params, *map(fused.stored, simple.results))}
-        plan = plan_memory(kernels, outside)
-    with stages.timed("emit"):
-        module = emit_module(kernels, simulated, small)
-    if options.verify:
+def source(module: Module, kernels: Kernels, settings: Settings) -> str:
+    """Return the module's text, once its scratch is proved to be each thread's own where it has to be."""
+    if settings.verify:
         verify_scratch(kernels, module.common)
-    hook("cuda", module.source)
-    params = [f"%{fused.names[value]}" for value in simple.params]
-    names = [f"%{fused.names[value]}" for value in stored]
-    times = find_overwrites(kernels, params, names)
+    return module.source
+
+
+def describe(
+    graph: Graph,
+    simple: Graph,
+    fused: Fused,
+    interface: Interface,
+    kernels: Kernels,
+    plan: Plan[str],
+    times: Times,
+    module: Module,
+    source: str,
+) -> Program:
+    """Return all that a call needs but the machine code."""
     return Program(
-        source=module.source,
+        source=source,
         launches=module.launches,
-        params=params,
-        stored=[(name, value.dtype, value.shape) for name, value in zip(names, stored, strict=True)],
-        sources=sources,
+        params=interface.params,
+        stored=[
+            (name, value.dtype, value.shape) for name, value in zip(interface.results, interface.stored, strict=True)
+        ],
+        sources=interface.sources,
         offsets=plan.offsets,
         arena=plan.size,
         overwrites=Overwrites(times.reads, times.writes, in_one_thread(times, kernels, module.launches)),
         places=find_places(graph, [site for kernel in kernels for site in kernel.sites]),
-        report=make_report(simple, fused, kernels, plan.size).lasting(),
+        report=make_report(simple, fused.launches, interface, kernels, plan.size).lasting(),
         reaches=tuple(module.reaches),
     )
 
@@ -87,11 +87,55 @@ def in_one_thread(times: Times, kernels: Sequence[Kernel], launches: Sequence[La
     return [(result, param) for result, param in times.same_place if kernels[times.writes[result]].name not in teams]
 
 
-def schedule(kernel: Kernel, verify: bool, gpu: Gpu = GPU) -> Kernel:
-    """Blocks, warps and threads."""
-    options: dict[str, dict[str, Any]] = {"transpose": {"side": gpu.warp, "pad": 1}, "grid": {"gpu": gpu}}
-    for name in CUDA_LOOPS:
-        kernel = PASSES[name](kernel, **options.get(name, {}))
-        if verify:
-            verify_kernel(kernel, memory=False)  # which build looks at, in the end
-    return kernel
+LINE: Line = (
+    Stage("graph passes", simplify, ("graph", "settings", "hook"), "simple"),
+    Stage("fuse", fuse_graph, ("simple", "settings"), "fused", shows="fuse"),
+    Stage("fuse", interface, ("fused",), "interface"),
+    Streamed(
+        "loops",
+        make_kernels,
+        ("fused", "settings", "interface"),
+        gather_kernels,
+        shows="loops",
+        whole=(
+            Stage("memory", plan_cuda_memory, ("kernels", "interface"), "plan"),
+            Stage("memory", find_in_place, ("kernels", "interface"), "times"),
+        ),
+    ),
+    Stage("emit", emit_module, ("kernels", "simulated", "small"), "module"),
+    Stage("emit", source, ("module", "kernels", "settings"), "source", shows="cuda"),
+    Stage(
+        "program",
+        describe,
+        ("graph", "simple", "fused", "interface", "kernels", "plan", "times", "module", "source"),
+        "program",
+    ),
+)
+
+
+def settings_for(options: CompileOptions) -> Settings:
+    """Return what a GPU and the options ask of the passes."""
+    return Settings(
+        loops=cuda_loops,
+        fusion={"max_cost": options.max_cost, "whole_rows": False},
+        lowering={"gpu": True},
+        rounding=options.rounding,
+        verify=options.verify,
+    )
+
+
+def build(
+    graph: Graph,
+    options: CompileOptions,
+    timings: Stages,
+    hook: StageHook | None,
+    simulated: bool,
+    small: bool = False,
+) -> Program:
+    """Return the program of a graph. The hook sees it at every stage; str(thing) is its text. `small`: indices shall
+    have 32 bits, whatever the symbolic sizes; launch.fits(program.reaches, sizes) tells whether that is right for some.
+    """
+    if hook is not None:
+        hook("graph", graph)
+    known: dict[str, Any] = {"graph": graph, "settings": settings_for(options), "hook": hook}
+    return run_line(LINE, known | {"simulated": simulated, "small": small}, timings, hook)["program"]

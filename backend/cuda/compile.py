@@ -12,7 +12,7 @@ from ..report.timings import Stages
 from .simulated import is_simulated
 
 if TYPE_CHECKING:
-    from ..plan import StageHook
+    from ..stages import StageHook
     from .toolchain.explain import Report
 
 INSTALL = 'target "cuda" needs the package numba-cuda: install smelt with the extra [cuda]'
@@ -29,7 +29,7 @@ def compile_for_cuda(graph: Graph, options: CompileOptions, on_stage: StageHook 
         from .build import build
         from .run.executable import Executable
 
-        return Executable(graph, build(graph, options, stages, _ignore, True), stages)
+        return Executable(graph, build(graph, options, stages, None, True), stages)
     from .run.device import DeviceExecutable
 
     return DeviceExecutable(graph, options, wanted_architecture(options), stages)
@@ -52,14 +52,14 @@ def check_installed() -> None:
 
 def _show(graph: Graph, options: CompileOptions, stages: Stages, on_stage: StageHook) -> None:
     """All stages, for those who want to see them."""
+    from ..stages import Text
     from .toolchain.cached import compiled_code
     from .toolchain.compiler import sass
 
     architecture = options.architecture or ARCHITECTURE
     code, _ = compiled_code(graph, options, architecture, stages, on_stage)
-    on_stage("ptx", "\n".join(item.ptx for item in code.compiled))
-    if options.want_asm:
-        on_stage("sass", "\n".join(sass(item.cubin) for item in code.compiled))
+    on_stage("ptx", Text(lambda: "\n".join(item.ptx for item in code.compiled)))
+    on_stage("sass", Text(lambda: "\n".join(sass(item.cubin) for item in code.compiled)))
 
 
 def explain_for_cuda(graph: Graph, options: CompileOptions) -> Report:
@@ -76,7 +76,3 @@ def explain_for_cuda(graph: Graph, options: CompileOptions) -> Report:
     seen: dict[str, Any] = {}
     code, lookup = compiled_code(graph, options, architecture, Stages(), seen.__setitem__)
     return make_report(graph.name, architecture, code, seen["loops"], lookup)
-
-
-def _ignore(stage: str, thing: Any) -> None:
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ...ir.graph import Graph
@@ -10,13 +9,15 @@ from ...ir.proofs import ceil_divide
 from ...ir.symbolic import Dim
 from ...kernels.loop.ir import OUTERMOST, Concurrent, Kernel, Loop, walk
 from ...ops.create import constant
-from ...passes.fusion.fused import Fused
+from ...passes.fusion.groups import Group
+from ...passes.fusion.names import Interface
 from .report import KernelReport, Report
 
 
 def make_report(
     graph: Graph,
-    fused: Fused,
+    launches: Sequence[Sequence[Group]],
+    interface: Interface,
     kernels: Sequence[Kernel],
     arena: Dim,
     scratch: Sequence[Dim] | None = None,
@@ -25,7 +26,7 @@ def make_report(
     """scratch: that each thread needs, by kernels; own_scratch: that each one has for those that threads share."""
     entries: list[KernelReport] = []
     after: Dim = 0
-    for number, (groups, kernel) in enumerate(zip(fused.launches, kernels, strict=True)):
+    for number, (groups, kernel) in enumerate(zip(launches, kernels, strict=True)):
         reads, writes = traffic(kernel)
         after = after + reads + writes
         ops = [op.name for group in groups for op in group.ops]
@@ -41,12 +42,12 @@ def make_report(
         graph.name,
         len(graph.ops),
         entries,
-        [str(refusal) for refusal in fused.refusals],
+        interface.refusals,
         size_text(before),
         size_text(after),
         size_text(arena),
         "" if scratch is None else size_text(own_scratch),
-        refused=dict(Counter(refusal.reason.name.lower() for refusal in fused.refusals).most_common()),
+        refused=interface.refused,
     )
 
 

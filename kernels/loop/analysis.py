@@ -15,7 +15,9 @@ from .ir import (
     Alloc,
     Buffer,
     Check,
+    Concurrent,
     Gemm,
+    Kernel,
     Lead,
     Let,
     Load,
@@ -225,3 +227,18 @@ def runs_on(loop: Loop, variable: Symbol) -> bool:
         return False
     following = substitute(loop.start, {variable: variable.expr() + 1})
     return minimum(following, loop.stop) == loop.stop
+
+
+def parallel_regions(kernel: Kernel) -> Iterator[Sequence[Statement]]:
+    """Yield a kernel's statements by regions: one that threads share, or several that the caller runs alone."""
+    alone: list[Statement] = []
+    for statement in kernel.body:
+        if isinstance(statement, Concurrent) or (isinstance(statement, Loop) and statement.kind == "parallel"):
+            if alone:
+                yield alone
+                alone = []
+            yield [statement]
+        else:
+            alone.append(statement)
+    if alone:
+        yield alone

@@ -28,6 +28,7 @@ from .groups import Group, Partition
 from .inline import Inlining
 from .legality import kind_obstacle, read_obstacle, union_of
 from .merge import merged
+from .names import name_values
 from .policy import constants_first, cost_obstacle, early_ops, launches, siblings
 from .reasons import Obstacle, Reason, Refusal
 from .start import parts_in_place, start
@@ -128,6 +129,7 @@ class Fuser:
             list(self.refusals.values()),
             partition.axes,
             partition.parts,
+            name_values(partition.graph),
         )
 
     def _complete(self, group: Group) -> Group:

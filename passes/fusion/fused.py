@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...ir.graph import Graph, Op, Value
 from ...ir.printer import COMMENT_COLUMN, Printer
@@ -24,7 +24,7 @@ class Fused:
     refusals: list[Refusal]
     axes: AxisUnion
     parts: dict[Value, Part]  # values that live in a joined one
-    names: dict[Value, str] = field(default_factory=dict)
+    names: dict[Value, str]  # of buffers
 
     def stored(self, value: Value) -> Value:
         """The value whose memory a value lives in."""

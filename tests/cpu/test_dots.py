@@ -16,7 +16,6 @@ from smelt.backend.cpu.image import cached
 from smelt.backend.cpu.target import Target, host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.backend.options import CompileOptions
-from smelt.backend.plan import name_values
 from smelt.ir.parser import parse_graph
 from smelt.ir.symbolic import evaluate
 from smelt.kernels.gemm import (
@@ -83,7 +82,7 @@ def test_sizes(size: tuple[int, int, int], dtype: str, bits: int) -> None:
 
 
 def test_the_library_is_known_before_lowering() -> None:
-    from smelt.backend.cpu.build import expected_libraries
+    from smelt.passes.lower.libraries import expected_libraries
 
     cases = {"f32 dots": (64, linear), "f32": (TILING.dot_rows + 1, linear)}
     for name, (rows, function) in cases.items():
@@ -106,7 +105,7 @@ def test_the_library_is_known_before_lowering() -> None:
     ],
 )
 def test_the_library_of_a_narrow_type_is_known_too(rows: int, columns: int, depth: int, wanted: list[str]) -> None:
-    from smelt.backend.cpu.build import expected_libraries
+    from smelt.passes.lower.libraries import expected_libraries
 
     arrays = floats(rows, depth, dtype=ml_dtypes.bfloat16), floats(columns, depth, seed=1, dtype=ml_dtypes.bfloat16)
     stages: dict[str, Any] = {}
@@ -320,7 +319,6 @@ class TestNarrow:
     def lowered(function: Any, arrays: Any) -> Any:
         """Kernels for a machine that has such products."""
         fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), machine=BF16)
-        name_values(fused)
         return lower(fused, BF16)
 
     def test_a_batch(self) -> None:
@@ -433,7 +431,6 @@ class TestNarrow:
         arrays = [floats(*shape, seed=seed, dtype=ml_dtypes.bfloat16) for seed, shape in enumerate(shapes)]
         graph = trace(function, arrays)
         fused = fuse(Pipeline(GRAPH).run(graph), machine=BF16)
-        name_values(fused)
         kernels = lower(fused, BF16)
         gemms = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Gemm)]
         assert gemms

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from smelt import ops
-from smelt.backend.cpu.build import name_values
 from smelt.kernels.loop.ir import Concurrent, Load, walk
 from smelt.kernels.machine import DEFAULT
 from smelt.passes.fusion.fuse import Fuser, fuse
@@ -54,7 +53,6 @@ def calls(steps: int) -> int:
 
 def _named(graph: Any) -> Any:
     fused = fuse(Pipeline(GRAPH).run(graph), machine=DEFAULT)
-    name_values(fused)
     return fused
 
 

@@ -15,8 +15,6 @@ from loop_programs import OWN, inside
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.call.executable import MEMORY, Launcher
-from smelt.backend.cpu.codegen.emit import lone_scratch
-from smelt.backend.cpu.codegen.scratch import kernel_use, packed_bytes, plan_arena, plan_scratch, scratch_sizes
 from smelt.ir.symbolic import Symbol
 from smelt.ir.types import f32
 from smelt.kernels.loop.ir import Alloc, Buffer, Gemm, Kernel, Load, Loop, Matrix, Register, Statement, Store
@@ -24,6 +22,7 @@ from smelt.kernels.loop.parser import parse_kernel
 from smelt.kernels.loop.roles import reads, writes
 from smelt.kernels.loop.verify import verify_kernel
 from smelt.kernels.machine import CACHE_LINE, DEFAULT
+from smelt.passes.memory.scratch import kernel_use, lone_scratch, packed_bytes, plan_arena, plan_scratch, scratch_sizes
 
 TEMPORARIES = [Buffer(f"%t{number}", f32, (16 * (1 + number % 3),), "temp") for number in range(6)]
 

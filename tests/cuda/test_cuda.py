@@ -58,7 +58,7 @@ WIDE = ("complex", "sums")  # programs of f32 that compute in f64: sines of comp
 
 def built(function: Callable[..., Any], types: Sequence[str]) -> Program:
     graph = smelt.jit(function).trace(*map(smelt.spec, types))
-    return build(graph, CompileOptions(verify=True), Stages(), lambda stage, thing: None, False)
+    return build(graph, CompileOptions(verify=True), Stages(), None, False)
 
 
 def code(name: str, architecture: str) -> list[Any]:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
-from smelt.backend.plan import name_values
 from smelt.ir.graph import Graph, Value
 from smelt.ir.parser import parse_graph
 from smelt.ir.printer import print_graph
@@ -114,7 +113,6 @@ def of_fuse(graph: Graph, pipeline: str) -> str:
 
 def lowered(graph: Graph, gpu: bool) -> list[Kernel]:
     fused = fuse(Pipeline(GRAPH).run(graph, verify_each=True), whole_rows=not gpu)
-    name_values(fused)
     return lower(fused, gpu=gpu)
 
 

@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 import smelt
 from smelt import ops
-from smelt.backend.cpu.build import name_values
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.graph import Graph, Value
 from smelt.ir.symbolic import Compound, Expr, Symbol
@@ -253,7 +252,6 @@ def trace(function: Callable[..., Any], arrays: Sequence[np.ndarray], names: Seq
 def lowered(graph: Graph, machine: Machine | None = None) -> tuple[Fused, list[Kernel]]:
     """A graph of any ops, after all graph passes, as kernels of serial loops."""
     fused = fuse(Pipeline(GRAPH).run(graph, verify_each=True), machine=machine)
-    name_values(fused)
     return fused, lower(fused, machine or DEFAULT)
 
 

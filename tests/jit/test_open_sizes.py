@@ -20,10 +20,10 @@ from open_programs import SMELT, TORCH, Program, draw
 from open_sizes import ALL_SIZES, ERRORS, FEW_SIZES, FIRST, all_sizes, compare, outcome
 from smelt import ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu import build
-from smelt.backend.cpu.build import schedule
 from smelt.backend.cpu.call import executable
 from smelt.kernels.loop.ir import Kernel, Loop
+from smelt.passes import stages
+from smelt.passes.stages import schedule
 from support import Guarded
 
 PROGRAMS = 24
@@ -242,7 +242,7 @@ def test_a_vector_loop_of_fewer_than_no_iterations_does_nothing(monkeypatch: pyt
         return replace(kernel, body=(replace(loop, stop=loop.stop - 40),))
 
     memory = Guarded()
-    monkeypatch.setattr(build, "schedule", shorter)
+    monkeypatch.setattr(stages, "schedule", shorter)
     monkeypatch.setattr(executable, "empty_arrays", memory.empty_arrays)
     graph = smelt.jit(lambda x: x * 40.25).trace(smelt.spec("f32[N]"))  # no other test has it: code is cached
     scaled = compile_graph(graph, smelt.CompileOptions())

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph, graph_key
-from smelt.backend.cpu import build
 from smelt.backend.interp.loops import interpret_kernel
 from smelt.ir.errors import ArgumentError, IndexRangeError
 from smelt.kernels.loop.ir import Gemm, Kernel, Load, Loop, Statement, Store, Transpose
 from smelt.kernels.loop.parser import parse_kernel
+from smelt.passes import stages
 from support import floats, interpret, trace
 
 CHECKED = CompileOptions(check_bounds=True)
@@ -66,8 +66,8 @@ def moved(kernel: Kernel, kind: type) -> Kernel:
     ],
 )
 def test_wild_accesses_are_errors(kind: type, function: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = build.schedule
-    monkeypatch.setattr(build, "schedule", lambda kernel, *rest: moved(schedule(kernel, *rest), kind))
+    schedule = stages.schedule
+    monkeypatch.setattr(stages, "schedule", lambda kernel, *rest: moved(schedule(kernel, *rest), kind))
     with pytest.raises(IndexRangeError) as caught:
         compile_graph(trace(function, [floats(64, 64)]), CHECKED)([floats(64, 64)])
     assert message in str(caught.value)

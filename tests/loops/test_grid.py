@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from loop_programs import PROGRAMS, SYMBOLIC, assert_close, assert_round_trip, numbers, trace
 from random_programs import Seeded, build, disagreement
-from smelt.backend.cuda.build import schedule
 from smelt.backend.interp.loops import interpret_kernels
-from smelt.backend.plan import name_values
 from smelt.ir.graph import Graph
 from smelt.ir.parser import parse_graph
 from smelt.kernels.gpu import GPU, Gpu
@@ -22,6 +20,7 @@ from smelt.passes.fusion.fused import Fused
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
+from smelt.passes.stages import cuda_loops, schedule
 from support import interpret
 
 RANDOM_PROGRAMS = range(3000, 3040)
@@ -30,13 +29,12 @@ RANDOM_PROGRAMS = range(3000, 3040)
 def lowered(graph: Graph) -> tuple[Fused, list[Kernel]]:
     """A graph of any ops, after all graph passes, as kernels of serial loops for a GPU."""
     fused = fuse(Pipeline(GRAPH).run(graph, verify_each=True), whole_rows=False)
-    name_values(fused)
     return fused, lower(fused, gpu=True)
 
 
 def scheduled(graph: Graph, gpu: Gpu = GPU) -> tuple[Fused, list[Kernel]]:
     fused, kernels = lowered(graph)
-    return fused, [schedule(kernel, True, gpu) for kernel in kernels]
+    return fused, [schedule(kernel, cuda_loops(gpu=gpu), True) for kernel in kernels]
 
 
 def assert_meaning(graph: Graph, arrays: Sequence[np.ndarray], gpu: Gpu = GPU) -> None:

@@ -10,7 +10,6 @@ import pytest
 import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.cpu.target import host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.kernels.loop.ir import Kernel, Loop, prefixes, walk
@@ -19,6 +18,7 @@ from smelt.passes.fusion.fuse import fuse
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
+from smelt.passes.stages import cpu_loops, schedule
 from support import evaluate, trace
 
 RANDOM = np.random.default_rng(3)
@@ -70,8 +70,7 @@ def test_loops_of_scans(chunks: bool, request: pytest.FixtureRequest) -> None:
         data = numbers(shape, np.float64)
         graph = Pipeline(GRAPH).run(trace(lambda x, dim=dim: ops.cumsum(x, dim), [data]))
         fused = fuse(graph)
-        name_values(fused)
-        kernels = [schedule(kernel, DEFAULT, True) for kernel in lower(fused)]
+        kernels = [schedule(kernel, cpu_loops(DEFAULT), True) for kernel in lower(fused)]
         np.testing.assert_allclose(interpret_kernels(fused, kernels, [data])[0], np.cumsum(data, dim))
 
 

@@ -12,7 +12,6 @@ import smelt
 import torch
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.cpu.target import host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.errors import IndexRangeError
@@ -23,6 +22,7 @@ from smelt.passes.fusion.fuse import fuse
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
+from smelt.passes.stages import cpu_loops, schedule
 from support import evaluate, flatten, trace
 
 RANDOM = np.random.default_rng(7)
@@ -157,8 +157,7 @@ def test_loops_of_the_ways(name: str, small: None) -> None:
     function, arrays = WAYS[name]
     graph = Pipeline(GRAPH).run(trace(function, arrays))
     fused = fuse(graph)
-    name_values(fused)
-    kernels = [schedule(kernel, DEFAULT, True) for kernel in lower(fused)]
+    kernels = [schedule(kernel, cpu_loops(DEFAULT), True) for kernel in lower(fused)]
     np.testing.assert_array_equal(
         interpret_kernels(fused, kernels, list(arrays))[0], evaluate(function, arrays, "interp")[0]
     )

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.cpu.target import host
 from smelt.ir.proofs import floor_divide
 from smelt.ir.symbolic import Symbol, symbols_of
@@ -27,6 +26,7 @@ from smelt.passes.fusion.reasons import Reason
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
+from smelt.passes.stages import cpu_loops, schedule
 from support import evaluate, flatten, trace
 
 
@@ -41,13 +41,12 @@ def indices(size: int, *shape: int) -> np.ndarray:
 def fused(function: Callable[..., Any], *arrays: np.ndarray, machine: Machine | None = None) -> Fused:
     """The kernels of a function before they are loops."""
     result = fuse(Pipeline(GRAPH).run(trace(function, arrays)), machine=machine)
-    name_values(result)
     return result
 
 
 def loops(function: Callable[..., Any], *arrays: np.ndarray) -> list[Kernel]:
     """The kernels of a function as the machine runs them."""
-    return [schedule(kernel, DEFAULT, True) for kernel in lower(fused(function, *arrays))]
+    return [schedule(kernel, cpu_loops(DEFAULT), True) for kernel in lower(fused(function, *arrays))]
 
 
 def assert_agrees(function: Callable[..., Any], *arrays: np.ndarray) -> None:

@@ -11,7 +11,6 @@ import pytest
 from random_programs import Seeded, build, disagreement
 from smelt import ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.build import name_values, schedule
 from smelt.backend.options import CompileOptions
 from smelt.ir.errors import VerifyError
 from smelt.ir.graph import Graph, Value
@@ -26,6 +25,7 @@ from smelt.passes.lower.kernel_reuse import Recurring
 from smelt.passes.lower.lower import buffer_names, lower_launch
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
+from smelt.passes.stages import cpu_loops, schedule
 from support import evaluate, interpret, replay, trace
 
 
@@ -79,7 +79,6 @@ CASES: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
 
 def prepared(function: Callable[..., Any], arrays: list[np.ndarray]) -> Fused:
     fused = fuse(Pipeline(GRAPH).run(trace(function, arrays)), machine=DEFAULT)
-    name_values(fused)
     return fused
 
 
@@ -89,7 +88,7 @@ def kernels(
     """Each launch lowered for itself; the same with kernels that recur; and whose kernel each one is."""
     recurring, taken = Recurring(fused, special), buffer_names(fused)
     alone = [
-        schedule(lower_launch(fused, number, taken, DEFAULT), DEFAULT, True, special)
+        schedule(lower_launch(fused, number, taken, DEFAULT), cpu_loops(DEFAULT, special), True)
         for number in range(len(fused.launches))
     ]
     shared: list[Kernel] = []

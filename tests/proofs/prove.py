@@ -9,13 +9,13 @@ from smelt.backend.cpu import build as cpu
 from smelt.backend.cuda import build as cuda
 from smelt.backend.cuda.codegen.module import emit_module
 from smelt.backend.options import CompileOptions
-from smelt.backend.plan import memory_names
 from smelt.backend.report.timings import Stages
 from smelt.ir.errors import VerifyError
 from smelt.ir.graph import Graph
 from smelt.kernels.loop.bounds import Account, Bounds
 from smelt.kernels.loop.ir import Kernel
 from smelt.kernels.loop.memory import Proof, verify_program
+from smelt.passes.fusion.names import interface
 
 TARGETS = ("cpu", "cuda")
 # What is wrong with memory, by what the messages say.
@@ -58,7 +58,8 @@ def prove(graph: Graph, target: str) -> tuple[dict[str, int], list[str]]:
         bounds = Bounds(kernel, lambda number, message, kernel=kernel: note(kernel, number, message))
         bounds.run()
         account += bounds.account
-    verify_program(kernels, *memory_names(fused), note, proof)
+    found = interface(fused)
+    verify_program(kernels, found.params, found.results, note, proof)
     if target == "cuda":
         try:
             cuda.verify_scratch(kernels, emit_module(kernels).common)

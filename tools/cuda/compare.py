@@ -103,7 +103,7 @@ def reference_code(architecture: str) -> dict[str, Measured]:
 def own_code(pair: Pair, architecture: str) -> tuple[Measured, int]:
     """smelt's first kernel for a program, and the blocks of its grid."""
     graph = smelt.jit(pair.program).trace(*map(smelt.spec, pair.types))
-    program = build(graph, CompileOptions(), Stages(), lambda stage, thing: None, False)
+    program = build(graph, CompileOptions(), Stages(), None, False)
     launch = program.launches[0]
     (compiled,) = compile_launches(program.source, [launch], architecture)
     code = functions(sass(compiled.cubin))[compiled.entry]

@@ -78,9 +78,7 @@ def examine(task: tuple[str, str, tuple[str, ...]]) -> list[Found]:
     name, size, wanted = task
     found: list[Found] = []
     try:
-        programs = [
-            build(graph, CompileOptions(), Stages(), lambda stage, thing: None, False) for graph in graphs(name, size)
-        ]
+        programs = [build(graph, CompileOptions(), Stages(), None, False) for graph in graphs(name, size)]
     except Exception as error:
         return [Found(name, item, 0, 0, 0, [], f"{type(error).__name__}: {error}") for item in wanted]
     for architecture in wanted:

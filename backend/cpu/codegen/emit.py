@@ -8,26 +8,25 @@ routines of matrix products need to know. So kernels that differ only in these a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import sizeof
 from dataclasses import dataclass
 
 from ....ir.proofs import ceil_divide
 from ....ir.symbolic import Dim, Symbol
-from ....kernels.loop.analysis import cost
+from ....kernels.loop.analysis import cost, parallel_regions
 from ....kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
 from ....kernels.loop.roles import buffers
 from ....kernels.loop.text import identity, size_symbols
 from ....kernels.machine import Machine
-from ....passes.memory.arena import Plan
 from ....passes.memory.lifetime import Owner
+from ....passes.memory.scratch import Arena, KernelScratch, Place
 from ..abi import ARENA, ERROR, PARALLEL, POOL, SCRATCH, SCRATCH_STRIDE, Arguments, Problem, slots
 from ..llvm.parts import Module, Part, declaration
 from ..microkernels.transpose import ELEMENTS, called, transpose_text
 from .accesses import NONTEMPORAL
 from .debug import DebugInfo
 from .region import Region
-from .scratch import Arena, Place, Use, kernel_use, most, plan_scratch, scratch_sizes
 
 SMALL = 64  # numbers up to this, such as sizes of tiles, are the same in most kernels
 
@@ -50,8 +49,6 @@ class Step:
     grain: int | None  # None: the caller runs it alone
     long: bool = False  # enough work to wake a thread that sleeps
     blocks: tuple[tuple[int, ...], ...] = ()  # the buffers of each branch, by their numbers in the kernel
-    scratch: Dim = 0  # bytes that each thread needs
-    placed: bool = False  # by plan_arena, since no other thread runs it
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,6 @@ class Code:
     steps: list[Step]
     sizes: list[Symbol]
     arguments: list[int | Address]  # behind its buffers
-    use: Use
 
 
 # A block of arguments: its head, then sizes, then buffers, then numbers and addresses of scratch.
@@ -109,7 +105,7 @@ class ModuleEmitter:
     """Takes the kernels one after the other. Parts of the module that are long enough can be had at once."""
 
     def __init__(self, machine: Machine, annotate: bool, data_offset: int | None):
-        self.layout = Layout({}, {}, Arena({}, 0, {}))
+        self.layout: Layout  # given to finish
         self.added: list[tuple[Kernel, Code]] = []
         self.data_offset = data_offset  # of the data's address in an array object; None: slots hold the address itself
         self.machine = machine
@@ -120,9 +116,10 @@ class ModuleEmitter:
         self.transpositions: dict[tuple[int, bool], str] = {}  # by the size of elements, and whether they are fetched
         self.known: dict[str, Code] = {}  # kernels, by their identity
         self.functions: dict[str, str] = {}  # names of functions, by their texts
-        self.branches: dict[str, tuple[str, Dim]] = {}  # functions of branches with their scratch, by their identity
+        self.branches: dict[str, str] = {}  # functions of branches, by their identity
         self.sites = 0
-        self.places: Plan[Owner] = Plan({}, 0)  # of a region's scratch
+        self.scratch: KernelScratch | None = None  # of the kernel
+        self.places: Mapping[Owner, Dim] = {}  # of a region's scratch
         self.placed: dict[Owner, int] = {}  # scratch that is an argument of the kernel: which one it is
         self.next_block = 0  # where the arguments of the next branch begin
         self.kernel: Kernel | None = None
@@ -130,23 +127,9 @@ class ModuleEmitter:
         self.arguments: list[int | Address] = []  # of the kernel, behind its buffers
         self.passes_numbers = False  # whether numbers may be among them
 
-    @property
-    def uses(self) -> list[Use]:
-        """The memory that the kernels need."""
-        return [code.use for _, code in self.added]
-
-    def scratch(self, alone: bool) -> list[Dim]:
-        """Bytes that each thread needs. Alone: those for what only the caller runs, and that have no place yet."""
-        steps = (step for _, code in self.added for step in code.steps if not step.placed)
-        return list(dict.fromkeys(step.scratch for step in steps if (step.grain is None) == alone))
-
-    def scratch_of_kernels(self) -> list[Dim]:
-        """Bytes that each thread at work needs, for each kernel."""
-        return [most(step.scratch for step in code.steps) for _, code in self.added]
-
-    def add(self, kernel: Kernel, like: int | None = None) -> None:
+    def add(self, kernel: Kernel, scratch: KernelScratch, like: int | None = None) -> None:
         """The functions of the next kernel: those of an earlier one if it is like that but for its names."""
-        self.added.append((kernel, self._code(kernel) if like is None else self.added[like][1]))
+        self.added.append((kernel, self._code(kernel, scratch) if like is None else self.added[like][1]))
 
     def next_part(self) -> Part | None:
         """What is there, if it is enough to be compiled meanwhile."""
@@ -295,7 +278,7 @@ class ModuleEmitter:
     def _scratch(self, region: Region, owner: Owner) -> str:
         if owner in self.placed:
             return self._passed(region, "ptr", Address(self.placed[owner]))
-        place = self.places.offsets[owner]
+        place = self.places[owner]
         write = region.emitter.instruction
         with region.at(0):
             if "%scratch" not in region.pointers:
@@ -307,7 +290,7 @@ class ModuleEmitter:
             offset = self._number(region, place) if isinstance(place, int) else region.uniform(place)
             return write(f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {offset}")
 
-    def _code(self, kernel: Kernel) -> Code:
+    def _code(self, kernel: Kernel, scratch: KernelScratch) -> Code:
         """The functions of a kernel; those of an equal kernel if there is one."""
         key = identity(kernel)
         if key in self.known:
@@ -316,34 +299,21 @@ class ModuleEmitter:
         self.kernel, self.sizes = kernel, [symbol.name for symbol in sizes]
         self.next_block = HEAD + len(self.sizes) + (0 if only_concurrent(kernel) else len(kernel.buffers))
         self.arguments, self.passes_numbers = [], takes_numbers(kernel)
-        placed = lone_scratch(kernel, self.machine)
-        use = kernel_use(kernel, placed)
-        self.placed = {owner: number for number, owner in enumerate(placed)}
+        self.scratch, self.placed = scratch, {owner: number for number, owner in enumerate(scratch.alone)}
         steps: list[Step] = []
-        alone: list[Statement] = []
-
-        def next_name() -> str:
-            return f"{kernel.name}.r{len(steps)}"
-
-        def flush() -> None:
-            if alone:
-                name, scratch = self._serial(next_name(), list(alone))
-                steps.append(Step(name, 1, None, scratch=use.room if placed else scratch, placed=bool(placed)))
-                alone.clear()
-
-        for statement in kernel.body:
-            if isinstance(statement, Concurrent):
-                flush()
-                steps.append(self._concurrent(next_name(), statement))
-            elif isinstance(statement, Loop) and statement.kind == "parallel":
-                flush()
-                name, scratch = self._parallel(next_name(), statement)
-                long = cost([statement]) >= self.machine.sharing.wake
-                steps.append(Step(name, statement.stop, statement.width, long, scratch=scratch))
+        for region in parallel_regions(kernel):
+            name, first = f"{kernel.name}.r{len(steps)}", region[0]
+            if isinstance(first, Concurrent):
+                steps.append(self._concurrent(name, first))
+            elif isinstance(first, Loop) and first.kind == "parallel":
+                steps.append(
+                    Step(
+                        self._parallel(name, first), first.stop, first.width, cost([first]) >= self.machine.sharing.wake
+                    )
+                )
             else:
-                alone.append(statement)
-        flush()
-        self.known[key] = Code(steps, sizes, self.arguments, use)
+                steps.append(Step(self._serial(name, region), 1, None))
+        self.known[key] = Code(steps, sizes, self.arguments)
         return self.known[key]
 
     def _region(self, name: str) -> Region:
@@ -369,20 +339,24 @@ class ModuleEmitter:
             (self.module.plain if plain else self.module.hot).append(f"define void @{name}{text}")
         return self.functions[text]
 
-    def _serial(self, name: str, statements: Sequence[Statement]) -> tuple[str, Dim]:
-        """A function, and the scratch that it needs."""
+    def _places(self, first: Statement) -> Mapping[Owner, Dim]:
+        """The places of scratch in the region that begins with a statement."""
+        assert self.scratch is not None
+        plan = self.scratch.plans.get(id(first))
+        return {} if plan is None else plan.offsets
+
+    def _serial(self, name: str, statements: Sequence[Statement]) -> str:
         region = self._region(name)
-        if not self.placed:
-            self.places = plan_scratch(statements, self.machine)
+        self.places = self._places(statements[0])
         for statement in statements:
             # Not before those in front of it, which may make what it packs.
             region.prepare([statement])
             region.body([statement])
-        return self._finish(name, region, only_calls(statements)), self.places.size
+        return self._finish(name, region, only_calls(statements))
 
-    def _parallel(self, name: str, loop: Loop) -> tuple[str, Dim]:
+    def _parallel(self, name: str, loop: Loop) -> str:
         region = self._region(name)
-        self.places = plan_scratch(loop.body, self.machine)
+        self.places = self._places(loop)
         region.prepare(loop.body)
 
         def body(current: list) -> list:
@@ -390,7 +364,7 @@ class ModuleEmitter:
             return []
 
         region.counted(loop.variable, "%begin", "%end", 1, True, [], body)
-        return self._finish(name, region, only_calls([loop])), self.places.size
+        return self._finish(name, region, only_calls([loop]))
 
     def _concurrent(self, name: str, statement: Concurrent) -> Step:
         """Tiles of all branches in one region: tile numbers run through the branches in turn."""
@@ -399,13 +373,10 @@ class ModuleEmitter:
         counts: list[Dim] = []
         functions: list[str] = []
         blocks: list[tuple[int, ...]] = []
-        scratch: list[Dim] = []
         for branch in statement.branches:
             names = {buffer.name for item in walk([branch]) for buffer in buffers(item)}
             blocks.append(tuple(number for number, buffer in enumerate(kernel.buffers) if buffer.name in names))
-            function, needed = self._branch(f"{name}.b{len(functions)}", branch, blocks[-1])
-            functions.append(function)
-            scratch.append(needed)
+            functions.append(self._branch(f"{name}.b{len(functions)}", branch, blocks[-1]))
             counts.append(ceil_divide(branch.stop, branch.width) if branch.kind == "parallel" else 1)
         region = self._region(name)
         tile = Symbol("%tile")
@@ -447,16 +418,9 @@ class ModuleEmitter:
         for count in counts:
             total = total + count
         threaded = any(branch.kind == "parallel" for branch in statement.branches)
-        return Step(
-            name,
-            total,
-            1 if threaded else None,
-            cost([statement]) >= self.machine.sharing.wake,
-            tuple(blocks),
-            most(scratch),
-        )
+        return Step(name, total, 1 if threaded else None, cost([statement]) >= self.machine.sharing.wake, tuple(blocks))
 
-    def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> tuple[str, Dim]:
+    def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> str:
         """The function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""
         assert self.kernel is not None
         whole = self.kernel
@@ -478,19 +442,6 @@ def takes_numbers(kernel: Kernel) -> bool:
     """Whether it has matrix products, and arguments of its own: those of branches are theirs."""
     items = list(walk(kernel.body))
     return any(isinstance(item, Gemm) for item in items) and not any(isinstance(item, Concurrent) for item in items)
-
-
-def lone_scratch(kernel: Kernel, machine: Machine) -> dict[Owner, int]:
-    """The scratch of statements which the caller runs alone, with its bytes, if plan_arena shall have a place for it.
-
-    Not where some size is symbolic: the arena would have room for all that cannot be compared, while of the memory of
-    threads the most that any region needs will do. And branches have arguments of their own."""
-    if any(isinstance(item, Concurrent) for item in kernel.body):
-        return {}
-    alone = [item for item in kernel.body if not (isinstance(item, Loop) and item.kind == "parallel")]
-    sizes = scratch_sizes(alone, machine)
-    static = {owner: size for owner, size in sizes.items() if isinstance(size, int)}
-    return static if len(static) == len(sizes) else {}
 
 
 def only_concurrent(kernel: Kernel) -> bool:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PartSizes:
-    """How modules are cut for threads that compile. No measurement is recorded."""
+    """How modules are cut for threads that compile. No measurement is recorded but where it says so."""
 
     least: int = 3000  # characters of a part: compiling even an empty one takes a while
     each: int = 3  # parts for a thread, so that all end at about the same time
+    statement: int = 450  # characters of text of a statement on scalars: the median of the benchmarks' kernels
     most: int = 24000  # characters of a part that is compiled while the rest of its module is still being made
 
 
@@ -59,6 +60,10 @@ class Module:
     @property
     def text(self) -> str:
         return "\n".join([*self.hot, *self.plain, *self.shared])
+
+    def whole(self) -> Module:
+        """The same module with nothing taken out."""
+        return Module(self.hot, self.plain, self.shared)
 
     def parts(self, threads: int) -> list[Part]:
         """Hot functions that were not taken out, in parts of about the same length, the longest first. Each declares

@@ -16,7 +16,7 @@ from ...store.sources import fingerprint
 from .code import Code
 
 if TYPE_CHECKING:
-    from ...plan import StageHook
+    from ...stages import StageHook
 
 # The packages that turn source into machine code, each by the name under which it is installed.
 COMPILERS = ("numba-cuda", "numba", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink")
@@ -52,7 +52,7 @@ def compiled_code(
         from .compiler import check_architecture, compile_launches
 
         check_architecture(architecture)
-        program = build(graph, options, stages, on_stage or _ignore, False, small=not wide)
+        program = build(graph, options, stages, on_stage, False, small=not wide)
         if code is not None and code.program.source == program.source:
             return Code(program, code.compiled), lookup
         with stages.timed("PTX and machine code"):
@@ -103,7 +103,3 @@ def versions() -> dict[str, str]:
             asked = {"nvidia-nvvm": nvvm.version, "nvidia-nvjitlink": nvjitlink.version}
             found[name] = str(asked[name]()) if name in asked else "none"
     return found
-
-
-def _ignore(stage: str, thing: Any) -> None:
-    return None

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ir.proofs import limit, maximum, non_negative
-from ....ir.symbolic import Dim
-from ....kernels.gemm import RegisterTile, is_dots
-from ....kernels.loop.ir import Gemm, Kernel, Let, Statement, walk
-from ....kernels.loop.roles import allocates
-from ....kernels.machine import Machine
-from ....passes.memory.arena import Plan, buffer_bytes, place
-from ....passes.memory.lifetime import Lifetimes, Owner, Span
+from ...ir.proofs import limit, maximum, non_negative
+from ...ir.symbolic import Dim
+from ...kernels.gemm import RegisterTile, is_dots
+from ...kernels.loop.analysis import parallel_regions
+from ...kernels.loop.ir import Concurrent, Gemm, Kernel, Let, Loop, Statement, walk
+from ...kernels.loop.roles import allocates
+from ...kernels.machine import Machine
+from .arena import Plan, buffer_bytes, place
+from .lifetime import Lifetimes, Owner, Span
 
 
 def scratch_sizes(statements: Sequence[Statement], machine: Machine) -> dict[Owner, Dim]:
@@ -88,6 +89,55 @@ def kernel_use(kernel: Kernel, alone: Mapping[Owner, int]) -> Use:
     )
 
 
+def lone_scratch(kernel: Kernel, machine: Machine) -> dict[Owner, int]:
+    """The scratch of statements which the caller runs alone, with its bytes, if plan_arena shall have a place for it.
+
+    Not where some size is symbolic: the arena would have room for all that cannot be compared, while of the memory of
+    threads the most that any region needs will do. And branches have arguments of their own."""
+    if any(isinstance(item, Concurrent) for item in kernel.body):
+        return {}
+    alone = [item for item in kernel.body if not (isinstance(item, Loop) and item.kind == "parallel")]
+    sizes = scratch_sizes(alone, machine)
+    static = {owner: size for owner, size in sizes.items() if isinstance(size, int)}
+    return static if len(static) == len(sizes) else {}
+
+
+@dataclass(frozen=True)
+class KernelScratch:
+    """Where a kernel's scratch lies."""
+
+    plans: Mapping[int, Plan[Owner]]  # in a thread's memory, by the id() of the statement that a region begins with
+    alone: Mapping[Owner, int]  # bytes of what the caller runs alone, which has a place in the arena
+    use: Use
+    regions: tuple[tuple[str, Dim], ...]  # each is "shared" by threads, "lone" or "placed" in the arena; bytes
+
+
+def plan_kernel(kernel: Kernel, machine: Machine) -> KernelScratch:
+    """Return the places of a kernel's scratch."""
+    alone = lone_scratch(kernel, machine)
+    plans: dict[int, Plan[Owner]] = {}
+    use = kernel_use(kernel, alone)
+    regions: list[tuple[str, Dim]] = []
+    for region in parallel_regions(kernel):
+        first = region[0]
+        branches = first.branches if isinstance(first, Concurrent) else (first,)
+        how = "placed" if alone else "lone"
+        for branch in branches:
+            if isinstance(branch, Loop) and branch.kind == "parallel":
+                how = "shared"
+                plans[id(branch)] = plan_scratch(branch.body, machine)
+            elif not alone:
+                plans[id(branch)] = plan_scratch([branch] if isinstance(first, Concurrent) else region, machine)
+        size = use.room if how == "placed" else most(plans[id(branch)].size for branch in branches)
+        regions.append((how, size))
+    return KernelScratch(plans, alone, use, tuple(regions))
+
+
+def region_scratch(kernels: Iterable[KernelScratch], how: str) -> list[Dim]:
+    """Return the sizes that regions of this kind need, each once."""
+    return list(dict.fromkeys(size for kernel in kernels for kind, size in kernel.regions if kind == how))
+
+
 @dataclass(frozen=True)
 class Arena:
     """Where temporaries lie, and the scratch of what the caller runs alone."""
@@ -119,3 +169,23 @@ def plan_arena(kernels: Sequence[Kernel], uses: Sequence[Use], outside: Iterable
         now += use.length
     plan = place(sizes, spans)
     return Arena(plan.offsets, plan.size, unshared)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a program beside its parameters and results."""
+
+    arena: Arena
+    shared: list[Dim]  # bytes of scratch that each thread needs, for regions that threads share
+    lone: list[Dim]  # bytes that the caller needs, for other regions that have no place in the arena
+    own: Dim  # the most of the shared
+    of_kernels: list[Dim]  # bytes that each thread at work needs, by kernel
+
+
+def plan_program(kernels: Sequence[Kernel], scratch: Sequence[KernelScratch], outside: Iterable[str]) -> Memory:
+    """Return the places of temporaries, and of scratch that the caller uses alone. `outside`: parameters, results."""
+    shared = region_scratch(scratch, "shared")
+    own = most(shared)
+    arena = plan_arena(kernels, [item.use for item in scratch], outside, own)
+    of_kernels = [most(size for _, size in item.regions) for item in scratch]
+    return Memory(arena, shared, region_scratch(scratch, "lone"), own, of_kernels)
