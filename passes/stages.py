@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ir.errors import CompileError, VerifyError
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Value
+from ..ir.types import TensorType
 from ..kernels.gpu import GPU, Gpu
-from ..kernels.loop.ir import Alloc, Concurrent, Gemm, Kernel, Loop, Pack, Transpose, walk
+from ..kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Transpose, walk
 from ..kernels.loop.text import identity, print_kernel
 from ..kernels.loop.verify import verify_kernel, verify_kernels
 from ..kernels.machine import Machine
@@ -64,6 +65,24 @@ class Kernels(list[Kernel]):
 
     def __str__(self) -> str:
         return "\n\n".join(map(print_kernel, self))
+
+
+def signature(kernels: Sequence[Kernel]) -> Graph:
+    """Return a graph without ops, for kernels alone: its parameters are the buffers that they read and none of them
+    stores, its results all that they store."""
+    found: dict[str, Buffer] = {}
+    for item in (item for kernel in kernels for item in kernel.buffers if item.role != "temp"):
+        if item.name not in found or item.role == "out":
+            found[item.name] = item
+    params, results = (
+        [
+            Value(TensorType(item.dtype, item.shape), name=item.name.removeprefix("%"))
+            for item in found.values()
+            if item.role == role
+        ]
+        for role in ("in", "out")
+    )
+    return Graph(kernels[0].name if kernels else "kernels", params, [], results)
 
 
 def simplify(graph: Graph, settings: Settings, hook: Hook | None) -> Graph:

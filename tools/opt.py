@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from .program import read_graph
+from .program import read_program
 from .terminal import FINE, UsageError, highlight, paint, progress, table, time_text
 
 
@@ -26,7 +26,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from ..passes.manager import parse_pipeline
+    from ..ir.graph import Graph
+    from ..passes.manager import NOUNS, parse_pipeline
 
     if options.list:
         print(list_passes())
@@ -34,12 +35,14 @@ def run(options: Namespace) -> int:
     if options.file is None:
         raise UsageError("name a file of IR text, or - for standard input")
     pipeline = parse_pipeline(options.passes)
+    program = read_program(options.file)
+    kind = "graph" if isinstance(program, Graph) else "loop"
     for step in pipeline.steps:
-        if step.target.kind != "graph":
+        if step.target.kind != kind:
+            other, mine = NOUNS[step.target.kind], "a graph" if kind == "graph" else "kernels"
             raise UsageError(
-                f"{step.target.name} works on kernels, and a file has a graph; smelt opt --list shows which"
+                f"{step.target.name} works on {other}, and {options.file} has {mine}; smelt opt --list shows which"
             )
-    graph = read_graph(options.file)
     timings: dict[str, float] | None = {} if options.timings else None
 
     def show(stage: str, thing: object) -> None:
@@ -51,9 +54,10 @@ def run(options: Namespace) -> int:
         return highlight(text_of(thing, not options.no_locations).rstrip("\n"))
 
     with progress(f"running passes over {options.file}"):
-        made = pipeline.run(graph, verify_each=options.verify_each, on_stage=show, timings=timings)
+        given = [program] if isinstance(program, Graph) else program
+        made = [pipeline.run(item, verify_each=options.verify_each, on_stage=show, timings=timings) for item in given]
     if not options.print_between:
-        print(shown(made))
+        print("\n\n".join(map(shown, made)))
     if timings is not None:
         rows = [(name, time_text(seconds)) for name, seconds in timings.items()]
         print(table(rows, right=(1,)), file=sys.stderr)
@@ -61,13 +65,17 @@ def run(options: Namespace) -> int:
 
 
 def text_of(thing: object, locations: bool) -> str:
-    """A graph, or what `fuse` makes of one."""
+    """A graph, what `fuse` makes of one, or a kernel."""
     from ..ir.graph import Graph
     from ..ir.printer import print_graph
+    from ..kernels.loop.ir import Kernel
+    from ..kernels.loop.text import print_kernel
     from ..passes.fusion.fused import Fused, print_fused
 
     if isinstance(thing, Graph):
         return print_graph(thing, locations=locations)
+    if isinstance(thing, Kernel):
+        return print_kernel(thing, locations=locations)
     return print_fused(thing, locations=locations) if isinstance(thing, Fused) else str(thing)
 
 

@@ -16,7 +16,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backend.options import CompileOptions
 from ..ir.errors import suggest
@@ -25,6 +25,9 @@ from ..ir.types import dtype
 from ..jit import Jitted
 from ..passes.graph.layout import layout
 from .terminal import UsageError, UserError
+
+if TYPE_CHECKING:
+    from ..passes.stages import Kernels
 
 # What tells an array from a plain Python argument: a type name and its sizes in brackets.
 _ARRAY = re.compile(r"\s*\w+\s*\[.*\]\s*$")
@@ -289,17 +292,22 @@ def compile_stages(
     return compile.compile_stages(graph, wanted, CompileOptions(target=target, architecture=architecture))
 
 
-def read_graph(path: str) -> Graph:
-    """The graph in a file; `-` is standard input."""
+def read_program(path: str) -> Graph | Kernels:
+    """The graph or the kernels in a file; `-` is standard input."""
     from ..ir.parser import parse_graph
+    from ..kernels.loop.parser import parse_kernels
+    from ..passes.stages import Kernels
 
-    if path == "-":
-        return parse_graph(sys.stdin.read(), "<stdin>")
+    text, name = (sys.stdin.read(), "<stdin>") if path == "-" else (_read_text(path), path)
+    first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("//")), "")
+    return Kernels(parse_kernels(text, name)) if first.split()[:1] == ["kernel"] else parse_graph(text, name)
+
+
+def _read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            return file.read()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not a text file") from None
-    return parse_graph(text, path)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..ir.graph import Graph
 from ..ir.types import DType, dtype
-from .program import read_graph
+from .program import read_program
 from .terminal import FINE, UserError, paint, progress
+
+if TYPE_CHECKING:
+    from ..passes.stages import Kernels
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -22,11 +26,13 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    graph = read_graph(options.file)
+    from ..passes.stages import signature
+
+    program = read_program(options.file)
     arrays = [_read_array(path) for path in options.inputs]
-    arrays = check_inputs(graph, arrays, options.inputs)
+    arrays = check_inputs(program if isinstance(program, Graph) else signature(program), arrays, options.inputs)
     with progress(f"running {options.file}"):
-        results = evaluate(graph, arrays, options.interpret, options.check_bounds)
+        results = evaluate(program, arrays, options.interpret, options.check_bounds)
     if options.output:
         write_results(options.output, results)
     else:
@@ -36,15 +42,26 @@ def run(options: Namespace) -> int:
     return FINE
 
 
-def evaluate(graph: Graph, arrays: Sequence[np.ndarray], interpreted: bool, checked: bool = False) -> list[np.ndarray]:
-    if interpreted:
-        from ..backend.interp.graph import interpret
-
-        return list(interpret(graph, arrays))
+def evaluate(
+    program: Graph | Kernels, arrays: Sequence[np.ndarray], interpreted: bool, checked: bool = False
+) -> list[np.ndarray]:
     from ..backend.compile import compile_graph
     from ..backend.options import CompileOptions
 
-    return list(compile_graph(graph, CompileOptions(check_bounds=checked))(arrays))
+    options = CompileOptions(check_bounds=checked)
+    if isinstance(program, Graph):
+        if interpreted:
+            from ..backend.interp.graph import interpret
+
+            return list(interpret(program, arrays))
+        return list(compile_graph(program, options)(arrays))
+    if interpreted:
+        from ..backend.interp.loops import interpret_text
+
+        return interpret_text(program, arrays)
+    from ..backend.cpu.kernels import compile_kernels
+
+    return list(compile_kernels(program, options)(arrays))
 
 
 def _read_array(path: str) -> np.ndarray:

@@ -6,12 +6,13 @@ once on arrays. Small shapes only: this is what the emitters are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ir.errors import CompileError, IndexRangeError, range_error
+from ...ir.graph import Graph, Value
 from ...ir.symbolic import Compound, Dim, Symbol, contiguous_strides, evaluate, product
 from ...ir.types import DType, bf16, bool_, f16, f32, i64
 from ...kernels.loop.ir import (
@@ -42,6 +43,7 @@ from ...kernels.machine import CACHE_LINE
 from ...kernels.scalar.table import COMBINERS, NumpyBuilder, NumpyOperand
 from ...ops.define import as_array
 from ...passes.fusion.fused import Fused
+from ...passes.stages import signature
 from ..call_plan import Signature
 
 Values = tuple[NumpyOperand, ...]
@@ -54,12 +56,23 @@ def interpret_kernel(kernel: Kernel, buffers: dict[str, np.ndarray], sizes: Mapp
 
 def interpret_kernels(fused: Fused, kernels: Sequence[Kernel], arrays: Sequence[Any]) -> list[np.ndarray]:
     """The results of a fused graph by its kernels, one after the other, for these inputs."""
-    graph = fused.graph
+    return _run(fused.graph, kernels, arrays, lambda value: f"%{fused.names[fused.stored(value)]}")
+
+
+def interpret_text(kernels: Sequence[Kernel], arrays: Sequence[Any]) -> list[np.ndarray]:
+    """All that kernels store, one after the other, for what they read from elsewhere."""
+    return _run(signature(kernels), kernels, arrays, lambda value: f"%{value.name}")
+
+
+def _run(
+    graph: Graph, kernels: Sequence[Kernel], arrays: Sequence[Any], name: Callable[[Value], str]
+) -> list[np.ndarray]:
+    """`name`: of a value's buffer."""
     given = [as_array(item, f"input {position}") for position, item in enumerate(arrays)]
     sizes = Signature.of(graph).bind(given)
     memory: dict[str, np.ndarray] = {}
     for param, array in zip(graph.params, given, strict=True):
-        memory[f"%{fused.names[param]}"] = array.reshape(-1).copy()
+        memory[name(param)] = array.reshape(-1).copy()
     for kernel in kernels:
         for buffer in kernel.buffers:
             if buffer.name not in memory:
@@ -68,7 +81,7 @@ def interpret_kernels(fused: Fused, kernels: Sequence[Kernel], arrays: Sequence[
     results: list[np.ndarray] = []
     for value in graph.results:
         shape = tuple(evaluate(size, sizes) for size in value.shape)
-        results.append(memory[f"%{fused.names[fused.stored(value)]}"].reshape(shape).copy())
+        results.append(memory[name(value)].reshape(shape).copy())
     return results
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...ir.graph import Location
 from ...ir.proofs import ceil_divide, floor_divide, maximum, non_negative
@@ -62,7 +63,8 @@ class _Checker:
         self.lines = []
         if elements(statement):
             guard = self.element(statement)
-            changed = replace(statement, guard=guard)  # type: ignore[call-arg, type-var]
+            touching: Any = statement  # which has a guard
+            changed = replace(touching, guard=guard)
             if isinstance(changed, Store) and guard is not None:
                 changed = replace(changed, stream=False)
             return [*self.lines, changed]

@@ -49,6 +49,7 @@ from smelt.passes.loop.substitute import change_loops, renamed, substitute_state
 from smelt.passes.manager import PASSES
 from smelt.passes.memory.in_place import find_overwrites
 from smelt.passes.memory.lifetime import Lifetimes
+from smelt.passes.memory.scratch import plan_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 N = Symbol("N", 2, None)
@@ -197,7 +198,7 @@ def test_modules_that_have_to_learn_of_it_say_so() -> None:
     with pytest.raises(CompileError, match="Clip"):
         interpret_kernel(unknown, {name: np.ones(64, np.float32) for name in ("%x", "%y")}, {})
     with pytest.raises(CompileError, match="Clip"):
-        ModuleEmitter(DEFAULT, False, None).add(unknown)
+        ModuleEmitter(DEFAULT, False, None).add(unknown, plan_kernel(unknown, DEFAULT))
     with pytest.raises(CompileError, match="clip"):
         emit_module([PASSES["grid"](unknown)])
 

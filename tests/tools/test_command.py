@@ -38,6 +38,27 @@ def nothing():
 number = 3
 """
 
+KERNELS = """
+// kernels as smelt dump shows them
+kernel @exps(%y: out f32[N, 3], %x: f32[N, 3]) where N >= 2 {
+  serial %i in 0..N {
+    serial %j in 0..3 {
+      %0 = load %x[%i, %j]
+      %1 = exp(%0) : f32
+      store %y[%i, %j], %1
+    }
+  }
+}
+kernel @sums(%z: out f32[N], %y: f32[N, 3]) where N >= 2 {
+  serial %i in 0..N {
+    serial %j in 0..3 reduce %1: f32 = add {
+      %0 = load %y[%i, %j]
+      yield %0
+    }
+    store %z[%i], %1
+  }
+}
+"""
 GRAPH = """
 graph @twice(%x: f32[N, 3]) where N >= 1 {
   %0 = exp(%x) : f32[N, 3]
@@ -52,6 +73,8 @@ graph @twice(%x: f32[N, 3]) where N >= 1 {
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "model.py").write_text(MODULE)
     (tmp_path / "twice.ir").write_text(GRAPH)
+    (tmp_path / "sums.loops").write_text(KERNELS)
+    (tmp_path / "outside.loops").write_text(KERNELS.replace("load %x[%i, %j]", "load %x[%i, %j + 1]"))
     (tmp_path / "broken.py").write_text("import smelt\nvalue = 1 / 0\n")
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3) / 8)
     np.save(tmp_path / "wide.npy", np.zeros((2, 5), np.float32))
@@ -156,6 +179,23 @@ def test_opt_lists_all_passes_with_whole_sentences(folder: Path) -> None:
         assert " ".join(PASSES[name].doc.split()).startswith(sentence + ".")
 
 
+def test_opt_on_kernels(folder: Path) -> None:
+    text = smelt(folder, "opt", "sums.loops", "-p", "vectorize,parallelize", "--verify-each").stdout
+    assert text.startswith("kernel @exps(") and "\n\nkernel @sums(" in text and "vector<" in text
+    assert smelt(folder, "opt", "-", text=text).stdout == text
+    assert smelt(folder, "opt", "sums.loops", "-p", "vectorize", "--print-between").stdout.count("----- vectorize") == 2
+
+
+@pytest.mark.parametrize("way", [(), ("--interpret",), ("--check-bounds",)], ids=["compiled", "interpreted", "checked"])
+def test_run_kernels(folder: Path, way: tuple[str, ...]) -> None:
+    """What the kernels store, those results included that a later one reads."""
+    smelt(folder, "run", "sums.loops", "--inputs", "x.npy", "--output", "out.npz", *way)
+    wanted = np.exp(np.load(folder / "x.npy"))
+    with np.load(folder / "out.npz") as results:
+        np.testing.assert_allclose(results["arr_0"], wanted, rtol=1e-6)
+        np.testing.assert_allclose(results["arr_1"], wanted.sum(1), rtol=1e-6)
+
+
 @pytest.mark.parametrize("interpret", [(), ("--interpret",)], ids=["compiled", "interpreted"])
 def test_run(folder: Path, interpret: tuple[str, ...]) -> None:
     smelt(folder, "run", "twice.ir", "--inputs", "x.npy", "--output", "out.npz", *interpret)
@@ -203,6 +243,9 @@ MISTAKES = {
     "wrong-shapes": (["dump", "model.py:wrong", "--args", "f32[2, 3]"], 1, "model.py:18"),
     "misspelt-pass": (["opt", "twice.ir", "-p", "csee"], 1, "did you mean 'cse'"),
     "pass-over-kernels": (["opt", "twice.ir", "-p", "cse,vectorize"], 2, "vectorize works on kernels"),
+    "pass-over-graphs": (["opt", "sums.loops", "-p", "cse"], 2, "cse works on graphs, and sums.loops has kernels"),
+    "too-few-inputs-of-kernels": (["run", "sums.loops"], 1, "@exps takes 1: %x: f32[N, 3]"),
+    "kernels-that-leave-memory": (["run", "outside.loops", "--inputs", "x.npy"], 1, "dim 1 of %x has size 3"),
     "no-graph-file": (["opt", "missing.ir"], 1, "missing.ir"),
     "too-few-inputs": (["run", "twice.ir"], 1, "%x: f32[N, 3]"),
     "wrong-input": (["run", "twice.ir", "--inputs", "wide.npy"], 1, "expected f32[N, 3]"),

@@ -69,6 +69,7 @@ ROOMS = (
     "smelt.backend.cpu.codegen",
     "smelt.backend.cpu.call",
     "smelt.backend.cpu.build",
+    "smelt.backend.cpu.kernels",
     "smelt.backend.cuda.simulated",
     "smelt.backend.cuda.codegen",
     "smelt.backend.cuda.program",
