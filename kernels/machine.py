@@ -51,8 +51,8 @@ class ScatterTiling:
 class Machine:
     """What kernels may assume of a CPU. Sizes are bytes.
 
-    The caches are the least of the processors on which thresholds were measured (Zen 3 and Zen 5; of their L2 caches
-    the larger one, shares of which the passes use). A preset that differs from its like has a measurement to show.
+    The caches are those of a common server core: 1 MB of L2, of which a kernel's scratch takes shares of a half to an
+    eighth, so that it fits the 512 KB of a Zen 3, too. A preset that differs from its like has a measurement to show.
     """
 
     name: str
