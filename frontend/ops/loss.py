@@ -304,16 +304,16 @@ def gaussian_nll_loss(
     reduction: Reduction = 1,
 ) -> Tensor:
     """(log(var) + (input - target)**2 / var) / 2 with var at least eps; full adds log(2 * pi) / 2."""
-    value, spread = widen(input), widen(var)
+    value, wanted, spread = _met(input, target, var)
     if spread.ndim == value.ndim - 1:
         spread = unsqueeze(spread, -1)
     # Only the value is clamped: a gradient still pulls a variance that is too small.
     spread = spread + detach(clamp_min(spread, eps) - spread)
-    difference = value - widen(target)
+    difference = value - wanted
     loss = 0.5 * (log(spread) + difference * difference / spread)
     if full:
         loss = loss + 0.5 * math.log(2.0 * math.pi)
-    return _reduce(loss, reduction, _common(input, target))
+    return _reduce(loss, reduction, _common(input, target, var))
 
 
 # Classes

@@ -243,3 +243,12 @@ def test_huber_loss_without_a_limit(backend: str) -> None:
     wanted = torch.nn.functional.huber_loss(torch.from_numpy(x), torch.zeros(3), "none", math.inf).numpy()
     found = evaluate(lambda x: ops.huber_loss(x, ops.zeros((3,)), 0, math.inf), [x], backend)[0]
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gaussian_nll_loss_of_a_number_beside_integers(backend: str) -> None:
+    """What has dimensions decides the type, but integers do not make f32 of an f64 number."""
+    value, target, var = np.array(0.3), np.array([1, 0, 2]), np.array(0.1)
+    wanted = torch.nn.functional.gaussian_nll_loss(*map(torch.from_numpy, (value, target, var))).numpy()
+    found = evaluate(ops.gaussian_nll_loss, [value, target, var], backend)[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
