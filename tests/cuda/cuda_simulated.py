@@ -67,6 +67,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
         lambda x, y: (ops.cumsum(x, 1), ops.cumprod(x[:, :, 0], 1), *ops.cummax(y, 0)),
         [numbers(3, 1, 5), numbers(1)],
     ),
+    "complex rows in registers": (
+        lambda x: (e := ops.exp(x)) / ops.sum(e, 1, True),
+        [numbers(3, 64, kind=np.complex64)],
+    ),
+    "mean beside complex numbers": (
+        lambda c, a, x: ops.where(c, ops.cast(ops.mean(ops.cast(a & c, smelt.f32) * x), smelt.c64), a & c),
+        [numbers(64) > 0, numbers(64, seed=1) > 0, numbers(64)],
+    ),
     "greatest so far": (lambda x: ops.cummax(x, 1), [numbers(3, 100)]),
     "scan of complex numbers": (lambda x: ops.cumsum(x, 1), [numbers(2, 70, kind=np.complex64)]),
     "transposes": (lambda x, y: ops.transpose(x, 0, 1) + y, [numbers(45, 70), numbers(70, 45)]),

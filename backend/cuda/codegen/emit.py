@@ -294,7 +294,8 @@ class Emitter:
 
     def own_element(self, buffer: Buffer, lane: int = 0) -> Text:
         """The variable that a thread keeps an element of a private row in."""
-        return Text(buffer.dtype.compute, (f"{self.names[buffer.name]}_{self.turn}_{lane}",))
+        name = f"{self.names[buffer.name]}_{self.turn}_{lane}"
+        return Text(buffer.dtype.compute, (f"{name}_re", f"{name}_im") if buffer.dtype.is_complex else (name,))
 
     def load(self, statement: Load, name: str) -> Text:
         buffer = statement.buffer
