@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import floor_divide, remainder
 from ..ir.symbolic import Dim
-from ..ir.types import DType, i64
+from ..ir.types import DType, float_of, i64
 from . import pointwise, reduce
 from .create import new_zeros, number_of, zeros_like
 from .define import Tensor, composite
@@ -94,7 +94,8 @@ def _adaptive_avg(self: Tensor, output_size: OutputSize, rank: int) -> Tensor:
     if 0 in counts:
         return new_zeros(self, (*self.shape[:-rank], *counts))  # no windows
     value = pointwise.convert(self, self.dtype.compute)
-    return pointwise.convert(_total(value, counts) / _divisor(self.shape[-rank:], counts, value.dtype), self.dtype)
+    average = _total(value, counts) / _divisor(self.shape[-rank:], counts, value.dtype)
+    return pointwise.convert(average, float_of(self.dtype))
 
 
 def _adaptive_avg_backward(grad_output: Tensor, self: Tensor, rank: int) -> Tensor:

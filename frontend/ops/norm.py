@@ -18,7 +18,7 @@ import ml_dtypes
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import floor_divide
 from ..ir.symbolic import Dim, product
-from ..ir.types import DType
+from ..ir.types import DType, float_of
 from .create import number_of, zeros
 from .define import Size, Tensor, composite
 from .elementary import rsqrt
@@ -139,7 +139,7 @@ def native_layer_norm(
     standard, middle, deviation = _standardized(widen(input), dims, eps)
     kept = _statistics_dtype(input, weight, bias)
     return (
-        convert(_affine(standard, weight, bias), input.dtype),
+        convert(_affine(standard, weight, bias), float_of(input.dtype)),
         convert(middle, kept),
         convert(deviation, kept),
     )
@@ -208,9 +208,9 @@ def _fused_rms_norm(
     """rms_norm, with the 1 / sqrt(mean(input * input) + eps) that it used."""
     dims = _normalized_dims(input, normalized_shape, weight=weight)
     value = widen(input)
-    least = float(ml_dtypes.finfo(input.dtype.compute.numpy).eps) if eps is None else eps
+    least = float(ml_dtypes.finfo(value.dtype.numpy).eps) if eps is None else eps
     deviation = rsqrt(average(value * value, dims) + least)
-    return convert(_affine(value * deviation, weight, None), input.dtype), deviation
+    return convert(_affine(value * deviation, weight, None), float_of(input.dtype)), deviation
 
 
 @_fused_rms_norm.vjp
@@ -301,7 +301,7 @@ def native_group_norm(
     output = _affine(standard, _per_channel_of_group(weight, C, group), _per_channel_of_group(bias, C, group))
     kept = _statistics_dtype(input, weight, bias)
     return (
-        reshape(convert(output, input.dtype), input.shape),
+        reshape(convert(output, float_of(input.dtype)), input.shape),
         convert(reshape(middle, (N, group)), kept),
         convert(reshape(deviation, (N, group)), kept),
     )
@@ -439,7 +439,7 @@ def native_batch_norm(
         standard, _deviation = _standardized_by(input, running_mean, running_var, eps)
         saved = (zeros((0,), dtype=kept), zeros((0,), dtype=kept))
     weight, bias = (None if item is None else _by_channel(item, input.ndim) for item in (weight, bias))
-    return (convert(_affine(standard, weight, bias), input.dtype), *saved)
+    return (convert(_affine(standard, weight, bias), float_of(input.dtype)), *saved)
 
 
 def _standardized_by(input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from ..ir.errors import ShapeError
-from ..ir.types import FLOAT, REAL, DType, f32, f64, i64
+from ..ir.types import FLOAT, REAL, DType, f32, f64, float_of, i64
 from . import elementary, pointwise
 from .create import full, iota
 from .define import OpDef, Tensor, composite, prim
@@ -184,8 +184,8 @@ def logcumsumexp(self: Tensor, dim: int) -> Tensor:
     """The logarithm of the cumulative sum of exp(self), without overflow."""
     # f32 is summed up in f64: rounded to 24 bits, a logarithm of 10^4 is off by 5 * 10^-4, at each step, and so is
     # the derivative, which is the exponential of a difference of two.
-    found = _accumulated(running_logsumexp, self, dim, f64 if self.dtype is f32 else self.dtype)
-    return pointwise.convert(found, self.dtype)
+    wanted = float_of(self.dtype)
+    return pointwise.convert(_accumulated(running_logsumexp, self, dim, f64 if wanted is f32 else wanted), wanted)
 
 
 def _extremes(scan: OpDef, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -251,4 +252,22 @@ def test_gaussian_nll_loss_of_a_number_beside_integers(backend: str) -> None:
     value, target, var = np.array(0.3), np.array([1, 0, 2]), np.array(0.1)
     wanted = torch.nn.functional.gaussian_nll_loss(*map(torch.from_numpy, (value, target, var))).numpy()
     found = evaluate(ops.gaussian_nll_loss, [value, target, var], backend)[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+WHOLE: dict[str, Callable[[Any], Any]] = {
+    "layer_norm": lambda x: ops.layer_norm(x, (4,)),
+    "rms_norm": lambda x: ops.rms_norm(x, (4,)),
+    "group_norm": lambda x: ops.group_norm(x, 1),
+    "instance_norm": ops.instance_norm,
+    "adaptive_avg_pool1d": lambda x: ops.adaptive_avg_pool1d(x, (3,)),
+    "logcumsumexp": lambda x: ops.logcumsumexp(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_integers_become_floats_where_results_are_no_integers(name: str) -> None:
+    x = np.arange(24, dtype=np.int32).reshape(2, 3, 4) % 7
+    found, wanted = smelt.jit(WHOLE[name])(x), smelt.jit(WHOLE[name])(x.astype(np.float64))
+    assert found.dtype == np.float64
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
