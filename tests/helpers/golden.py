@@ -30,7 +30,7 @@ from smelt.kernels.loop.text import print_kernel
 from smelt.passes.autodiff.jvp import jvp
 from smelt.passes.autodiff.vjp import vjp, zeros
 from smelt.passes.fusion.fuse import fuse
-from smelt.passes.fusion.fuse_text import print_fused
+from smelt.passes.fusion.fused import print_fused
 from smelt.passes.lower.lower import lower
 from smelt.passes.manager import Pipeline, parse_pipeline
 from smelt.passes.pipelines import GRAPH
