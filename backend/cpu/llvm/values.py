@@ -16,14 +16,15 @@ from ..abi import F64, I1, I8, I32, I64, U32, U64, to
 if TYPE_CHECKING:
     from .writer import Function
 
+_set = object.__setattr__
 Type = Any  # a type of ctypes; None is C's void
 _SPELLED = {None: "void", I1: "i1", I8: "i8", I32: "i32", U32: "i32", I64: "i64", U64: "i64", F64: "double"}
 _UNSIGNED = {I1, I8, U32, U64}
 
 
 def spelled(kind: Type) -> str:
-    """The type as LLVM writes it."""
-    return _SPELLED.get(kind, "ptr")
+    """The type as LLVM writes it. Text stands for itself: types of vectors have no others."""
+    return kind if isinstance(kind, str) else _SPELLED.get(kind, "ptr")
 
 
 def is_pointer(kind: Type) -> bool:
@@ -60,8 +61,9 @@ class Value:
     _name: str
 
     def __init__(self, f: Function, kind: Type, name: str):
-        for slot, item in zip(Value.__slots__, (f, kind, name), strict=True):
-            object.__setattr__(self, slot, item)
+        _set(self, "_f", f)
+        _set(self, "_kind", kind)
+        _set(self, "_name", name)
 
     def __str__(self) -> str:
         return self._name

@@ -27,7 +27,7 @@ Typed = tuple[str, str]  # type and value
 Body = Callable[..., None]
 Ways = Iterator[None]  # of a context manager
 
-_NAME = re.compile(r"%[\w.]+")
+_PHI = re.compile(r"%loop\d+\.\w+")  # at the head of a loop
 
 
 class Routine:
@@ -116,6 +116,10 @@ class Join:
         f.block = ""
         if not self.ways:
             return
+        if len(self.ways) == 1 and f.lines[-1] == f"  br label %{self.label}":
+            f.lines.pop()  # the only way goes on
+            f.block, f.values = self.ways[0]
+            return
         f.start(self.label)
         f.values = {}
         for name in self.ways[0][1]:
@@ -182,7 +186,9 @@ class Function:
             join.start()
             self.write(f"ret {operand}")
         text = "\n".join([self.head, "entry:", *self.locals, *self.lines, "}"])
-        return _NAME.sub(lambda name: self.equal_to(name[0]), text) if self.equal else text
+        if not self.equal:
+            return text
+        return _PHI.sub(lambda name: self.equal_to(name[0]), text)
 
     def write(self, text: str) -> None:
         if not self.block:
@@ -242,6 +248,8 @@ class Function:
         self.lines.append(f"{label}:")
         self.block = label
 
+    # Loops and branches around functions of names.
+
     def loop(
         self,
         start: str | int,
@@ -251,26 +259,13 @@ class Function:
         carried: Sequence[Typed] = (),
     ) -> list[str]:
         """for i in start..stop by step: carried = body(i, carried). Gives what is carried at the end."""
-        label, done = self.label("loop"), self.label("done")
-        variable = f"%{label}.i"
-        names = [f"%{label}.c{number}" for number in range(len(carried))]
-        before = self.block
-        self.write(f"br i1 {self.compare('slt', str(start), stop)}, label %{label}, label %{done}")
-        self.start(label)
-        mark = len(self.lines)
-        after = body(variable, names)
-        following = self.add(variable, step)
-        self.write(f"br i1 {self.compare('slt', following, stop)}, label %{label}, label %{done}")
-        latch = self.block
-        phis = [f"  {variable} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]"]
-        for name, (kind, first), last in zip(names, carried, after, strict=True):
-            phis.append(f"  {name} = phi {kind} [ {first}, %{before} ], [ {last}, %{latch} ]")
-        self.lines[mark:mark] = phis
-        self.start(done)
-        return [
-            self.op(f"phi {kind} [ {first}, %{before} ], [ {last}, %{latch} ]")
-            for (kind, first), last in zip(carried, after, strict=True)
-        ]
+        names = [self.label("carried") for _ in carried]
+        self.values |= {name: Value(self, kind, first) for name, (kind, first) in zip(names, carried, strict=True)}
+        with self.for_(*(Value(self, I64, str(item)) for item in (start, stop, step))) as number:
+            after = body(str(number), [str(self.values[name]) for name in names])
+            for name, (kind, _), last in zip(names, carried, after, strict=True):
+                self.values[name] = Value(self, kind, last)
+        return [str(self.values.pop(name)) for name in names]
 
     def choose(
         self,
@@ -279,20 +274,19 @@ class Function:
         no: Callable[[], Sequence[Typed] | None] | None = None,
     ) -> list[str]:
         """if condition: yes() else: no(). Gives what the branches give."""
-        first, second, done = self.label("yes"), self.label("no"), self.label("done")
-        self.write(f"br i1 {condition}, label %{first}, label %{second}")
-        ends: list[tuple[Sequence[Typed], str]] = []
-        for label, branch in ((first, yes), (second, no)):
-            self.start(label)
-            values = (branch() if branch is not None else None) or ()
-            ends.append((values, self.block))
-            self.write(f"br label %{done}")
-        self.start(done)
-        (left, left_block), (right, right_block) = ends
-        return [
-            self.op(f"phi {kind} [ {one}, %{left_block} ], [ {other}, %{right_block} ]")
-            for (kind, one), (_, other) in zip(left, right, strict=True)
-        ]
+        names: list[str] = []
+
+        def give(branch: Callable[[], Sequence[Typed] | None]) -> None:
+            given = branch() or ()
+            names.extend(self.label("given") for _ in given[len(names) :])
+            self.values |= {name: Value(self, kind, item) for name, (kind, item) in zip(names, given, strict=True)}
+
+        with self.if_(Value(self, I1, condition)):
+            give(yes)
+        if no is not None:
+            with self.else_():
+                give(no)
+        return [str(self.values.pop(name)) for name in names]
 
     # Typed values.
 
@@ -436,27 +430,49 @@ class Function:
         done.start()
 
     @contextmanager
-    def while_(self, condition: Callable[[], Value] | None = None, step: Callable[[], None] | None = None) -> Ways:
-        """As long as a condition holds, or for ever; the step is what comes between two rounds."""
+    def while_(self, condition: Callable[[], Value] | None = None) -> Ways:
+        """As long as a condition holds, or for ever."""
         header, done = Join(self, "loop"), Join(self, "done")
-        again = Join(self, "next") if step else header
         header.reach()
+        with self._rounds(header, header, done):
+            if condition is not None:
+                body = self.label("body")
+                self.write(f"br i1 {condition()}, label %{body}, {done.note()}")
+                self.start(body)
+            yield
+            header.reach()
+        done.start()
+
+    @contextmanager
+    def for_(self, start: Any, stop: Any, step: Any = 1) -> Iterator[Value]:
+        """The test is at the end of each round, and once before the first."""
+        header, further, done = Join(self, "loop"), Join(self, "next"), Join(self, "done")
+        name, first = self.label("i"), self.constant(start)
+        self.values[name] = first
+        more = self.value(I1, f"icmp slt {spelled(first._kind)} {first}, {self.operand(stop, first._kind)}")
+        self.write(f"br i1 {more}, {header.note()}, {done.note()}")
+        with self._rounds(header, further, done):
+            yield self.values[name]
+            further.reach()
+            further.start()
+            if self.block:
+                self.values[name] = self.values[name] + step
+                self.write(f"br i1 {self.values[name] < stop}, {header.note()}, {done.note()}")
+                self.block = ""
+        done.start()
+        self.values.pop(name, None)
+
+    @contextmanager
+    def _rounds(self, header: Join, again: Join, done: Join) -> Ways:
+        """What a loop repeats. At its head variables have phis, but for those that turn out to stay the same."""
+        before = self.values
         self.start(header.label)
-        mark, before = len(self.lines), dict(self.values)
-        self.values = {name: Value(self, value._kind, f"%{header.label}.{name}") for name, value in before.items()}
-        phis = dict(self.values)
-        if condition is not None:
-            body = self.label("body")
-            self.write(f"br i1 {condition()}, label %{body}, {done.note()}")
-            self.start(body)
+        mark = len(self.lines)
+        phis = {name: Value(self, value._kind, f"%{header.label}.{name}") for name, value in before.items()}
+        self.values = dict(phis)
         self.loops.append((again, done))
         yield
         self.loops.pop()
-        again.reach()
-        if step is not None:
-            again.start()
-            step()
-            header.reach()
         lines: list[str] = []
         for name, phi in phis.items():
             ways = [(values[name], block) for block, values in header.ways]
@@ -466,19 +482,6 @@ class Function:
             else:
                 lines.append(f"  {phi} = {_phi(ways)}")
         self.lines[mark:mark] = lines
-        done.start()
-
-    @contextmanager
-    def for_(self, start: Any, stop: Any, step: Any = 1) -> Iterator[Value]:
-        name = self.label("i")
-        setattr(self.variables, name, start)
-
-        def further() -> None:
-            self.values[name] = self.values[name] + step
-
-        with self.while_(lambda: self.values[name] < stop, further):
-            yield self.values[name]
-        self.values.pop(name, None)
 
     @contextmanager
     def scope(self) -> Ways:
