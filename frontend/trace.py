@@ -31,7 +31,9 @@ from .ir.symbolic import (
 )
 from .ir.types import DType, TensorType, dtype, i64
 from .ops.captures import ArrayConstant, as_array, captured, captured_anew
+from .ops.kinds import Captured
 from .ops.open_array import OpenArray
+from .ops.random import seed_state
 from .ops.streams import counted_anew
 from .passes.rewrite import rebuild, remake
 from .questions import asked_by
@@ -223,7 +225,7 @@ def _lift(graph: Graph, given: int) -> Traced:
     special = [
         op
         for op in graph.ops
-        if op.defn.name in ("captured", "seed_state") or (op.defn.takes_stream and _draws_stream(op))
+        if isinstance(op.defn.kind, Captured) or op.defn is seed_state or (op.defn.takes_stream and _draws_stream(op))
     ]
     if not special:
         return Traced(graph)
@@ -233,13 +235,13 @@ def _lift(graph: Graph, given: int) -> Traced:
     renumbered: set[int] = set()
 
     def visit(op: Op, arguments: dict[str, Any]) -> Any:
-        if op.name == "captured":
+        if isinstance(op.defn.kind, Captured):
             holder = arguments["array"]
             assert isinstance(holder, ArrayConstant)
             if holder not in arrays:
                 arrays[holder] = Value(op.results[0].type, name=f"captured{len(arrays)}")
             return arrays[holder]
-        if op.name == "seed_state":
+        if op.defn is seed_state:
             return seed_parameter()
         if op.serial not in renumbered and _draws_stream(op):
             new = remake(op, arguments | {"stream": streams[arguments["stream"]], "seed": seed_parameter()})
@@ -261,7 +263,7 @@ def _lift(graph: Graph, given: int) -> Traced:
 def _draws_stream(op: Op) -> bool:
     """A random op whose stream was counted for it: one with a seed of its own has a stream of its own, too."""
     seed = op.arguments.get("seed")
-    own = isinstance(seed, Value) and (seed.op is None or seed.op.name != "seed_state")
+    own = isinstance(seed, Value) and (seed.op is None or seed.op.defn is not seed_state)
     return isinstance(op.arguments.get("stream"), int) and not own and op.defn.draws(op.arguments)
 
 

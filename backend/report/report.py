@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -81,10 +81,7 @@ class Report:
         for kernel in self.kernels:
             lines.append(f"  {kernel}")
             lines.append(f"    {' '.join(kernel.ops)}")
-        if self.refusals:
-            counts = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in self.refused.items())
-            lines.append(f"  not fused: {counts}")
-            lines.extend(f"    {refusal}" for refusal in self.refusals)
+        lines += refusal_lines(self.refusals, self.refused)
         scratch = f", scratch of each thread {self.scratch}" if self.scratch not in ("", "0 B") else ""
         lines.append(f"  memory traffic: {self.bytes_before} op by op, {self.bytes_after} fused")
         lines.append(f"  memory: arena {self.arena}{scratch}")
@@ -96,3 +93,11 @@ class Report:
             lines.append(f"  compiled {len(self.reasons)} times, again because")
             lines.extend(f"    {reason}" for reason in self.reasons[1:])
         return "\n".join(lines)
+
+
+def refusal_lines(refusals: Sequence[str], refused: Mapping[str, int]) -> list[str]:
+    """The lines about ops that are not fused: how many there are of each reason, then each of them."""
+    if not refusals:
+        return []
+    counts = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in refused.items())
+    return [f"  not fused: {counts}", *(f"    {refusal}" for refusal in refusals)]

@@ -503,6 +503,7 @@ class Combiner:
     combine: Callable[[ScalarBuilder, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
     numpy: Callable[[np.ndarray, Any], np.ndarray]
     append: Callable[[ScalarBuilder, tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
+    keeps_one: bool = False  # whether the result for one element is that element, bit for bit
 
 
 def lowest(dtype: DType) -> Any:
@@ -527,7 +528,7 @@ def zero(dtype: DType) -> Any:
     return False if dtype.kind == "b" else 0
 
 
-def simple(name: str, op: str, identity: Callable[[DType], Any], ufunc: Any) -> Combiner:
+def simple(name: str, op: str, identity: Callable[[DType], Any], ufunc: Any, keeps_one: bool = True) -> Combiner:
     """One scalar, combined by one scalar op."""
 
     def combine(b: ScalarBuilder, left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -538,7 +539,7 @@ def simple(name: str, op: str, identity: Callable[[DType], Any], ufunc: Any) -> 
             start = identity(dtype(array.dtype))
             return ufunc.reduce(array, axis=axis, dtype=array.dtype, initial=start)
 
-    return Combiner(name, 1, lambda dtype: (identity(dtype),), combine, numpy, combine)
+    return Combiner(name, 1, lambda dtype: (identity(dtype),), combine, numpy, combine, keeps_one)
 
 
 def extreme(name: str, op: str, better: str, identity: Callable[[DType], Any], ufunc: Any) -> Combiner:
@@ -600,7 +601,7 @@ COMBINERS: dict[str, Combiner] = {
         extreme("min", "minimum", "lt", highest, np.minimum),
         simple("any", "logical_or", lambda dtype: False, np.logical_or),
         simple("all", "logical_and", lambda dtype: True, np.logical_and),
-        simple("logaddexp", "logaddexp", lowest, np.logaddexp),
+        simple("logaddexp", "logaddexp", lowest, np.logaddexp, keeps_one=False),
         extreme_index("argmax", "gt", "le", lowest, np.argmax),
         extreme_index("argmin", "lt", "ge", highest, np.argmin),
     )

@@ -18,6 +18,7 @@ from typing import Any
 from ...ir.graph import Graph, Op, Value, operands_of
 from ...ir.symbolic import Dim, Expr, UndecidedSize
 from ...ir.types import DType
+from ...kernels.scalar.table import COMBINERS
 from ...ops.create import iota
 from ...ops.define import REGISTRY, constant, scalar_value
 from ...ops.kinds import Contract, Elementwise, Reduce, View
@@ -27,9 +28,6 @@ from ..registry import graph_pass
 from ..rewrite import rebuild, remake, splat_number
 from .cleanup import folded, splat
 from .rules import ANY, Rules
-
-# Combiners whose result for one element is that element.
-PLAIN_COMBINERS = frozenset(("add", "mul", "max", "min", "any", "all"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +376,7 @@ def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
     """
     value, result = arguments["self"], op.results[0]
     kind: Reduce = op.defn.kind  # type: ignore[assignment]
-    if kind.combiner not in PLAIN_COMBINERS or value.dtype is not result.dtype:
+    if not COMBINERS[kind.combiner].keeps_one or value.dtype is not result.dtype:
         return None
     if kind.combiner == "mul" and value.dtype.is_complex:
         return None

@@ -69,8 +69,10 @@ def test_it_is_a_citizen(window: Any) -> None:
     with pytest.raises(smelt.SmeltError, match="windows of 0 elements"):
         window.window_sum(x, 0)
     fixed = smelt.jit(lambda x: window.window_sum(x.exp(), 4)).trace(smelt.spec("f32[64, 256]"))
-    report = str(explain_for_cuda(fixed, CompileOptions(target="cuda", architecture="sm_80", verify=True)))
-    assert "k0_exp" in report and "k1_window_sum" in report
+    report = explain_for_cuda(fixed, CompileOptions(target="cuda", architecture="sm_80", verify=True))
+    assert [kernel.name for kernel in report.kernels] == ["k0_exp", "k1_window_sum"]
+    assert report.refused == {"own_kernel": 1}
+    assert "not fused: 1 own kernel\n    exp -> window_sum: window_sum has a kernel of its own" in str(report)
 
 
 def test_a_kind_without_an_interpretation_says_so(window: Any) -> None:

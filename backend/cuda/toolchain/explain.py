@@ -11,6 +11,7 @@ from ....ir.symbolic import Dim
 from ....kernels.loop.analysis import cost, count
 from ....kernels.loop.ir import Concurrent, Gemm, Kernel, Loop, Statement
 from ...report.measure import size_text, traffic
+from ...report.report import refusal_lines
 from ...store.cache import Lookup
 from .code import Code, Resources
 from .gpus import GPUS, occupancy, predicted
@@ -45,6 +46,8 @@ class Report:
     architecture: str
     kernels: list[KernelReport]
     cache: str  # where the code came from
+    refusals: list[str]  # pairs of ops that are not fused, with the reason
+    refused: dict[str, int]  # how many of them have each reason
 
     def json(self) -> str:
         return json.dumps(asdict(self), indent=2)
@@ -65,7 +68,7 @@ class Report:
             if kernel.microseconds:
                 shown = ", ".join(f"{name} {time:.1f}" for name, time in kernel.microseconds.items())
                 lines.append(f"    at least, in microseconds: {shown}")
-        return "\n".join([*lines, f"  cache: {self.cache}"])
+        return "\n".join([*lines, *refusal_lines(self.refusals, self.refused), f"  cache: {self.cache}"])
 
 
 def make_report(name: str, architecture: str, code: Code, kernels: Sequence[Kernel], cache: Lookup) -> Report:
@@ -92,7 +95,8 @@ def make_report(name: str, architecture: str, code: Code, kernels: Sequence[Kern
             work = operations(kernel.body)
             times = {gpu.name: round(1e6 * predicted(moved, work, gpu), 1) for gpu in GPUS}
         found.append(KernelReport(kernel.name, launches, moved if isinstance(moved, int) else str(moved), times))
-    return Report(name, architecture, found, str(cache))
+    told = program.report
+    return Report(name, architecture, found, str(cache), told["refusals"], told["refused"])
 
 
 def operations(statements: Sequence[Statement]) -> int:
