@@ -72,7 +72,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # The run time needs LLVM, which is loaded when first used.
+    # The run time needs LLVM, which is loaded on first use.
     if name in ("set_num_threads", "get_num_threads", "threads"):
         from .backend.cpu.runtime import threads as module
 

@@ -50,21 +50,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """How much a function remembers of its calls. Chosen, not measured."""
+    """Numbers of entries that a function keeps of its calls. Chosen, not measured."""
 
-    shapes: int = 8  # that decide which dimensions vary
-    bound: int = 1024  # shapes that are called without further thought
-    recent: int = 8  # of them that native code recognises
+    shapes: int = 8  # argument shapes of earlier compiles, which decide which dimensions become symbolic
+    bound: int = 1024  # shapes with a bound version: one dict lookup
+    recent: int = 8  # calls that native code recognises
 
 
 REMEMBERED = Remembered()
 
 SIZE_NAMES = "NMKLPQRSTUVW"
-NUMBER: Order = (0,)  # in place of an array's order: a Python number, which has the type of what it meets
+NUMBER: Order = (0,)  # in place of an array's order: the leaf is a weakly typed Python number
 
 
 def _compile(graph: Graph, options: CompileOptions) -> Any:
-    # The compiler is loaded when there is something to compile.
+    # The compiler is loaded on the first compilation.
     with no_forks():
         from .backend.compile import compile_graph
 
@@ -75,13 +75,13 @@ _all: weakref.WeakSet[Jitted] = process.keep("jitted functions", weakref.WeakSet
 
 
 def _unlock() -> None:
-    """In a forked child no other thread compiles any more, whatever their locks say."""
+    """Replace the locks in a forked child: the threads that held them do not exist there."""
     for jitted in _all:
         jitted.lock = threading.RLock()
 
 
 def forget_programs() -> None:
-    """Have every function traced anew in its next call: an op was redefined, or has another derivative."""
+    """Drop all versions, so that every function is traced again: an op was redefined, or has another derivative."""
     for jitted in list(_all):
         jitted.exact, jitted.versions, jitted.recent = {}, {}, []
 
@@ -90,15 +90,15 @@ process.in_child(_unlock)
 
 
 def _names_by_position(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameters that may be given by name or by position, if those by position alone do not come before them. What
-    is no plain function may look at how it is called."""
+    """Return the parameters that can be passed by name or by position, of a plain function without positional-only
+    ones. Any other callable may see how it is called, so it has none."""
     if not isinstance(function, FunctionType) or function.__code__.co_posonlyargcount:
         return ()
     return function.__code__.co_varnames[: function.__code__.co_argcount]
 
 
 def _declared_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameters of a plain function that may be given by name: it does not see in which order they were."""
+    """Return the parameters of a plain function that can be passed by name; it does not see their order."""
     if not isinstance(function, FunctionType):
         return ()
     code = function.__code__
@@ -106,9 +106,9 @@ def _declared_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _labels(function: Callable[..., Any]) -> Sequence[str]:
-    """What arguments by position are called: as the parameters, the first of *args as these."""
+    """Return names for positional arguments: those of the parameters, then that of *args for the first of these."""
     if isinstance(function, FunctionType) and not hasattr(function, "__wrapped__"):
-        code = function.__code__  # inspect.signature takes as long as to trace a dozen ops
+        code = function.__code__  # inspect.signature takes as long as tracing a dozen ops
         named = code.co_argcount + code.co_kwonlyargcount
         rest = code.co_varnames[named : named + 1] if code.co_flags & inspect.CO_VARARGS else ()
         return (*code.co_varnames[: code.co_argcount], *rest)
@@ -136,7 +136,7 @@ class Jitted:
         self.dynamic = dynamic
         self.options = options
         self.name = getattr(function, "__name__", "function").strip("<>")
-        self.inlines = options.target == "cpu"  # whether calls inside a trace are a part of it though all is at hand
+        self.inlines = options.target == "cpu"  # even with known arguments, into a trace
         self.exact: dict[Any, Bound] = {}
         self.recent: list[tuple[Callable[[Any, Any], Any], Compiled]] = []
         self.versions: dict[Any, list[Compiled]] = {}
@@ -150,17 +150,17 @@ class Jitted:
         self._check_static(function)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """As a method: the instance is the first argument, a static one unless it is a pytree of arrays."""
+        """Bind as a method: the instance is the first argument, static unless it is a pytree of arrays."""
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        """As functions are pickled, by name or by value; what was compiled stays behind."""
+        """Pickle as a function, by name or by value, without its compiled versions."""
         chosen = tuple(sorted(self.static_argnums)), tuple(sorted(self.static_argnames)), self.dynamic, self.options
         return _unpickled, (self.function if is_named(self.function) else self.plain, *chosen)
 
     @functools.cached_property
     def plain(self) -> Any:
-        """The function as it is pickled."""
+        """The copy of the function that is pickled (ops/pickled.py)."""
         return plain_copy(self, self.function)
 
     def __copy__(self) -> Jitted:
@@ -186,7 +186,7 @@ class Jitted:
             ):
                 problem = f"static_argnames has {name!r}, but the parameters of {self.name} are {', '.join(names)}"
                 raise ArgumentError(problem, current_location())
-        # A static argument is static however it is passed.
+        # A static argument is static by position and by name.
         self.static_argnames |= {names[number] for number in self.static_argnums}
         self.static_argnums |= {names.index(name) for name in self.static_argnames if name in names}
         self.static_argnums = frozenset(number % len(names) for number in self.static_argnums)
@@ -202,7 +202,7 @@ class Jitted:
             args, kwargs = self._by_position(args, kwargs)
         leaves, structure, static = self._flatten(args, kwargs)
         if any(isinstance(leaf, Value) or type(leaf) is OpenSize for leaf in leaves):
-            # Inside another trace: the function is just part of it.
+            # Inside another trace: the call is inlined.
             return self._called(structure, list(map(_traced, leaves)), args, kwargs)
         arrays, orders = self._arrays(leaves)
         dtypes, ranks = tuple([array.dtype for array in arrays]), tuple([array.ndim for array in arrays])
@@ -211,7 +211,7 @@ class Jitted:
         bound = self.exact.get((key, shapes))
         if bound is None:
             if self.inlines and asked.current() is not None:
-                # It may refer to tensors of the trace around, and is a part of that then.
+                # The function may close over tensors of the enclosing trace; it is inlined then.
                 return self._constant(self._called(structure, list(map(_traced, leaves)), args, kwargs))
             with self.lock:
                 bound = self._find(key, shapes, orders, args, kwargs).bind(shapes)
@@ -223,8 +223,8 @@ class Jitted:
         return bound(arrays)
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """f(x, y=y) is f(x, y), and f(a=a, b=b) is f(b=b, a=a): the same compiled code. Of what `**rest` takes, the
-        function sees the order."""
+        """Return the arguments in normal form, so that f(x, y=y) and f(x, y), f(a=a, b=b) and f(b=b, a=a) share
+        compiled code. Arguments for `**rest` keep their order, which the function sees."""
         moved: list[Any] = []
         rest = dict(kwargs)
         for name in self.by_position[len(args) :]:
@@ -243,11 +243,11 @@ class Jitted:
         leaves: list[Any],
         arrays: list[np.ndarray],
     ) -> None:
-        """Let native code recognise further calls like this one."""
+        """Make or reuse a native entry, which recognises later calls like this one."""
         form = tuple(kwargs)
         known = entry = bound.entries.get(form)
         if entry is None or entry.outdated():
-            # What native code cannot take is tried less and less often.
+            # Back off: after refusals, try again at calls 1, 2, 4, 8, ...
             bound.refused += 1
             if bound.refused & (bound.refused - 1):
                 return
@@ -280,7 +280,7 @@ class Jitted:
         return leaves, structure, tuple([(which, static_key(expression(value))) for which, value in given])
 
     def _arrays(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Order | None]]:
-        """Leaves as arrays in the order of memory, and that order; for a GPU, what is in its memory stays there."""
+        """Return leaves as arrays in memory order, and those orders. For a GPU, arrays in its memory stay there."""
         arrays: list[Any] = []
         orders: list[Order | None] = []
         is_native = self.options.target != "cuda"
@@ -307,7 +307,7 @@ class Jitted:
         return None if argument is None else (argument, argument.order)
 
     def _array(self, leaf: Any) -> np.ndarray:
-        """A leaf as an array; a Python number as a 0-dim one."""
+        """Return a leaf as an array; a Python number becomes a 0-dim one."""
         if type(leaf) is np.ndarray:
             return leaf
         if isinstance(leaf, np.generic):
@@ -367,8 +367,8 @@ class Jitted:
         except Exception as error:
             if not hints:
                 raise
-            # What holds for the sizes at hand need not hold for all, and what takes a number need not take a symbol: no
-            # symbols then. A mistake shows again.
+            # Tracing with symbols may fail where the program works for the sizes at hand, as in a call that needs an
+            # int: trace again without symbols. A mistake of the user's raises again.
             why = asked_by(error, types, names)
             types = _types(dtypes, shapes)
             traced, structure, fixed, used = self._trace(types, orders, nesting, args, kwargs, {})
@@ -378,7 +378,7 @@ class Jitted:
         back = [None if order is None else inverse(order) for order in stored]
         executable = _compile(traced.graph, self.options)
         version = Compiled(traced, back, executable, structure, fixed)
-        self.versions.setdefault(key, []).append(version)  # which may be another list now: see forget_programs
+        self.versions.setdefault(key, []).append(version)  # not `versions`: forget_programs may have replaced it
         self.reasons.add(*reason)
         seen.append(shapes)
         del seen[: -REMEMBERED.shapes]
@@ -410,26 +410,26 @@ class Jitted:
         return traced, kept["structure"], kept["fixed"], used
 
     def _called(self, structure: Any, leaves: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        """What the function returns for these leaves in place of those of a call's arguments."""
+        """Call the function with these leaves in place of those of the arguments; return its result."""
         moving_args, moving_kwargs = unflatten(structure, leaves)
         full = [args[at] if at in self.static_argnums else item for at, item in enumerate(moving_args)]
         named = {name: kwargs[name] if name in self.static_argnames else item for name, item in moving_kwargs.items()}
         return opened(self.function)(*full, **named)
 
     def _constant(self, result: Any) -> Any:
-        """What a call inside a trace returned, as arrays if nothing in it depends on that trace."""
+        """Return the result of a call inside a trace, as arrays if it depends on no parameter of that trace."""
         leaves, structure = flatten(result)
         values = [leaf for leaf in leaves if isinstance(leaf, Value)]
         if not values or any(value.has_parameters() for value in values):
             return result
         traced, _ = trace(lambda params: values, [], [], self.name)
         if traced.seeded:
-            return result  # every call draws other numbers
+            return result  # each call draws new numbers, so the result is no constant
         arrays = iter(_compile(traced.graph, self.options)(traced.arrays))
         return unflatten(structure, [next(arrays) if isinstance(leaf, Value) else leaf for leaf in leaves])
 
     def _names(self, args: Any, kwargs: Any, count: int) -> list[str]:
-        """Parameter names for the leaves: x, or params_weight_0 for the leaf params["weight"][0]."""
+        """Return parameter names for the leaves: x, or params_weight_0 for the leaf params["weight"][0]."""
         names = _labels(self.function)
         labels: list[str] = []
         pieces = [
@@ -453,7 +453,7 @@ class Jitted:
         return f"<smelt.jit of {self.name}, {self.compiles} version{'s' * (self.compiles != 1)}>"
 
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
-        """The graph for arguments that are arrays or specs (smelt.spec("f32[N, 64]"))."""
+        """Return the graph for arguments that are arrays or specs (smelt.spec("f32[N, 64]"))."""
         return self._graph(args, kwargs)
 
     def _graph(self, args: Any, kwargs: Any) -> Graph:
@@ -475,14 +475,14 @@ class Jitted:
         return self._trace(types, orders, structure, args, kwargs, {})[0].graph
 
     def report(self) -> Report:
-        """What the compiler did for the latest call."""
+        """Return the compilation report of the latest call's version."""
         if self.latest is None:
             raise ArgumentError(f"{self.name} has not been called yet, so there is nothing to report")
         return replace(self.latest.executable.report, reasons=list(self.reasons.texts))
 
     @property
     def compiles(self) -> int:
-        """How many versions have been compiled."""
+        """The number of versions compiled so far."""
         return sum(len(versions) for versions in self.versions.values())
 
 
@@ -491,19 +491,19 @@ def _unpickled(function: Any, numbers: Any, names: Any, dynamic: bool, options: 
 
 
 def _types(dtypes: Sequence[DType], shapes: Sequence[tuple[Dim, ...]]) -> list[TensorType]:
-    """One object for all parameters of a type: what is the same object need not be compared."""
+    """Return the parameters' types, one object for each distinct type: comparing them is then an identity check."""
     found: dict[tuple[DType, tuple[Dim, ...]], TensorType] = {}
     return [found.get(item) or found.setdefault(item, TensorType(*item)) for item in zip(dtypes, shapes, strict=True)]
 
 
 def _word(part: Any) -> str:
-    """A part of a leaf's path in a parameter's name."""
+    """Return a part of a leaf's path, spelled as in a parameter's name."""
     text = str(part)
     return text if text.isalnum() else re.sub(r"\W", "_", text)
 
 
 def _given(param: Value, order: Order | None) -> Value:
-    """What the function gets for a parameter."""
+    """Return the traced tensor that the function gets for a parameter."""
     if order is None:
         return Array(param)
     if order != NUMBER:
@@ -512,19 +512,19 @@ def _given(param: Value, order: Order | None) -> Value:
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether a leaf is a Python number without a type of its own; a bool is an array's bool."""
+    """Whether a leaf is a weakly typed Python number; a bool has the type bool."""
     return isinstance(leaf, (int, float, complex)) and not isinstance(leaf, (bool, np.generic))
 
 
 def _traced(leaf: Any) -> Any:
-    """An argument of a function that is called inside a trace: tensors, as in any other call."""
+    """Return an argument of a call inside a trace as a traced tensor, as in any other call."""
     if isinstance(leaf, (Value, bool, int, float, complex, str, bytes)) and not isinstance(leaf, np.generic):
         return leaf
     return Array(captured(as_array(leaf, "an argument")))
 
 
 def _keep(table: dict[Any, Bound], key: Any, bound: Bound) -> None:
-    """Add an entry; of too many the oldest goes."""
+    """Add an entry; evict the oldest one if the table is full."""
     if len(table) >= REMEMBERED.bound:
         del table[next(iter(table))]
     table[key] = bound
@@ -533,7 +533,8 @@ def _keep(table: dict[Any, Bound], key: Any, bound: Bound) -> None:
 def _symbolic(
     seen: Sequence[tuple[tuple[int, ...], ...]], shapes: tuple[tuple[int, ...], ...]
 ) -> tuple[list[tuple[Dim, ...]], dict[str, int]]:
-    """Dimensions that vary become symbols; those that always had the same size as each other share one."""
+    """Return the shapes with symbols for dimensions that vary, and the symbols' sizes at hand. Dimensions that had
+    equal sizes in every call share a symbol."""
     names: dict[tuple[int, ...], Symbol] = {}
     hints: dict[str, int] = {}
     patterns: list[tuple[Dim, ...]] = []
@@ -568,7 +569,7 @@ def jit(
     static_argnums, static_argnames: arguments that are plain Python; each value compiles anew.
     dynamic: a dimension seen with a second size becomes symbolic instead of compiling for every size.
     options: how to compile.
-    target: that of the options, which is "cpu" unless they say so, or another: "cuda" for NVIDIA GPUs.
+    target: overrides that of the options, whose default is "cpu": "cuda" for NVIDIA GPUs.
     """
     chosen = CompileOptions() if options is None else options
     if not isinstance(chosen, CompileOptions):
@@ -588,12 +589,12 @@ def jit(
 
 
 def evaluate_value(value: Value) -> np.ndarray | None:
-    """The array of a value that depends on no parameter, such as ops.zeros((2, 2)); None for all others."""
+    """Return the array of a value that depends on no parameter, such as ops.zeros((2, 2)); None for all others."""
     if value.has_parameters():
         return None
     traced, _ = trace(lambda params: [value], [], [], "value")
     if traced.seeded:
-        return None  # every evaluation would draw other numbers
+        return None  # each evaluation would draw new numbers
     return _compile(traced.graph, CompileOptions())(traced.arrays)[0]
 
 
@@ -602,19 +603,19 @@ def _eager(op: OpDef, numbers: frozenset[str]) -> Jitted:
     statics = {parameter.name for parameter in op.parameters if not parameter.is_tensor} | numbers
     compiled = Jitted(lambda **arguments: as_arrays(op.apply_in(f64, arguments)), (), (), False, CompileOptions())
     compiled.static_argnames = frozenset(statics)
-    compiled.reasons.warned = True  # every shape has a version, and it is no function of the user's
-    compiled.inlines = False  # an op refers to nothing but its arguments
+    compiled.reasons.warned = True  # no warnings: an op has a version for each shape, and is not the user's function
+    compiled.inlines = False  # an op closes over no tensors
     compiled.name = op.name
     return compiled
 
 
 def evaluate_op(op: OpDef, arguments: dict[str, Any]) -> Any:
-    """An op called on arrays, outside of any trace: compiled and run at once."""
+    """Compile and run an op on arrays, outside any trace."""
     named = {
         name: tuple(value) if isinstance(value, list) and not op.by_name[name].is_tensor else value
         for name, value in arguments.items()
     }
-    # A number where the op takes tensors and numbers stays one: ops.max(x, 1) is no maximum with a tensor.
+    # A Python number stays one where the op takes both: in ops.max(x, 1) it is the dim, not a tensor.
     numbers = {
         name
         for name, value in named.items()

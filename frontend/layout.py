@@ -1,7 +1,7 @@
-"""In which order arguments lie in memory; passes/graph/layout.py has that of results.
+"""The dimension order of arguments in memory; passes/graph/layout.py has that of results.
 
-Nothing is transposed just to be row-major. An argument whose dims lie in another order, such as x.T, is taken as it
-is; the program sees it through `permute`.
+No argument is copied just to be row-major. One with another order of dims, such as x.T, is passed as it lies in
+memory, and the program reads it through `permute`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from .passes.graph.layout import Order
 
 
 def in_memory(array: np.ndarray) -> tuple[np.ndarray, Order | None]:
-    """The array with its dims in the order of memory, and that order if it is not their own; a copy if need be."""
+    """Return the array with its dims in memory order, and that order unless it is the array's own; copies if it has
+    to."""
     if is_plain(array):
         return array, None
     if array.ndim > 1:

@@ -1,10 +1,10 @@
 """Functions whose `len(x)`, `np.arange(n)` and `np.ones(shape)` keep open sizes open while they are traced.
 
-Python's `len` returns a number whatever a tensor says, and NumPy makes arrays of so many elements: each size would be a
-program of its own. A function that calls them is traced as a copy that finds stand-ins under their names: its code is
-the same, and its globals are looked up in a dict that answers with the stand-ins. Where no size is open these do as the
-originals; with an open one they make an OpenArray. Likewise `type` says of open sizes and such arrays what it says of
-known ones. A function that does anything but call them, such as to compare `np.ones` with another, sees the originals.
+Python's `len` must return an int, and NumPy allocates its arrays, so each size would need a program of its own. A
+function that calls them is traced as a copy with the same code whose globals dict returns stand-ins under these names.
+A stand-in acts as the original where no size is open, and makes an OpenArray where one is. The stand-in of `type`
+returns int and np.ndarray for open sizes and arrays. A function that uses one of the names otherwise than in a call,
+such as to compare `np.ones` with another function, is traced with the originals.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .ops.open_array import OpenArray
 
 
 def _length(item: Any, /) -> Any:
-    """len, or the open size that it would have to tell."""
+    """len; an open size where the length is open."""
     if isinstance(item, (Value, OpenArray)) and item.shape and type(item.shape[0]) is OpenSize:
         return item.shape[0]
     return len(item)
 
 
 def _type(*args: Any, **rest: Any) -> Any:
-    """type, which also says what sizes and NumPy's arrays are that are open."""
+    """type; int for an open size and np.ndarray for an open array."""
     if len(args) == 1 and not rest and type(args[0]) in (OpenSize, OpenArray):
         return args[0].__class__
     return type(*args, **rest)
@@ -48,7 +48,7 @@ def _arange(*args: Any, dtype: Any = None, **rest: Any) -> Any:
         return np.arange(*args, dtype=dtype, **rest)
     first, last, step = map(expression, (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3])
     if not isinstance(step, int) or step != 1:
-        return np.arange(*args, dtype=dtype)  # asks for the numbers
+        return np.arange(*args, dtype=dtype)  # raises SizeNeeded for the numbers
     count = last - first
     if not Expr.non_negative(count):
         return np.arange(*args, dtype=dtype)
@@ -82,12 +82,12 @@ def _constant(sizes: tuple[Dim, ...], number: Any, wanted: Any) -> OpenArray:
 
 
 def _open_shape(shape: Any) -> tuple[Dim, ...] | None:
-    """The sizes if one of them is open."""
+    """Return the sizes of a shape if one of them is open, else None."""
     sizes = expression(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
     return sizes if any(isinstance(size, Expr) for size in sizes) else None
 
 
-# By name; of those that make arrays `empty` is any numbers, so zeros do.
+# Stand-ins by name. `empty` may hold any numbers: zeros.
 NUMPY: dict[str, Callable[..., Any]] = {
     "arange": _arange,
     "ones": _filled(np.ones, 1),
@@ -105,7 +105,7 @@ _NAMES = frozenset((*BUILTIN, *NUMPY))
 
 
 class _NumPy:
-    """NumPy, but for these functions."""
+    """The module numpy with stand-ins in place of these functions."""
 
     def __getattr__(self, name: str) -> Any:
         return NUMPY.get(name) or getattr(np, name)
@@ -115,7 +115,8 @@ _numpy = _NumPy()
 
 
 class _Globals(dict):
-    """A function's globals, with stand-ins. What Python itself looks up, past this class, is in it."""
+    """A function's globals with stand-ins. The dict itself holds the names that the interpreter reads directly, without
+    this class's methods."""
 
     def __init__(self, own: dict[str, Any]):
         super().__init__({name: item for name, item in own.items() if name.startswith("__")})
@@ -131,7 +132,7 @@ class _Globals(dict):
             return _numpy
         return _STAND_INS.get(id(item), item)
 
-    # As others see it who look at a frame's globals.
+    # For readers of a frame's globals (tracebacks, warnings): the function's own.
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.own.get(name, default)
@@ -156,7 +157,7 @@ class _Globals(dict):
 
 
 def opened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as it is traced: itself, unless it uses one of these names in ways that stand-ins can take."""
+    """Return the function to trace: a copy with stand-ins if it calls one of these names, else the function itself."""
     if isinstance(function, MethodType) and isinstance(function.__func__, FunctionType):
         copy = opened(function.__func__)
         return function if copy is function.__func__ else MethodType(copy, function.__self__)
@@ -181,7 +182,7 @@ def opened(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code, and that of the functions inside."""
+    """Yield a function's code and the code of its inner functions."""
     yield code
     for item in code.co_consts:
         if isinstance(item, CodeType):
@@ -189,12 +190,12 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_plain(code: CodeType, names: dict[str, Any]) -> bool:
-    """Whether code only reads globals by their names, of NumPy itself only members, and does nothing but call what has
-    a stand-in."""
+    """Whether code only reads globals by name, uses the module numpy only for its members, and uses a function that
+    has a stand-in only in calls."""
     if not _REFLECTIVE.isdisjoint(code.co_names):
         return False
     steps = list(dis.get_instructions(code))
-    for step, member, then in zip(steps, steps[1:], (*steps[2:], None)):  # all end with a return
+    for step, member, then in zip(steps, steps[1:], (*steps[2:], None)):  # the last one is a return
         if step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             return False
         if step.opname != "LOAD_GLOBAL":
@@ -212,13 +213,13 @@ def _is_plain(code: CodeType, names: dict[str, Any]) -> bool:
 
 
 def _has_flag(step: dis.Instruction) -> bool:
-    """Whether what an instruction loads is for a call: its lowest bit says so, or a name of its own."""
+    """Whether an instruction loads a callee: by the lowest bit of its argument, or by its opcode."""
     has_bit = step.opname == "LOAD_GLOBAL" or (step.opname == "LOAD_ATTR" and sys.version_info >= (3, 12))
     return step.opname == "LOAD_METHOD" or (has_bit and bool((step.arg or 0) & 1))
 
 
 def _is_call(is_prepared: bool, then: dis.Instruction | None) -> bool:
-    """Whether a member is for a call that was prepared before it was loaded, or is right after."""
+    """Whether a loaded member is called: the call was prepared before the load, or is right after it."""
     return then is not None and (then.opname == "PUSH_NULL" or (is_prepared and then.opname not in _MEMBER))
 
 

@@ -1,4 +1,4 @@
-"""Which line of the user's made a size known that could have stayed open, and what it asked for."""
+"""Names the user's line that made an open size known, and its question."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .ir.types import TensorType
 
 
 def asked_by(error: Exception, types: Sequence[TensorType], names: Sequence[str]) -> str:
-    """Which line of the user's made sizes known, and what it asked for."""
+    """Return the user's line that made sizes known, with its question, as one text."""
     place, source = _line_of(error)
     what = str(getattr(error, "message", error)).rstrip(".")
     if isinstance(error, SizeNeeded):
@@ -28,7 +28,7 @@ def asked_by(error: Exception, types: Sequence[TensorType], names: Sequence[str]
 
 
 def _line_of(error: Exception) -> tuple[str, str]:
-    """The innermost line of the user's in an error's traceback: file and number, and its text."""
+    """Return the innermost user line in an error's traceback: "file:number", and its source text."""
     found = None
     step = error.__traceback__
     while step is not None:

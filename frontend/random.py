@@ -1,7 +1,7 @@
 """The state behind random ops: a key that the user sets, and an offset that every call advances.
 
-There is no lock, which a fork might leave taken in the child: to read the state and to count are one step each to
-Python's threads.
+There is no lock, which a fork could leave held in the child: reading the state and counting are one atomic step each
+under the GIL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _random = process.keep("random numbers", _Random())
 
 
 def manual_seed(seed: int) -> None:
-    """Start the random numbers anew from a seed."""
+    """Restart the random numbers from a seed."""
     if not isinstance(seed, (int, np.integer)):
         raise ArgumentError(f"manual_seed: the seed must be an int, got {seed!r}", current_location())
     bits = int(seed) & 0xFFFFFFFFFFFFFFFF
@@ -33,6 +33,6 @@ def manual_seed(seed: int) -> None:
 
 
 def next_seed() -> np.ndarray:
-    """The key and the offset of the next call that draws random numbers."""
+    """Return the key and the offset for the next call that draws random numbers, as i64[2]; advances the offset."""
     key, offsets = _random.state
     return np.array((key, next(offsets)), np.int64)

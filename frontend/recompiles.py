@@ -1,4 +1,4 @@
-"""Why a function was compiled again, in words: for its report, and for one warning where it happens often."""
+"""Reasons for recompilation, as text: for a function's report, and for one warning if it happens often."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .ir.caller import is_skipped
 from .passes.graph.layout import Order
 from .versions import Compiled
 
-OFTEN = 4  # versions of a function from which on it warns, once
+OFTEN = 4  # versions of a function at which it warns, once. Chosen, not measured
 
-# What to do about each kind of reason. Those without an advice are no reason to warn.
+# The remedy for each kind of reason. A kind without a remedy does not warn.
 ADVICE = {
     "first": "",
     "second size": "",
@@ -50,7 +50,7 @@ class Reasons:
 
 
 def _users_frame() -> int:
-    """Which frame above the caller's is the user's, as warnings count them."""
+    """Return the `stacklevel` of the user's frame for a warning in the caller."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and is_skipped(frame.f_code.co_filename, frame.f_globals):
         level, frame = level + 1, frame.f_back
@@ -65,8 +65,8 @@ def reason_for(
     statics: Mapping[Any, tuple[str, Any]],
     dynamic: bool,
 ) -> tuple[str, str]:
-    """The kind and the text of what makes a call need another version. labels: of the leaves; statics: names and values
-    of the arguments, by position or name."""
+    """Return the kind and the text of the reason for which a call needs another version. labels: of the leaves;
+    statics: names and values of the arguments, by position or name."""
     known = versions.get(key)
     if known:
         return _size_reason(known, shapes, labels, key[-1], dynamic)
@@ -128,6 +128,6 @@ def _size_reason(
 def _short(value: Any) -> str:
     try:
         text = repr(value).replace(", namespace='smelt'", "")
-    except Exception:  # of the user's, or a number of too many digits
+    except Exception:  # the user's __repr__, or a number of too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."

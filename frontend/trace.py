@@ -1,8 +1,8 @@
 """Tracing: a Python function becomes a graph.
 
-The function runs once on traced tensors. What it captured comes to light when the trace ends: arrays and the
-state of the random generator become hidden parameters, streams of random numbers are numbered from zero, so that
-the same function always gives the same graph.
+The function runs once on traced tensors. When the trace ends, captured arrays and the state of the random generator
+become hidden parameters, and streams of random numbers are numbered from zero, so that the same function always
+gives the same graph.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from .ops.streams import counted_anew
 from .passes.rewrite import rebuild, remake
 from .questions import asked_by
 
-FAR = 1 << 16  # how far the smallest size of a symbol may rise if no size is at hand
+FAR = 1 << 16  # upper limit of a symbol's lower bound where no size is at hand. Chosen, not measured
 SMALLEST = 2  # sizes 0 and 1 broadcast and vanish: they are never symbolic
 
 
-# Plain classes: `import smelt` loads this module, and making one dataclass takes as long as some modules.
+# Plain classes: `import smelt` loads this module, and defining a dataclass takes as long as importing a module.
 
 
 class ArraySpec:
@@ -63,7 +63,7 @@ class ArraySpec:
 
 
 def spec(text: str) -> ArraySpec:
-    """An argument's type from its text; names stand for symbolic sizes."""
+    """Return an argument's type from its text; names stand for symbolic sizes."""
     match = re.fullmatch(r"\s*(\w+)\s*\[([^\]]*)\]\s*", text) if isinstance(text, str) else None
     if match is None:
         raise ArgumentError(f"expected a type such as 'f32[64, 784]', got {text!r}", current_location())
@@ -91,11 +91,11 @@ class Traced:
         self.graph = graph
         self.arrays = list(arrays)
         self.seeded = seeded
-        self.limits: list[tuple[Expr, int]] = []  # what sizes must not exceed
-        self.asked: list[str] = []  # why some sizes are not left open: the user's line, and what it asked for
+        self.limits: list[tuple[Expr, int]] = []  # expressions of sizes with their upper bounds
+        self.asked: list[str] = []  # why some sizes are known: the user's lines and their questions
 
     def takes(self, sizes: Mapping[str, int]) -> bool:
-        """Whether sizes are within the limits that the program has beside its types."""
+        """Whether sizes are within the program's limits, beside the ranges in its types."""
         return all(evaluate(size, sizes) <= limit for size, limit in self.limits)
 
 
@@ -106,11 +106,11 @@ def trace(
     name: str,
     hints: dict[str, int] | None = None,
 ) -> tuple[Traced, list[TensorType]]:
-    """Run `function` on parameters of these types.
+    """Run `function` on parameters of these types; return the graph, and the types in the end.
 
-    Where two symbolic sizes must be told apart to go on, the sizes at hand (`hints`) decide, and the trace starts again
-    with the two made equal, with a symbol that starts high enough to tell or is known by its remainder, or with the
-    number where Python asked for it. The types that were used in the end are returned too.
+    Where the function depends on a comparison of symbolic sizes, the sizes at hand (`hints`) decide, and the trace
+    starts again with the two made equal, with a symbol of a higher lower bound or of a known remainder, or with the
+    number where Python needs it.
     """
     types = list(types)
     asked: dict[str, None] = {}
@@ -137,7 +137,7 @@ def trace(
 
 
 def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exception) -> list[TensorType]:
-    """The types with symbols replaced. A question that this leaves as it was would be asked for ever: it is raised."""
+    """Return the types with symbols replaced. Raise the question if nothing changes: it would come again for ever."""
     result = [TensorType(item.dtype, tuple(substitute(dim, sizes) for dim in item.shape)) for item in types]
     if result == types:
         raise question
@@ -145,13 +145,14 @@ def _pinned(types: Sequence[TensorType], sizes: dict[Symbol, Dim], question: Exc
 
 
 def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]:
-    """The symbol to replace: by what makes the two sizes equal if they are at hand, else by one that starts higher."""
+    """Return the replacement of a symbol that settles the question: it makes the two sizes equal if the sizes at hand
+    are, else it has a higher lower bound."""
     involved = sorted(symbols_of(question.left) | symbols_of(question.right), key=lambda item: item.name)
     is_at_hand = all(symbol.name in hints for symbol in involved)
     if is_at_hand:
         gap = evaluate(question.left - question.right, hints)
     elif question.is_wanted:
-        # Nothing is at hand: the program is for the sizes that it has a meaning for.
+        # No sizes at hand: take the program for the sizes for which it is valid.
         gap, hints = 1, dict.fromkeys((symbol.name for symbol in involved), FAR)
     else:
         raise question
@@ -167,8 +168,9 @@ def _settle(question: UndecidedSize, hints: dict[str, int]) -> dict[Symbol, Dim]
 
 
 def _equated(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:
-    """The symbol to replace so that a gap vanishes: in N + 1 - M, M by N + 1; at worst, one by its size at hand."""
-    above: dict[Symbol, Dim] = {}  # by how much symbols are then larger than they have to be
+    """Return the replacement of a symbol that makes a gap zero: M by N + 1 in N + 1 - M; at worst, by its size at
+    hand."""
+    above: dict[Symbol, Dim] = {}  # a symbol's replacement minus its lower bound
     for symbol in symbols:
         factor = gap.coefficient(symbol) if isinstance(gap, Expr) else None
         if isinstance(factor, int) and factor != 0 and is_multiple(gap, abs(factor)):
@@ -176,7 +178,7 @@ def _equated(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict
     for symbol, rest in above.items():
         if non_negative(rest):
             return {symbol: rest + (symbol.lower or 0)}
-    for rest in above.values():  # others have to start high enough first
+    for rest in above.values():  # the lower bounds of other symbols have to rise first
         found = _raised(sorted(symbols_of(rest), key=lambda item: item.name), rest, hints)
         if found:
             return found
@@ -184,8 +186,8 @@ def _equated(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict
 
 
 def _divided(value: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:
-    """N by 2 * (N // 2), or by one more if the number at hand is odd: then N % 2 is a number. Nothing if no symbol's
-    remainder tells what an expression is, or that it is not zero."""
+    """Return the replacement of a symbol by one of known remainder: N by 2 * (N // 2), or one more if the size at hand
+    is odd, so that N % 2 is a number. Empty unless it makes the expression a number, or proves that it is not zero."""
     divisors: dict[Symbol, int] = {}
     for atom in atoms_of(value):
         if not isinstance(atom, Compound) or atom.operator not in ("//", "%") or not isinstance(atom.right, int):
@@ -201,8 +203,8 @@ def _divided(value: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:
 
 
 def _raised(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[Symbol, Dim]:
-    """M - 3 is not negative from M = 3 on: the lowest start of a symbol, up to its size at hand, that proves a gap not
-    to be negative. Nothing if none does."""
+    """Return a symbol with the least lower bound, up to its size at hand, that proves a gap non-negative: M >= 3 for
+    M - 3. Empty if there is none."""
     for symbol in symbols:
 
         def proves(lower: int, symbol: Symbol = symbol) -> bool:
@@ -218,7 +220,7 @@ def _raised(symbols: Sequence[Symbol], gap: Dim, hints: dict[str, int]) -> dict[
 
 
 def _lift(graph: Graph, given: int) -> Traced:
-    """Captured arrays and the seed become parameters; random streams are numbered in order."""
+    """Turn captured arrays and the seed into parameters, and number the random streams in order."""
     arrays: dict[ArrayConstant, Value] = {}
     seed: list[Value] = []
     streams: dict[int, int] = {}
@@ -261,14 +263,14 @@ def _lift(graph: Graph, given: int) -> Traced:
 
 
 def _draws_stream(op: Op) -> bool:
-    """A random op whose stream was counted for it: one with a seed of its own has a stream of its own, too."""
+    """Whether an op draws from a counted stream: a random op that was given a seed was given its stream, too."""
     seed = op.arguments.get("seed")
     own = isinstance(seed, Value) and (seed.op is None or seed.op.defn is not seed_state)
     return isinstance(op.arguments.get("stream"), int) and not own and op.defn.draws(op.arguments)
 
 
 def as_value(leaf: Any) -> Value:
-    """A result leaf of a traced function as a value."""
+    """Return a result leaf of a traced function as a value."""
     if isinstance(leaf, Value):
         return plain(leaf)  # type: ignore[no-any-return]
     if isinstance(leaf, OpenArray):

@@ -1,4 +1,4 @@
-"""What a function was compiled to: the shapes that a version takes, and how to run it."""
+"""Versions of a compiled function: the shapes that one takes, and its call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Compiled:
-    """One compiled version: the shapes it takes, and how to run it."""
+    """One compiled version: the shapes that it takes, and its executable."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Compiled:
         self.traced = traced
         self.executable = executable
         self.structure = structure
-        self.fixed = fixed  # result leaves that are no tensors, by position
+        self.fixed = fixed  # result leaves that are not tensors, by position
         self.plan: CallPlan = executable.plan.hiding(traced.arrays, traced.seeded, orders=orders)
         self.hidden: list[Any] = traced.arrays
         if executable.target == "cuda":
@@ -47,7 +47,7 @@ class Compiled:
         return signature.fits(shapes) and self.traced.takes(signature.sizes_of(shapes))
 
     def bind(self, shapes: Sequence[tuple[int, ...]]) -> Bound:
-        """How to run this version on arrays of these shapes."""
+        """Return this version bound to arrays of these shapes."""
         plan = self.plan.for_shapes(shapes)
         fixed = {at: evaluate(leaf, plan.sizes) if isinstance(leaf, Expr) else leaf for at, leaf in self.fixed.items()}
         return Bound(self, self.executable.launcher(plan), fixed)
@@ -72,7 +72,7 @@ class Bound:
         self.structure = version.structure
         self.single = not fixed and self.structure == LEAF
         self.positions = range(count_leaves(self.structure))
-        self.entries: dict[tuple[str, ...], Entry] = {}  # by the names of what is given by name
+        self.entries: dict[tuple[str, ...], Entry] = {}  # native entries, by the names of keyword arguments
         self.refused = 0
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
@@ -87,7 +87,7 @@ class Bound:
         return unflatten(self.structure, results)
 
     def complete(self, arrays: Sequence[np.ndarray]) -> list[Any]:
-        """All parameters: the caller's, constants, and the seed of one call."""
+        """Return all parameters of one call: the caller's, constants, and the seed."""
         return [*arrays, *self.hidden, next_seed()] if self.seeded else [*arrays, *self.hidden]
 
     def make_entry(
@@ -100,7 +100,7 @@ class Bound:
         leaves: Sequence[Any],
         arrays: Sequence[np.ndarray],
     ) -> Entry | None:
-        """Native code for calls like this one, where it can make them. names: those of kwargs in the leaves' order."""
+        """Return a native entry for calls like this one, or None. names: those of kwargs in the order of the leaves."""
         if self.version.executable.target != "cpu":
             return None
         with no_forks():

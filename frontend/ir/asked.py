@@ -1,4 +1,4 @@
-"""What the user's code asks about open sizes while a function is traced, and what a program takes for granted then."""
+"""Questions of user code about open sizes during tracing, and the limits that a program assumes by the answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 
 class Asked:
-    """While a function is traced: the sizes at hand, and the questions about open sizes that they answered."""
+    """State of one trace: the sizes at hand, and the questions about open sizes that they answered."""
 
     __slots__ = ("hints", "limits", "question", "token", "where")
 
     def __init__(self, hints: Mapping[str, int]):
-        self.hints = hints  # the sizes at hand
-        self.limits: list[tuple[Any, int]] = []  # expressions, and what they do not exceed: true of the sizes at hand
-        self.where: list[str] = []  # lines of the user's that limited them
+        self.hints = hints  # the sizes at hand: those of the call that is traced, by symbol
+        self.limits: list[tuple[Any, int]] = []  # expressions with their upper bounds: guards on the sizes
+        self.where: list[str] = []  # the user's lines that added the limits
         self.question: Exception | None = None  # the first one about sizes that was raised
 
     def __enter__(self) -> Asked:
@@ -26,8 +26,8 @@ class Asked:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Raise a question that the user's `except Exception` took for an error: what it did then is not what it does
-        where sizes are known."""
+        """Raise a question that the user's `except Exception` caught: the path through its handler is not the one that
+        the function takes where sizes are known."""
         _asked.reset(self.token)
         if self.question is not None and (error is None or isinstance(error, Exception)):
             if not hasattr(error, "is_question"):
@@ -35,7 +35,7 @@ class Asked:
 
 
 _asked: ContextVar[Asked | None] = ContextVar("smelt_asked", default=None)
-current = _asked.get  # that of the function that is traced, or None
+current = _asked.get  # the state of the running trace, or None
 
 
 def note(question: Exception) -> None:
@@ -46,11 +46,11 @@ def note(question: Exception) -> None:
 
 
 def without_hints() -> AbstractContextManager[Any]:
-    """Inside, questions about sizes are decided by proofs alone, or are left to the trace around."""
+    """Return a context in which proofs alone answer questions about sizes; the enclosing trace answers the others."""
     return nullcontext() if current() is None else Asked({})
 
 
 def line_above(frames: int) -> str:
-    """The line so many frames above."""
+    """Return "file:line" of the frame so many frames above the caller."""
     frame = sys._getframe(frames + 1)
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

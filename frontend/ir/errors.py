@@ -1,4 +1,4 @@
-"""Every error a user can see: what, where in the user's code, what to do.
+"""Every error that users can see: the problem, the line of their code, the remedy.
 
 One shape for all of them:
 
@@ -87,9 +87,9 @@ class CompileError(SmeltError):
 
 
 def range_error(op: str, called: str, number: int, size: int, location: Location | None) -> SmeltError:
-    """The error of a check that compiled code made: by the primitive `op`, which the user called as `called`."""
+    """Return the error for a failed check in compiled code, of primitive `op`, called by the user as `called`."""
     if op == "checked_cast":
-        # A type that has negative numbers has as many of them as others.
+        # A signed type of n numbers goes from -n/2 to n/2 - 1; `size` is the number above the largest one.
         low, kind = (0, "u8") if size == 256 else (-size, f"i{size.bit_length()}")
         return NumberRangeError(
             f"{number} is out of range for {kind}, which goes from {low} to {size - 1}: convert the tensor first, "
@@ -108,7 +108,7 @@ def range_error(op: str, called: str, number: int, size: int, location: Location
 
 
 def suggest(name: str, known: object) -> str:
-    """' (did you mean ...?)' for a misspelt name, or nothing."""
+    """Return ' (did you mean ...?)' for a misspelt name, or ''."""
     allowed = max(2, 6 * len(name) // 10)
     close = [(_distance(name.lower(), str(item).lower(), allowed), str(item)) for item in known]  # type: ignore[attr-defined]
     best = min(close, default=(allowed + 1, ""))
@@ -116,10 +116,10 @@ def suggest(name: str, known: object) -> str:
 
 
 def _distance(one: str, other: str, allowed: int) -> int:
-    """How far apart two spellings are; some number above `allowed` if they are farther than that.
+    """Return the edit distance of two spellings; any number above `allowed` if it is larger than that.
 
-    A letter too many, one missing, and two in the wrong order count 2, as does a wrong digit; a wrong letter counts 3:
-    sqrt is no misspelt sort.
+    An insertion, a deletion, a transposition and a wrong digit cost 2; a wrong letter costs 3, so that sqrt is not
+    taken for a misspelt sort.
     """
     if 2 * abs(len(one) - len(other)) > allowed:
         return allowed + 1

@@ -42,10 +42,10 @@ class Location:
 
     def __init__(self, file: str, line: int, op: str = "", outer: Location | None = None, code: CodeType | None = None):
         self.file = file
-        self._line = line  # with a function's code: the offset in it
+        self._line = line  # a line number; with a function's code, the bytecode offset
         self.code = code
         self.op = op
-        self.outer = outer  # that of the op itself
+        self.outer = outer  # None: the op itself
 
     @property
     def line(self) -> int:
@@ -78,14 +78,14 @@ class Location:
         return hash((self.file, self.line, self.op))
 
 
-# By the identity of a function's code, which is kept with them. It has a hash only if its constants have: slices do not
-# before Python 3.12, and PyTorch makes code with slices in it.
+# Keyed by id(code); the entry keeps the code object alive. A code object is hashable only if its constants are: slices
+# are not before Python 3.12, and PyTorch generates code with slices.
 _lines: dict[int, tuple[CodeType, list[int], list[int]]] = process.keep("lines of functions", {})
-_MOST_LINES = 64  # functions whose lines are kept
+_MOST_LINES = 64  # functions; then the table starts empty again. Chosen, not measured
 
 
 def _lines_of(code: CodeType) -> tuple[list[int], list[int]]:
-    """Where the pieces of a function's bytecode begin, and which lines they are."""
+    """Return the bytecode offsets at which a function's lines begin, and the line numbers."""
     known = _lines.get(id(code))
     if known is None:
         pieces = [(start, line) for start, _, line in code.co_lines() if line is not None]
@@ -101,13 +101,13 @@ def _line_at(code: CodeType, offset: int) -> int:
     return lines[bisect_right(starts, offset) - 1] if lines else code.co_firstlineno
 
 
-# A pass that rewrites an op into others says so here, so that the new ops point at the old op's line.
+# Set while a pass rewrites an op into others, so that the new ops keep the old op's line.
 _location: ContextVar[Location | None] = ContextVar("smelt_location", default=None)
 
 
 class located:
-    """Ops made inside belong to `location`, until it moves to another one: passes do that for each op. A generator
-    would take thrice as long."""
+    """Context in which new ops get `location`; `move` changes it, which passes do for each op. A class, because a
+    generator takes three times as long."""
 
     __slots__ = ("location", "outer", "token")
 
@@ -127,9 +127,9 @@ class located:
 
 
 def current_location(frames: int = 1) -> Location | None:
-    """The innermost line of the user's, outside of smelt and of libraries, unless a pass has set another.
+    """Return the innermost user line, outside smelt and libraries, or the location that a pass has set.
 
-    frames: where to begin to look; the caller is 1.
+    frames: where the search starts; 1 is the caller.
     """
     override = _location.get()
     if override is not None:
@@ -138,7 +138,7 @@ def current_location(frames: int = 1) -> Location | None:
     while frame is not None:
         code = frame.f_code
         file = code.co_filename
-        # Every op asks for every frame above it: most answers are in the table.
+        # Looked up for each frame above each op: read the table before calling is_skipped.
         skipped = skipped_files.get(file)
         if not (is_skipped(file, frame.f_globals) if skipped is None else skipped):
             return Location(file, frame.f_lasti, "", None, code)
@@ -156,7 +156,7 @@ class Value:
         self.op = op  # None: a parameter
         self.index = index
         self.name = name
-        self.owner = trace  # what made this parameter: tells a leaked tracer from a live one
+        self.owner = trace  # the trace that made this parameter: tells a leaked tracer from a live one
 
     @property
     def dtype(self) -> DType:
@@ -171,7 +171,7 @@ class Value:
         return len(self.type.shape)
 
     def has_parameters(self) -> bool:
-        """Whether it is computed from a function's arguments."""
+        """Whether the value depends on a function's arguments."""
         pending, seen = [self], set()
         while pending:
             op = pending.pop().op
@@ -239,11 +239,11 @@ class Array(Handle):
 
     def __init__(self, value: Value, weak: type | None = None):
         super().__init__(value)
-        self.weak = weak  # int, float or complex: a Python number, whose type is that of what it meets (NEP 50)
+        self.weak = weak  # int, float or complex: a Python number, weakly typed as in NEP 50
 
 
 def plain(value: Any) -> Any:
-    """What graphs hold of a traced tensor."""
+    """Return the value that graphs hold, for a traced tensor or a handle."""
     return value.value if isinstance(value, Handle) else value
 
 
@@ -302,7 +302,7 @@ def holds_values(argument: object) -> bool:
 
 
 def replace_values(argument: Any, lookup: Any) -> Any:
-    """The argument with every value in it replaced by lookup[value]."""
+    """Return the argument with every value in it replaced by lookup[value]."""
     if isinstance(argument, Value):
         return lookup[argument]
     if isinstance(argument, tuple):
@@ -311,7 +311,7 @@ def replace_values(argument: Any, lookup: Any) -> Any:
 
 
 def ops_behind(values: Iterable[Value], known: set[int]) -> list[Op]:
-    """The ops that values need and that are not known yet (by serial number), operands first."""
+    """Return the ops that the values depend on, but for those in `known` (serial numbers), operands first."""
     found: dict[int, Op] = {}
     pending = [value.op for value in values]
     while pending:
@@ -344,7 +344,7 @@ class Graph:
 
     @staticmethod
     def build(name: str, params: Sequence[Value], results: Sequence[Value]) -> Graph:
-        """The graph of all that the results need."""
+        """Return the graph of all ops that the results depend on."""
         results = [plain(value) for value in results]
         known = set(params)
         found: dict[int, Op] = {}
@@ -378,7 +378,7 @@ class Graph:
         return tuple(found)
 
     def uses(self) -> dict[Value, list[Op]]:
-        """Who reads each value; a result counts as no use."""
+        """Return the ops that read each value; results of the graph do not count as uses."""
         table: dict[Value, list[Op]] = {value: [] for value in self.params}
         for op in self.ops:
             for value in op.results:

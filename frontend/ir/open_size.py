@@ -2,8 +2,7 @@
 
 A traced function gets `OpenSize`s from `x.shape`: ints whose number is not known yet. Arithmetic keeps them open; an
 answer that takes the number (a branch, a key, text) asks for it by raising SizeNeeded. The compiler's own sizes are
-expressions, which compare by structure: `expression` turns one into the other at every door through which the user's
-arguments come.
+expressions, which compare by structure: `expression` converts an `OpenSize` wherever user arguments enter smelt.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class OpenSize:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """int for `isinstance(x.shape[0], int)`: sizes are ints, whether or not they are known."""
+        """int, so that `isinstance(x.shape[0], int)` is true for open sizes as for known ones."""
         return int
 
     def __eq__(self, other: object) -> bool:
@@ -43,19 +42,19 @@ class OpenSize:
     def _ask(self, *others: Any) -> NoReturn:
         raise SizeNeeded(self.expr)
 
-    # A dict or a set looks for the number, and text shows it.
+    # Hashing (dict, set) and formatting need the number.
     __hash__ = __str__ = __repr__ = __format__ = _ask  # type: ignore[assignment]
     __bool__ = __int__ = __float__ = __index__ = __complex__ = _ask
     __round__ = __trunc__ = __floor__ = __ceil__ = _ask
 
 
 def open_size(dim: Dim) -> Any:
-    """A size as the user's code sees it."""
+    """Return a size as user code sees it."""
     return OpenSize(dim) if type(dim) is Expr else dim
 
 
 def open_shape(shape: tuple[Dim, ...]) -> tuple[Any, ...]:
-    """A shape as the user's code sees it."""
+    """Return a shape as user code sees it."""
     for dim in shape:
         if type(dim) is Expr:
             return tuple(map(open_size, shape))
@@ -63,7 +62,7 @@ def open_shape(shape: tuple[Dim, ...]) -> tuple[Any, ...]:
 
 
 def expression(item: Any) -> Any:
-    """Replace open sizes by expressions in an argument of the user's, also inside of sequences and slices."""
+    """Replace open sizes by expressions in a user's argument, also inside sequences and slices."""
     kind = type(item)
     if kind is OpenSize:
         return item.expr
@@ -80,7 +79,7 @@ _HOLDERS = frozenset((OpenSize, tuple, list, slice))
 
 
 def _whole(value: Any) -> Dim | None:
-    """The size that a number of any kind is; None if it is none."""
+    """Return a number of any type as a size; None if it is no integer."""
     if type(value) in (int, Expr):
         return value  # type: ignore[no-any-return]
     try:
@@ -100,7 +99,7 @@ def _calculated(name: str) -> Callable[..., Any]:
 
 
 def _divided(name: str) -> Callable[..., Any]:
-    """Python refuses to divide by zero, so whether the divisor is zero decides the program."""
+    """Return an operator that first settles whether the divisor is zero: Python raises for it."""
     function = getattr(Expr, name)
     is_reflected = name.startswith("__r")
 

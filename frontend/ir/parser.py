@@ -52,7 +52,7 @@ TOKEN = re.compile(
 )
 ATTRIBUTES_OPEN = re.compile(r"\{\s*[A-Za-z_]\w*\s*=")
 LOCATION = re.compile(r"(\S+|<[^>]*>):([0-9]{1,9})")
-MOST_DIGITS = 4000  # of an integer; Python reads a few more
+MOST_DIGITS = 4000  # of an integer literal; below Python's own limit of 4300 (sys.get_int_max_str_digits)
 NUMBERS = {"inf": float("inf"), "nan": float("nan")}
 KEYWORDS = {"none": None, "true": True, "false": False}
 
@@ -160,7 +160,7 @@ def parse_pattern(text: str) -> CallPattern:
 class Reader:
     """Tokens and the grammar over them. kernels/loop/parser.py reads the loop IR with the same tokens."""
 
-    dividends: tuple[str, ...] = ("name", "number")  # kinds of tokens that `//` may divide
+    dividends: tuple[str, ...] = ("name", "number")  # token kinds after which `//` is a division, not a comment
 
     def __init__(self, text: str, file: str):
         self.source = text
@@ -169,14 +169,14 @@ class Reader:
         self.tokens = self.tokenize()
         self.position = 0
         self.symbols: dict[str, Symbol] = {}
-        # What a name in a size means if nothing has declared it; None: it is an error.
+        # The symbol for an undeclared name in a size; None: such a name is an error.
         self.new_symbol: Callable[[str], Symbol] | None = None
 
     # Tokens
 
     def tokenize(self) -> list[Token]:
         tokens: list[Token] = []
-        closers: list[bool] = []  # for each open bracket, whether sizes may stand inside
+        closers: list[bool] = []  # for each open bracket, whether `//` divides inside it
         position, line = 0, 1
         text = self.source
         while position < len(text):
@@ -262,7 +262,7 @@ class Reader:
 
     @contextmanager
     def own_errors(self) -> Iterator[None]:
-        """What Python has to say about a text is an error of the text, at the token that was reached."""
+        """Turn Python's errors while reading into parse errors at the token that was reached."""
         try:
             yield
         except SmeltError as error:
@@ -279,7 +279,7 @@ class Reader:
         self.expect("graph")
         name = self.expect_kind("graph_name", "a graph name such as @main").text[1:]
         self.expect("(")
-        # The ranges of the symbols stand behind the types that use them: read them first.
+        # Symbol ranges come after the types that use them: read them first.
         start = self.position
         self.skip_to_close()
         outer = self.symbols
@@ -313,7 +313,7 @@ class Reader:
             if not self.accept(",") and not self.at("}"):
                 self.fail("',' or '}'")
         self.symbols = outer
-        # Ops that no result needs are part of the text, so they are part of the graph.
+        # Dead ops in the text stay in the graph.
         ops = Graph.build(name, params, [*made, *results]).ops
         return Graph(name, params, ops, results)
 
@@ -474,7 +474,7 @@ class Reader:
     # Attributes
 
     def attribute(self) -> Any:
-        """Anything that can stand right of '=' in braces."""
+        """Read an attribute: the right side of '=' in braces."""
         token = self.token
         if token.kind == "string":
             try:

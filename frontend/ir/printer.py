@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 INDENT = "  "
 UNDEFINED = "%undefined"
 HEADER_WIDTH = 110
-# Longer lines do not push the comments of all others to the right.
+# columns: longer lines do not move the comments of the other lines to the right.
 COMMENT_COLUMN = 90
 
 
@@ -43,7 +43,7 @@ def graph_hash(graph: Graph) -> str:
 
 
 def identifier(name: str) -> str:
-    """The name with what the text cannot spell replaced."""
+    """Return the name with characters that the text form does not allow replaced."""
     return (name if name.isidentifier() else re.sub(r"[^\w.]", "_", name)).strip("_.")
 
 
@@ -78,8 +78,8 @@ def literal_text(value: bool | int | float | complex, dtype: DType) -> str:
 
 
 def _shortest(value: float, dtype: DType) -> float:
-    """The float with the shortest text among those that are `value` once they are read as a dtype: a number beside an
-    f16 or bf16 tensor has the digits of what the arithmetic is done in."""
+    """Return the float with the shortest text that reads back as `value` in a dtype. A number beside an f16 or bf16
+    tensor has the digits of f32, in which the arithmetic is done."""
     if dtype.bits == 64 or (value.is_integer() and abs(value) < 1000):
         return value
     kept = dtype.compute.numpy.type
@@ -105,8 +105,8 @@ class Printer:
         self.graph = graph
         self.names: dict[Value, str] = {}
         self.symbols: dict[Symbol, None] = dict.fromkeys(graph.sizes)
-        self.types: dict[int, str] = {}  # by the identity of their objects
-        self.unsaid = ""  # what the text that was made does not say about the graph
+        self.types: dict[int, str] = {}  # keyed by id
+        self.unsaid = ""  # facts about the graph that the printed text leaves out
         taken: set[str] = set()
         for position, param in enumerate(graph.params):
             name = identifier(param.name)
@@ -198,7 +198,7 @@ class Printer:
         """%x, a literal, none, or [%x, %y]."""
         if argument.__class__ is Value:
             name = self.names.get(argument, UNDEFINED)
-            # Where a Python number may stand as it is, `true` is that number, so the constant says its type.
+            # Where the op also takes a Python number, a bare `true` reads back as one, so the constant prints its type.
             return f"{name}:bool" if parameter.scalars and name in ("true", "false") else name
         if isinstance(argument, (tuple, list)):
             return f"[{', '.join(self.operand(parameter, item) for item in argument)}]"
@@ -208,7 +208,7 @@ class Printer:
         return self.names.get(value, UNDEFINED)
 
     def type(self, value: Value) -> str:
-        """Its text. Values share types: the symbols of each are noted once."""
+        """Return the type's text. Values share type objects, so the symbols of each type are noted once."""
         text = self.types.get(id(value.type))
         if text is None:
             self.note(value.type.shape)
@@ -233,7 +233,7 @@ class Printer:
             self.unsaid = self.unsaid or inner.unsaid
             return text
         if hasattr(value, "array"):
-            # The content decides the hash, never the address.
+            # The hash must depend on the content, not on the address.
             return f"array<{hashlib.sha256(value.array.tobytes()).hexdigest()[:16]}>"
         self.unsaid = f"an attribute of an op, a {type(value).__name__}, has no text"
         return f"<{type(value).__name__}>"

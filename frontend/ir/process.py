@@ -3,9 +3,9 @@ PyTorch's ops).
 
     _lines: dict[int, Lines] = process.keep("lines of functions", {})
 
-A module declares its own state where it uses it. `process` has all of it under its names, says how much it holds, and
-has forked children bring it in order. Values that belong to a context (ContextVar) and memos of pure functions
-(lru_cache) are no state of the process.
+A module declares its own state where it uses it. `process` holds all of it by name, counts its entries, and runs the
+handlers that restore it in forked children. Values of a context (ContextVar) and memoised pure functions (lru_cache)
+are not kept here.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class Process:
         self.kept: dict[str, Any] = {}
 
     def keep(self, name: str, thing: T) -> T:
-        """Keep an object as long as the process lives; returns it."""
+        """Keep an object for the life of the process; return it."""
         if name in self.kept:
             raise ValueError(f"two things of the process are called {name!r}")
         self.kept[name] = thing
         return thing
 
     def in_child(self, function: Callable[[], None]) -> None:
-        """Call a function in each forked child, after those that were given before."""
+        """Call a function in each forked child, after the functions registered earlier."""
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=function)
 
     def entries(self) -> dict[str, int]:
-        """Count the entries of each object that holds some."""
+        """Return the number of entries of each object that is a container."""
         return {name: len(thing) for name, thing in self.kept.items() if isinstance(thing, Sized)}
 
 

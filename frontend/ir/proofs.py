@@ -1,8 +1,8 @@
-"""What the ranges of symbols prove about expressions, and the quotients, remainders, minima and maxima that are simple
-for it.
+"""Proofs about expressions from the ranges of symbols, and the quotients, remainders, minima and maxima that these
+simplify.
 
-A bound is found term by term (`limit`). Where minima and maxima hide it, proofs go by cases: one for each operand that
-such an atom may be. Both ask for quotients and extremes of smaller expressions, so they are together in this module.
+A bound is found term by term (`limit`). Where minima and maxima hide it, proofs go by cases: one for each operand of
+such an atom. Both build quotients and extremes of smaller expressions, so they share this module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .symbolic import Atom, Compound, Dim, Expr, Monomial, Symbol, product, spli
 
 
 def limit(value: Dim, upper: bool, keep: frozenset[Symbol] = frozenset()) -> Dim | None:
-    """The largest (or smallest) value an expression takes, with the symbols of `keep` left symbolic."""
+    """Return the upper (or lower) bound of an expression, the symbols of `keep` left symbolic; None if unbounded."""
     if isinstance(value, int):
         return value
     total: Dim = 0
@@ -53,7 +53,7 @@ def _atom_limit(atom: Atom, upper: bool, keep: frozenset[Symbol]) -> Dim | None:
         return limit(atom.right - 1, True, keep) if upper else 0
     left = limit(atom.left, upper, keep)
     if atom.operator == "//":
-        # Of a number that divides, the sign is known: floor_divide makes it positive.
+        # An integer divisor is positive here: floor_divide has moved its sign to the dividend.
         return None if left is None or not isinstance(atom.right, int) else floor_divide(left, atom.right)
     right = limit(atom.right, upper, keep)
     if (atom.operator == "min") == upper:
@@ -73,10 +73,10 @@ def non_negative(value: Dim | None) -> bool:
 
 
 def _is_sum_of_gaps(value: Expr) -> bool:
-    """Whether an expression is a sum of products of how far atoms are above their least values: M * N - 2 * M is
-    M * (N - 2), for N >= 2."""
+    """Whether an expression becomes a sum of non-negative terms when each atom is written as its lower bound plus a
+    gap: M * N - 2 * M is M * (N - 2), for N >= 2."""
     if all(len(monomial) < 2 for monomial, _ in value.terms):
-        return False  # its bound is exact
+        return False  # an affine expression's bound is exact
     least: dict[Atom, int] = {}
     for atom in {atom for monomial, _ in value.terms for atom in monomial}:
         low = _atom_limit(atom, False, frozenset())
@@ -85,7 +85,7 @@ def _is_sum_of_gaps(value: Expr) -> bool:
         least[atom] = low
     total: dict[Monomial, int] = {}
     for monomial, coefficient in value.terms:
-        # (n + 2) * (m + 3) = n * m + 3 * n + 2 * m + 6, all of them at least zero.
+        # With gaps n, m >= 0: (n + 2) * (m + 3) = n * m + 3 * n + 2 * m + 6.
         parts: dict[Monomial, int] = {(): coefficient}
         for atom in monomial:
             new: dict[Monomial, int] = {}
@@ -109,12 +109,12 @@ OPPOSITE = {"min": "max", "max": "min"}
 
 @dataclass(frozen=True, slots=True)
 class ProofLimits:
-    """Where a proof gives up: it then says no, which is safe. No measurement is recorded."""
+    """Work after which a proof gives up and answers "not proved", which is safe. No measurement is recorded."""
 
-    atoms: int = 128  # compound ones, in all cases that a proof looks at: sizes of slices of slices double with each
-    expressions: int = 256  # that one proof about loops looks at
-    relaxed: int = 32  # expressions for which a proof about loops takes one side of a minimum or maximum without more
-    boxes: int = 64  # of one buffer that no iteration of a loop is expected to put together
+    atoms: int = 128  # compound atoms over all cases of one proof: sizes of nested slices double at each level
+    expressions: int = 256  # that one proof about loops examines
+    relaxed: int = 32  # expressions in which a proof about loops replaces a minimum or maximum by one side
+    boxes: int = 64  # index boxes of one buffer; more of them are not merged
 
 
 LIMITS = ProofLimits()
@@ -126,8 +126,8 @@ def _is_proved(value: Expr) -> bool:
 
 
 def _by_cases(value: Dim, left: list[int]) -> bool:
-    """Whether an expression is at least zero whichever operand its minima and maxima are: N - max(N - 4, 0) is, though
-    N and the maximum alone have no bounds that tell. `left` is what the proof may still look at."""
+    """Whether an expression is at least zero for every choice of operand in its minima and maxima. N - max(N - 4, 0)
+    is, which the separate bounds of N and of the maximum do not show. `left`: the proof's remaining budget of atoms."""
     if isinstance(value, int):
         return value >= 0
     if _is_bounded(value):
@@ -135,7 +135,7 @@ def _by_cases(value: Dim, left: list[int]) -> bool:
     left[0] -= weight(value)
     if left[0] < 0:
         return False
-    # A term that is at least what it is of either side comes last: which of them will do depends on the other cases.
+    # A term bounded below by either of its sides comes last: which side proves the claim depends on the other cases.
     extremes = [
         (coefficient > 0 if atom.operator == "max" else coefficient < 0, atom, coefficient)
         for (atom, *others), coefficient in (item for item in value.terms if item[0])
@@ -156,9 +156,9 @@ def _by_cases(value: Dim, left: list[int]) -> bool:
 
 
 def _without_quotients(value: Expr) -> Iterator[Dim]:
-    """Lower bounds of a multiple of an expression that subtracts e // k, without that quotient: by e // d where that
-    is in the expression and d divides k, as e // k is (e // d) // (k // d), which is at most (e // d) / (k // d); and
-    without all quotients by k, which are at most e / k and at least (e - k + 1) / k."""
+    """Yield lower bounds, times a positive number, of an expression that subtracts e // k, free of that quotient. If
+    e // d occurs and d divides k: e // k = (e // d) // (k // d) <= (e // d) / (k // d). Always: all quotients by k go,
+    by (e - k + 1) / k <= e // k <= e / k."""
     quotients = [
         (atoms[0], coefficient)
         for atoms, coefficient in value.terms
@@ -184,8 +184,8 @@ def _without_quotients(value: Expr) -> Iterator[Dim]:
 
 
 def _with(value: Dim, atom: Compound, side: Dim) -> Dim:
-    """The expression with an atom replaced, wherever it is. Its minima and maxima are the next cases: no proof within
-    the proof decides them."""
+    """Return the expression with every occurrence of an atom replaced. Its minima and maxima are left to the next
+    cases: simplifying them here would start a proof inside the proof."""
     return transform(value, {atom: side}.get, COMPOUND_AS_IT_IS)
 
 
@@ -213,7 +213,7 @@ def differs(left: Dim, right: Dim) -> bool:
 
 
 def _is_negative(divisor: Dim) -> bool:
-    """Whether a divisor is provably below zero: quotients and remainders are those by its opposite then."""
+    """Whether a divisor is provably negative; callers then negate both operands."""
     if isinstance(divisor, int):
         return divisor < 0
     return any(coefficient < 0 for _, coefficient in divisor.terms) and non_negative(-1 - divisor)
@@ -221,7 +221,7 @@ def _is_negative(divisor: Dim) -> bool:
 
 def floor_divide(left: Dim, right: Dim) -> Dim:
     if right == 0:
-        return 0  # only loops over nothing ask
+        return 0  # reached only in loops of zero iterations
     if isinstance(left, int) and isinstance(right, int):
         return left // right
     if _is_negative(right):
@@ -272,7 +272,7 @@ def remainder(left: Dim, right: Dim) -> Dim:
 
 
 def _contains(operator: str, whole: Dim, part: Dim) -> bool:
-    """Whether `whole` is a minimum (or maximum) with `part` among its operands: taking it again changes nothing."""
+    """Whether `whole` is a minimum (or maximum) with `part` among its operands, so that taking it again is a no-op."""
     atom = None if isinstance(whole, int) else whole.atom
     if not isinstance(atom, Compound) or atom.operator != operator:
         return False
@@ -288,7 +288,7 @@ def maximum(left: Dim, right: Dim) -> Dim:
 
 
 def _extreme(operator: str, left: Dim, right: Dim, proves: Callable[[Dim], bool]) -> Dim:
-    """The minimum or the maximum, which is one of the two where its difference to the other is proved to be one."""
+    """Return the minimum or the maximum: one of the operands if `proves` orders them, else a compound atom."""
     if isinstance(left, int) and isinstance(right, int):
         return min(left, right) if operator == "min" else max(left, right)
     gap = right - left if operator == "min" else left - right
@@ -298,7 +298,7 @@ def _extreme(operator: str, left: Dim, right: Dim, proves: Callable[[Dim], bool]
         return right
     for one, other in ((left, right), (right, left)):
         for sides in _sides(operator, other):
-            # It is one of three: of those that are proved not to be it, `one` is left to say so.
+            # An extreme of `one`, `side` and `rest`: `one` makes `side` redundant, so two operands are left.
             for side, rest in (sides, sides[::-1]):
                 if proves(side - one if operator == "min" else one - side):
                     return _extreme(operator, *((one, rest) if one is left else (rest, one)), proves)
@@ -306,7 +306,7 @@ def _extreme(operator: str, left: Dim, right: Dim, proves: Callable[[Dim], bool]
 
 
 def _sides(operator: str, value: Dim) -> Iterator[tuple[Dim, Dim]]:
-    """The pairs whose minimum (or maximum) an expression is: N - 4 and 6 for 5 + min(N - 9, 1)."""
+    """Yield the pairs of which an expression is the minimum (or maximum): N - 4 and 6 for 5 + min(N - 9, 1)."""
     for monomial, coefficient in () if isinstance(value, int) else value.terms:
         atom = monomial[0] if len(monomial) == 1 else None
         if isinstance(atom, Compound) and atom.operator == (operator if coefficient > 0 else OPPOSITE[operator]):
@@ -325,7 +325,7 @@ COMPOUND: dict[str, Callable[[Dim, Dim], Dim]] = {
     "max": maximum,
 }
 
-# The same, but the ranges of symbols alone say which of two is the smaller one.
+# The same, but minima and maxima are resolved by the ranges of symbols alone.
 COMPOUND_AS_IT_IS = COMPOUND | {
     "min": lambda left, right: _extreme("min", left, right, _is_bounded),
     "max": lambda left, right: _extreme("max", left, right, _is_bounded),

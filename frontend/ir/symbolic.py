@@ -4,10 +4,10 @@ An `Expr` is a polynomial with integer coefficients. Its variables are atoms: a 
 division, remainder, minimum or maximum of two expressions. A constant is never an `Expr` but an `int`,
 so most programs, which have no symbolic size, never build one for a size.
 
-Here is what holds whatever the symbols are. What their ranges prove, and the quotients, remainders, minima and
-maxima that are simple because of it, are in proofs.py, which gives Python's `//` and `%` of sizes their meaning.
+This module holds the rules that need no ranges of symbols. Proofs from ranges, and the quotients, remainders, minima
+and maxima that they simplify, are in proofs.py, which also implements `//` and `%` of sizes.
 
-Almost everything is affine and takes microseconds. sympy is asked only for the quotient of two polynomials that
+Almost every expression is affine and takes microseconds. sympy is used only for the quotient of two polynomials that
 `split` cannot divide term by term (it takes half a second to import), and this is the only module that may import it.
 """
 
@@ -21,11 +21,11 @@ from typing import Any, ClassVar, NoReturn
 from . import asked
 from .errors import ShapeError
 
-ASSUMED_SIZE = 4096  # of a symbolic dim, in decisions where only its order of magnitude matters: open sizes are large
+ASSUMED_SIZE = 4096  # elements of a symbolic dim, for decisions by order of magnitude: open sizes are taken to be large
 
 
 class SizeNeeded(ShapeError):
-    """Python asked a symbolic size for its number; tracing starts again with the number at hand."""
+    """Python needs the number of a symbolic size; tracing starts again with the size at hand."""
 
     is_question = True
 
@@ -36,9 +36,9 @@ class SizeNeeded(ShapeError):
 
 
 class UndecidedSize(ShapeError):
-    """Whether two symbolic sizes are equal decides the program; tracing settles it from the sizes at hand.
+    """The program depends on whether two symbolic sizes are equal; tracing settles it by the sizes at hand.
 
-    If it is one that has to be greater (`is_wanted`), the program has no meaning where it is not.
+    `is_wanted`: the program is only valid where the comparison holds.
     """
 
     is_question = True
@@ -52,8 +52,8 @@ class UndecidedSize(ShapeError):
 
 
 class Symbol:
-    """A name with a range, by which expressions are simplified: a symbol of the same name and another range is another
-    one, so nothing that is remembered for the one answers for the other. One program never has both."""
+    """A name with a range. Expressions are simplified by the range, so symbols of one name with different ranges are
+    not equal, and memoised results of one are not used for the other. One program never has both."""
 
     __slots__ = ("_hash", "lower", "name", "upper")
 
@@ -96,7 +96,7 @@ class Compound:
         self.left = left
         self.right = right
         self._hash = hash((operator, left, right))
-        self._text: str | None = None  # every sum that it is in sorts by it
+        self._text: str | None = None  # cached: the sort key in every sum that contains the atom
         self.weight: int = 1 + weight(left) + weight(right)
 
     def __eq__(self, other: object) -> bool:
@@ -133,7 +133,7 @@ Monomial = tuple[Atom, ...]
 
 
 def weight(value: Dim) -> int:
-    """How many compound atoms an expression has, those inside of others included."""
+    """Return the number of compound atoms in an expression, nested ones included."""
     if isinstance(value, int):
         return 0
     return sum(atom.weight for monomial, _ in value.terms for atom in monomial if isinstance(atom, Compound))
@@ -151,7 +151,7 @@ class Expr:
 
     __slots__ = ("_hash", "_symbols", "terms")
 
-    # What takes a proof: proofs.py sets these.
+    # Operations that need proofs: set by proofs.py.
     floor_divide: ClassVar[Callable[[Dim, Dim], Dim]]
     remainder: ClassVar[Callable[[Dim, Dim], Dim]]
     differs: ClassVar[Callable[[Dim, Dim], bool]]
@@ -160,7 +160,7 @@ class Expr:
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
         self.terms = terms
         self._hash = hash(terms)
-        self._symbols: frozenset[Symbol] | None = None  # symbols_of finds them when they are first asked for
+        self._symbols: frozenset[Symbol] | None = None  # computed by symbols_of on first use
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -195,19 +195,19 @@ class Expr:
 
     @property
     def atom(self) -> Atom | None:
-        """The atom that this expression is, if it is nothing else."""
+        """The atom, if the expression is a single atom; else None."""
         monomial, coefficient = self.terms[0]
         return monomial[0] if coefficient == 1 and len(monomial) == 1 and len(self.terms) == 1 else None
 
     @property
     def symbol(self) -> Symbol | None:
-        """The symbol that this expression is, if it is nothing else."""
+        """The symbol, if the expression is a single symbol; else None."""
         atom = self.atom
         return atom if isinstance(atom, Symbol) else None
 
     @property
     def measured(self) -> Symbol | None:
-        """The symbol whose number a size tells: N of N, and of 4 * (N // 4) + 1, which it is where N % 4 is 1."""
+        """The symbol whose number equals this size: N for N, and for 4 * (N // 4) + 1, in a program for N % 4 == 1."""
         monomial, divisor = self.terms[0]
         atom = monomial[0] if len(monomial) == 1 else None
         if not isinstance(atom, Compound) or atom.operator != "//" or not isinstance(atom.left, Expr):
@@ -236,8 +236,8 @@ class Expr:
         return at_least if at_least is NotImplemented else not at_least
 
     def _is_at_least(self, other: Any, more: int) -> Any:
-        """Whether it is so much more than another size at least. Without a proof the sizes at hand decide, which limits
-        the sizes that the program is for."""
+        """Whether self >= other + more. Without a proof the sizes at hand decide, and the answer becomes a limit on the
+        sizes that the program takes."""
         operand = self._operand(other)
         if operand is None:
             return NotImplemented
@@ -255,7 +255,7 @@ class Expr:
         return answer
 
     def _operand(self, other: Any) -> Dim | None:
-        """What else an expression is calculated with; None for tensors, which know sizes themselves."""
+        """Return the other operand as a size; None for tensors, which handle sizes themselves."""
         if isinstance(other, (int, Expr)):
             return other
         if isinstance(other, numbers.Integral):
@@ -353,7 +353,7 @@ def _terms(value: Dim) -> tuple[tuple[Monomial, int], ...]:
 
 
 def coefficients_of(value: Dim) -> tuple[int, ...]:
-    """The numbers that the terms of an expression begin with."""
+    """Return the coefficients of an expression's terms."""
     return tuple(coefficient for _, coefficient in _terms(value))
 
 
@@ -437,7 +437,7 @@ def split(left: Dim, right: Dim) -> tuple[Dim, Dim]:
 
 
 def exact_quotient(left: Dim, right: Dim) -> Dim | None:
-    """The expression that `left` is `right` times, or None. Compound atoms count as variables."""
+    """Return q with left = right * q, or None. Compound atoms count as variables."""
     divisor = _terms(right)
     if not divisor:
         return None
@@ -451,7 +451,7 @@ def exact_quotient(left: Dim, right: Dim) -> Dim | None:
         term = _collect([(remaining, coefficient // scale)])
         rest = left - term * right
         if rest != 0 and _monomial_key(min(_terms(rest), key=_monomial_key)) <= _monomial_key((monomial, 0)):
-            return None  # no end: the order of monomials does not follow from that of their factors here
+            return None  # would not terminate: the order of monomials is not compatible with multiplication here
         whole, left = whole + term, rest
     return whole
 
@@ -486,7 +486,7 @@ Powers = tuple[tuple[tuple[int, ...], int], ...]
 
 
 def _powers(value: Dim, names: list[str]) -> Iterator[tuple[tuple[int, ...], int]]:
-    """A polynomial by the powers of its variables."""
+    """Yield the terms of a polynomial as exponents of its variables and a coefficient."""
     for monomial, coefficient in _terms(value):
         found = [atom.name for atom in monomial if isinstance(atom, Symbol)]
         yield tuple(found.count(name) for name in names), coefficient
@@ -494,7 +494,7 @@ def _powers(value: Dim, names: list[str]) -> Iterator[tuple[tuple[int, ...], int
 
 @lru_cache(maxsize=4096)
 def _quotient(left: Powers, right: Powers) -> Powers | None:
-    """The exact quotient of two polynomials with integer coefficients, or None. The one use of sympy."""
+    """Return the exact quotient of two polynomials with integer coefficients, or None. The only use of sympy."""
     import sympy
 
     variables = sympy.symbols(f"s0:{len(left[0][0])}", integer=True)
@@ -514,8 +514,8 @@ def product(dims: Iterable[Dim]) -> Dim:
 def transform(
     value: Dim, replace: Callable[[Any], Dim | None], compound: Mapping[str, Callable[[Dim, Dim], Dim]]
 ) -> Dim:
-    """The expression with atoms replaced; None keeps one, with what is replaced inside of it. `compound` makes those
-    anew."""
+    """Return the expression with each atom replaced by `replace`. Where that returns None, a symbol stays and a
+    compound atom is rebuilt from its transformed operands by `compound`."""
     if isinstance(value, int):
         return value
     total: Dim = 0
@@ -534,7 +534,7 @@ def transform(
     return total
 
 
-# Of numbers. Only loops over nothing divide by zero.
+# On integers. Divisors are zero only in loops of zero iterations.
 NUMBERS: dict[str, Callable[[int, int], int]] = {
     "//": lambda left, right: left // right if right else 0,
     "%": lambda left, right: left % right if right else 0,
@@ -544,7 +544,7 @@ NUMBERS: dict[str, Callable[[int, int], int]] = {
 
 
 def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
-    """The number an expression stands for, given every symbol's value."""
+    """Return the value of an expression, given the value of every symbol."""
     if isinstance(value, int):
         return value
     total = 0

@@ -15,7 +15,7 @@ from .symbolic import Dim, Expr, product
 class DType:
     """An element type. There is one object for each: smelt itself compares with `is`.
 
-    For the user it equals what names the same type in NumPy, and NumPy takes it as it is: `np.zeros(3, x.dtype)`.
+    It compares equal to NumPy's type and its names, and NumPy accepts it: `np.zeros(3, x.dtype)`.
     """
 
     __slots__ = ("_hash", "bits", "kind", "name", "numpy")
@@ -23,7 +23,7 @@ class DType:
     def __init__(self, name: str, kind: str, bits: int, numpy: Any):
         self.name = name
         self.kind = kind  # b: bool, u: unsigned, i: signed, f: float, c: complex
-        self.bits = bits  # in memory
+        self.bits = bits  # size in memory
         self.numpy = np.dtype(numpy)
         self._hash = hash(self.numpy)
 
@@ -36,7 +36,7 @@ class DType:
             return False
 
     def __hash__(self) -> int:
-        return self._hash  # that of NumPy's type, which is equal
+        return self._hash  # equal to NumPy's type, so the hash is the same
 
     def __repr__(self) -> str:
         return self.name
@@ -46,7 +46,7 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype:
-        """Where NumPy looks for a type of its own."""
+        """NumPy's type: the attribute that `np.dtype(...)` reads."""
         return self.numpy
 
     @property
@@ -84,7 +84,7 @@ class DType:
 
     @property
     def real(self) -> DType:
-        """The type of the parts of a complex number; itself otherwise."""
+        """The type of the parts of a complex type; the type itself otherwise."""
         return {"c64": f32, "c128": f64}.get(self.name, self)
 
 
@@ -114,12 +114,12 @@ ANY = (*REAL, *COMPLEX)
 
 _BY_NUMPY = {entry.numpy: entry for entry in DTYPES.values()}
 _BY_NAME = DTYPES | {str(entry.numpy): entry for entry in DTYPES.values()}
-# Names of smelt's, which count bits, that count bytes in NumPy. (So does f16, but its 16 bytes are no portable type.)
+# Names that count bits in smelt and bytes in NumPy. (f16, too, but NumPy's type of 16 bytes is not portable.)
 _OF_NUMPY_TOO = ("i8", "u8")
 
 
 def dtype(value: object) -> DType:
-    """The element type that a name, a NumPy type, a Python type or a torch type stands for; of names smelt's first."""
+    """Return the element type for a name, a NumPy, Python or torch type; smelt's meaning of a name comes first."""
     if isinstance(value, DType):
         return value
     if isinstance(value, np.dtype) and value in _BY_NUMPY:
@@ -130,8 +130,8 @@ def dtype(value: object) -> DType:
 
 
 def user_dtype(value: object) -> DType:
-    """The type that an argument of a call names: NumPy's spellings mean NumPy's types, so 'i8' is i64; Python's types
-    are the ones they are in NumPy and PyTorch."""
+    """Return the element type for a user's argument: NumPy's spellings mean NumPy's types, so 'i8' is i64; Python's
+    types mean what they mean in NumPy and PyTorch."""
     if isinstance(value, DType):
         return value
     if isinstance(value, str) and value in _BY_NAME and value not in _OF_NUMPY_TOO:
@@ -164,7 +164,7 @@ class TensorType:
         self.dtype = dtype
         self.shape = tuple(shape)
         self._hash = hash((dtype.name, self.shape))
-        self._text = ""  # made when first asked for: many values share a type
+        self._text = ""  # made on first use: many values share a type
         self._static: bool | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -202,7 +202,7 @@ _SCALARS = {entry: TensorType(entry, ()) for entry in DTYPES.values()}
 
 
 def scalar_type(value: DType) -> TensorType:
-    """That of a tensor without dimensions."""
+    """Return the type of a 0-dim tensor."""
     return _SCALARS[value]
 
 
@@ -235,7 +235,7 @@ def promote_pair(a: DType, b: DType) -> DType:
 
 
 def _common(types: Sequence[TensorType | bool | int | float | complex]) -> DType | None:
-    """The type of all tensors, if there is one and no number could raise its category: what most ops get."""
+    """Return the dtype that all tensors share, if no number can raise its category; else None. The fast path."""
     common: DType | None = None
     numbers = False
     for item in types:
@@ -252,7 +252,8 @@ def _common(types: Sequence[TensorType | bool | int | float | complex]) -> DType
 
 
 def promote(types: Sequence[TensorType | bool | int | float | complex]) -> DType:
-    """PyTorch's rule: tensors with dimensions decide; 0-dim tensors, then Python scalars, only raise the category."""
+    """Return the promoted type by PyTorch's rule: tensors with dimensions decide; 0-dim tensors, then Python scalars,
+    only raise the category."""
     common = _common(types)
     if common is not None:
         return common
@@ -286,7 +287,7 @@ def promote(types: Sequence[TensorType | bool | int | float | complex]) -> DType
 
 
 def dtype_beside(number: DType, types: Sequence[TensorType], default_float: DType) -> DType:
-    """The type that a Python number, which `number` holds in full, has beside tensors, as PyTorch's rule has it.
+    """Return the type of a Python number beside tensors, by PyTorch's rule; `number` is the type that holds it exactly.
 
     default_float: what integers become beside a float.
     """
@@ -301,13 +302,13 @@ def dtype_beside(number: DType, types: Sequence[TensorType], default_float: DTyp
 
 
 def number_dtype(value: bool | int | float | complex) -> DType:
-    """The type that holds a Python number as it is."""
+    """Return the type that holds a Python number exactly."""
     kind = scalar_dtype(value)
     return {f32: f64, c64: c128}.get(kind, kind)
 
 
 def scalar_dtype(value: object) -> DType:
-    """The type of a Python or NumPy scalar that meets no tensor."""
+    """Return the type of a Python or NumPy scalar without tensors beside it."""
     if isinstance(value, bool | np.bool_):
         return bool_
     if isinstance(value, int | np.integer):
@@ -320,5 +321,5 @@ def scalar_dtype(value: object) -> DType:
 
 
 def float_of(value: DType) -> DType:
-    """What integers become where an op only makes sense on floats."""
+    """Return the type in which an op that needs floats takes a type: integers become f32."""
     return value if value.is_inexact else f32

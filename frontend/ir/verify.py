@@ -1,6 +1,6 @@
-"""Is this a program? Types are inferred again and compared, and every value is defined before its use.
+"""Verifier of the graph IR: infers types again and compares them, and checks that values are defined before use.
 
-On failure the error shows the program around the op, with what is wrong written below it:
+The error shows the program around the op, with the problem below it:
 
       %1 = exp(%0) : f32[4]
       %2 = add(%1, %x) : f32[8]
@@ -19,13 +19,13 @@ from .symbolic import Compound, Dim, Symbol, symbols_of
 from .types import TensorType
 
 CONTEXT = 5
-# What the bodies of ops run into when an attribute is of another kind than they expect.
+# Errors that the bodies of ops raise for an attribute of an unexpected type.
 NOT_OURS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError, RecursionError)
-INDEX_RANGE = -(1 << 63), 1 << 63  # native code computes with sizes and positions in i64
+INDEX_RANGE = -(1 << 63), 1 << 63  # of sizes and positions: native code computes them in i64
 
 
 def fits_index(value: Dim) -> bool:
-    """Whether an i64 holds a number, or all numbers of an expression."""
+    """Whether an i64 holds a number, or every value of an expression."""
     if isinstance(value, int):
         return INDEX_RANGE[0] <= value < INDEX_RANGE[1]
     return all(
@@ -36,7 +36,7 @@ def fits_index(value: Dim) -> bool:
 
 
 def type_problem(type: TensorType) -> str:
-    """Why no tensor has a type; empty if one may."""
+    """Return why no tensor can have this type, or ''."""
     whole = type.dtype.bytes
     for size in type.shape:
         if isinstance(size, int):
@@ -52,14 +52,14 @@ def _only_primitives(op: Op) -> str | None:
     return f"{op.name} is a composite: only primitives are legal here" if op.defn.is_composite else None
 
 
-# What may occur at a stage of compilation: for an op, why it may not, or None.
+# A stage's check of an op: why the op is not legal there, or None.
 STAGES: dict[str, Callable[[Op], str | None]] = {"primitives": _only_primitives}
 
 
 def verify_graph(graph: Graph, stage: str | None = None, outer: frozenset[Symbol] = frozenset()) -> None:
     """Raise VerifyError if the graph breaks a rule of the IR or holds an op not legal at the stage.
 
-    outer: sizes of the graph that this one is an attribute in.
+    outer: symbols of the graph in which this graph is an attribute.
     """
     illegal = STAGES[stage] if stage is not None else None
     defined: set[Value] = set()
@@ -90,7 +90,7 @@ def verify_graph(graph: Graph, stage: str | None = None, outer: frozenset[Symbol
 
 
 def _problem(op: Op, defined: set[Value], sizes: frozenset[Symbol]) -> str | None:
-    """What is wrong with an op, or None."""
+    """Return the problem of an op, or None."""
     if op.arguments.keys() != op.defn.by_name.keys():
         return f"the arguments are {', '.join(op.arguments)}, the signature is {op.defn.signature()}"
     for position, operand in enumerate(op.operands):
@@ -122,7 +122,7 @@ def _problem(op: Op, defined: set[Value], sizes: frozenset[Symbol]) -> str | Non
 
 
 def infer(op: Op) -> tuple[TensorType, ...] | None:
-    """The types of an op's results by its own rule; None if the op would first cast its operands."""
+    """Return the types of an op's results by its own rule; None if the op would first cast its operands."""
     defn = op.defn
     if defn.kind is None:
         return defn._composite_types(op.arguments)
