@@ -6,10 +6,21 @@ from __future__ import annotations
 GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce", "joins")
 
 # Loops of one kernel: from serial to what the machine runs.
-LOOPS = ("part", "transpose", "vectorize", "keep", "block", "interchange", "parallelize", "stream", "fetch", "strip")
+LOOPS = (
+    "split_ranges",
+    "transpose",
+    "vectorize",
+    "reuse_columns",
+    "blocked_sum",
+    "interchange",
+    "parallelize",
+    "nontemporal",
+    "prefetch",
+    "strip_mine",
+)
 
 # The same for a GPU.
-CUDA_LOOPS = ("part", "transpose", "grid")
+CUDA_LOOPS = ("split_ranges", "transpose", "grid")
 
 
 def graph_passes(rounding: str) -> tuple[str, ...]:

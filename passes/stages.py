@@ -119,7 +119,7 @@ def cpu_loops(machine: Machine, special: Special = NONE) -> Steps:
     options: dict[str, dict[str, Any]] = {
         name: {"machine": machine} if "machine" in PASSES[name].options else {} for name in LOOPS
     }
-    options["stream"] |= special
+    options["nontemporal"] |= special
     return list(options.items())
 
 

@@ -367,7 +367,7 @@ def test_a_joined_loop_is_taken_apart() -> None:
 
     graph = smelt.jit(program).trace(smelt.spec("f32[40, 30]"), smelt.spec("f32[40, 30]"))
     _, (kernel,) = lowered(graph)  # the product is worked out where it is joined
-    parted = Pipeline(["part"]).run(kernel, verify_each=True)
+    parted = Pipeline(["split_ranges"]).run(kernel, verify_each=True)
     inner = [item for item in statements(parted, Loop) if not any(isinstance(part, Loop) for part in item.body)]
     assert [(item.start, item.stop) for item in inner] == [(0, 30), (30, 60), (60, 90)]
     assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
@@ -379,7 +379,7 @@ def test_a_joined_loop_is_taken_apart() -> None:
 def test_a_symbolic_join_is_taken_apart() -> None:
     graph = smelt.jit(lambda x, y: ops.cat([x, y], 1)).trace(smelt.spec("f32[40, N]"), smelt.spec("f32[40, M]"))
     _, (kernel,) = lowered(graph)
-    parted = Pipeline(["part"]).run(kernel, verify_each=True)
+    parted = Pipeline(["split_ranges"]).run(kernel, verify_each=True)
     assert not any(item.guard is not None for item in statements(parted, (Load, Store)))
 
 
@@ -401,7 +401,7 @@ def test_code_does_not_grow_without_end() -> None:
 
     for number in (2, 12):
         _, (kernel,) = lowered(smelt.jit(program).trace(*[smelt.spec("f32[40, 30]")] * number))
-        parted = Pipeline(["part"]).run(kernel, verify_each=True)
+        parted = Pipeline(["split_ranges"]).run(kernel, verify_each=True)
         assert len(statements(parted, Let)) <= 2 * len(statements(kernel, Let))
 
 
@@ -415,14 +415,14 @@ def test_rows_that_start_anywhere_are_streamed(dtype: Any, guarded: Guarded) -> 
 
     x = np.random.default_rng(0).integers(0, 9, (8400 // np.dtype(dtype).itemsize, 2101)).astype(dtype)
     _, (kernel,) = lowered(smelt.jit(program).trace(x))
-    streaming = Pipeline(["vectorize", "parallelize", "stream"]).run(kernel, verify_each=True)
+    streaming = Pipeline(["vectorize", "parallelize", "nontemporal"]).run(kernel, verify_each=True)
     before, after = [item for item in statements(streaming, Loop) if item.kind == "vector"]
     assert not any(item.stream for item in before.body if isinstance(item, Store))
     assert all(item.stream for item in after.body if isinstance(item, Store))
     np.testing.assert_array_equal(smelt.jit(program)(guarded.copy(x)), program(x))
     kept = smelt.jit(program).trace(x[: len(x) // 2])  # large, but the caches may keep all of it
     _, (kernel,) = lowered(kept)
-    assert Pipeline(["stream"]).run(kernel) == kernel
+    assert Pipeline(["nontemporal"]).run(kernel) == kernel
 
 
 def test_what_replaces_shared_memory_is_streamed() -> None:
@@ -437,7 +437,7 @@ def test_what_replaces_shared_memory_is_streamed() -> None:
         fused, (kernel,) = lowered(smelt.jit(update).trace(*[smelt.spec(f"f32[{rows}, 1024]")] * 3))
         names = tuple(f"%{fused.names[fused.stored(value)]}" for value in fused.graph.results)
         for replaced, shared, wanted in ((names, names[:1], names[:new]), (names, (), ()), ((), (), names[:fresh])):
-            step = Step(PASSES["stream"], {"replaced": replaced, "shared": shared})
+            step = Step(PASSES["nontemporal"], {"replaced": replaced, "shared": shared})
             stores = statements(Pipeline(["vectorize", "parallelize", step]).run(kernel, verify_each=True), Store)
             assert {item.buffer.name for item in stores if item.stream} == set(wanted)
 

@@ -103,7 +103,7 @@ DOWN_COLUMNS = """kernel @k(%x: f32[21, 4096], %y: out f32[21, 4096]) {{
 
 def kept(first: str, second: str) -> str:
     (kernel,) = parse_kernels(DOWN_COLUMNS.format(first=first, second=second))
-    return print_kernel(parse_pipeline("keep").run(kernel))
+    return print_kernel(parse_pipeline("reuse_columns").run(kernel))
 
 
 def test_values_that_are_used_again_and_again_are_compared_once() -> None:

@@ -281,7 +281,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(
-    "name", ["smelt.passes.graph.decompose", "smelt.passes.fusion.fuse", "smelt.passes.loop.block"]
+    "name", ["smelt.passes.graph.decompose", "smelt.passes.fusion.fuse", "smelt.passes.loop.blocked_sum"]
 )
 def test_passes_are_all_there_after_an_interrupt(name: str) -> None:
     """Ctrl-C while passes are imported for the first time: the next compilation finds all of them."""

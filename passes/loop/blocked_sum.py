@@ -11,8 +11,8 @@ from ...kernels.loop.ir import Accumulator, Concurrent, Kernel, Loop, Register, 
 from ..registry import loop_pass
 
 
-@loop_pass("block")
-def block(kernel: Kernel, *, steps: int = 128) -> Kernel:
+@loop_pass("blocked_sum")
+def blocked_sum(kernel: Kernel, *, steps: int = 128) -> Kernel:
     """A long sum is the sum of sums of so many steps: rounding errors grow with the length of a run, not of the whole.
 
     vector<64> %j in 0..32768 reduce %s: f32 = add { ... }   ->

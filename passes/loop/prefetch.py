@@ -28,8 +28,8 @@ class FetchCosts:
 COSTS = FetchCosts()
 
 
-@loop_pass("fetch")
-def fetch(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
+@loop_pass("prefetch")
+def prefetch(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
     """Where a long row is read several times, a pass over it that finds it in the caches fetches the next row.
 
         serial %i in 0..512 {

@@ -30,8 +30,8 @@ from .substitute import fresh_registers, renamed
 LONG_LOOP = 8  # vectors of a loop, at least, that is worth a part for the elements before the first line; not measured
 
 
-@loop_pass("stream")
-def stream(
+@loop_pass("nontemporal")
+def nontemporal(
     kernel: Kernel,
     *,
     machine: Machine = DEFAULT,

@@ -36,8 +36,8 @@ from .transpose_blocks import Names, split
 NUMBERS = ("f32", "f64")
 
 
-@loop_pass("keep")
-def keep(kernel: Kernel, *, machine: Machine = DEFAULT, room: int | None = None) -> Kernel:
+@loop_pass("reuse_columns")
+def reuse_columns(kernel: Kernel, *, machine: Machine = DEFAULT, room: int | None = None) -> Kernel:
     """Where lanes run across columns, what a loop down the columns has worked out is kept for a later one.
 
         vector<64> %j in 0..4096 {                     serial %j.block in 0..64 {

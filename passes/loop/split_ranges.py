@@ -41,8 +41,8 @@ class PartCosts:
 COSTS = PartCosts()
 
 
-@loop_pass("part")
-def part(kernel: Kernel) -> Kernel:
+@loop_pass("split_ranges")
+def split_ranges(kernel: Kernel) -> Kernel:
     """Take a loop apart where comparisons of its variable change.
 
         serial %j in 0..3072 {                 serial %j in 0..1024 {

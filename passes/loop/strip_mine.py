@@ -17,8 +17,8 @@ from .transpose_blocks import Names
 STRIPS_AHEAD = 2  # between what is fetched and what is moved; not measured
 
 
-@loop_pass("strip")
-def strip(kernel: Kernel) -> Kernel:
+@loop_pass("strip_mine")
+def strip_mine(kernel: Kernel) -> Kernel:
     """Turn a block of a matrix, and use it, in strips of as many rows as a cache line has elements.
 
         alloc %block0: f32[512, 64]                     alloc %block0: f32[16, 64]
