@@ -1,16 +1,16 @@
-"""Memory of arrays: aligned, and that of large ones kept for the next array instead of given back to the system.
+"""Allocate the memory of arrays: aligned, with a free list that keeps large blocks for the next arrays.
 
-A fresh page costs a fault and is filled with zeros first: for a large result that takes several times as long as
-writing it. So large blocks are mapped here, on huge pages where they are long enough, and a block whose array has died
-waits for the next array of about its size. Smaller blocks come from the C library; they are
-aligned, as vectors that cross cache lines take twice as long. NumPy itself calls this allocator, as the handler (NEP
-49) that was in place when the array was made: the arrays own their data like any other.
+A fresh page costs a page fault and is zeroed first: for a large result that takes several times as long as writing
+it. So large blocks are mapped here, on huge pages where they are long enough, and the block of a dead array goes to a
+free list, for the next array of about its size. Smaller blocks come from the C library; they are aligned, since
+vectors that cross cache lines take twice as long. NumPy calls this allocator as the array's handler (NEP 49), the one
+in place when the array was made: arrays own their data like any other.
 
-What waits is bounded. All blocks together, in use and waiting, stay below twice what was in use at once during the
-last seconds, and those that wait below a part of the machine's memory; the ones that waited longest go first. When
-the system has no more memory, all of them go. `empty_cache` gives all of them back.
+Free blocks are bounded. All blocks together, used and free, stay below twice the peak use of the last seconds, and
+the free ones below a fraction of the machine's memory; the oldest are unmapped first. When the system is out of
+memory, all free blocks are unmapped. `empty_cache` does the same on request.
 
-All of it is native code under a lock of its own: NumPy may free an array without holding the interpreter's lock.
+The allocator is native code under a lock of its own: NumPy may free an array without holding the GIL.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .cgroup import limits
 from .records import ALIGNMENT, ALLOCATOR, HAS_ALLOCATOR, AllocatorState
 from .runtime import runtime
 
-Layout = tuple[tuple[int, ...], np.dtype]  # of an array: its shape and its element type
+Layout = tuple[tuple[int, ...], np.dtype]  # shape and element type of an array
 
-# Places in the table of NumPy's functions, and what the versions there have to be: of the ABI, and of the functions.
+# Indices into NumPy's table of C functions, and the versions of ABI and API that this code expects there.
 _VERSION, _FEATURES, _SET_HANDLER = 0, 211, 304
 _VERSIONS, _LEAST_FEATURES = (0x01000009, 0x02000000), 0x0F
 
@@ -51,7 +51,7 @@ class _Handler(ctypes.Structure):
 
 @lru_cache
 def numpy_functions() -> int | None:
-    """The address of the table of NumPy's functions; None if it is not the one that this code knows."""
+    """Find the address of NumPy's table of C functions; None if its versions are not the expected ones."""
     try:
         from numpy._core import multiarray  # type: ignore[attr-defined]
 
@@ -69,7 +69,7 @@ def numpy_functions() -> int | None:
 
 
 class Allocator:
-    """The process's allocator of arrays. It lives as long as the process: arrays outlive the interpreter."""
+    """The array allocator of the process. It lives as long as the process: arrays outlive the interpreter."""
 
     def __init__(self, numpy_table: int) -> None:
         code = runtime()
@@ -85,12 +85,12 @@ class Allocator:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
         set_handler = ctypes.c_void_p.from_address(numpy_table + 8 * _SET_HANDLER).value
         self._set: Callable[[Any], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(set_handler or 0)
-        # With the interpreter's lock held: one who has the allocator's lock must never have to wait for that one.
+        # Called with the GIL held: the holder of the allocator's lock must never wait for the GIL.
         self._empty = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(code["give_back"])
         process.in_child(self._forget)
 
     def _forget(self) -> None:
-        """In a forked child: if another thread was inside, which is not in this process, all that waited is lost."""
+        """Reset the lock in a forked child: if another thread held it at the fork, all free blocks are lost."""
         if self.state.lock:
             self.state.count = self.state.waiting = 0
             self.state.lock = 0
@@ -107,12 +107,12 @@ class Allocator:
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait for another array."""
+        """Return the bytes in free blocks."""
         return self.state.waiting
 
     @property
     def used(self) -> int:
-        """Bytes of the large blocks of arrays that live."""
+        """Return the bytes of large blocks in use."""
         return self.state.used
 
 
@@ -121,12 +121,12 @@ def _make() -> Allocator | None:
     return None if table is None else Allocator(table)
 
 
-allocator = Once("allocator", _make)  # None where there is none
+allocator = Once("allocator", _make)  # None where the system has no such allocator
 
 
 def empty_arrays(layouts: Sequence[Layout]) -> list[np.ndarray]:
-    """Arrays of any numbers; all but small ones start at a multiple of ALIGNMENT. All at once: it takes longer to tell
-    NumPy whose memory it is than to make one."""
+    """Make uninitialized arrays; all but small ones are aligned to ALIGNMENT. All in one call: setting NumPy's handler
+    takes longer than making an array."""
     large = [math.prod(shape) * dtype.itemsize >= ALLOCATOR.middle for shape, dtype in layouts]
     own = allocator() if True in large else None
     made = iter(own.empty(compress(layouts, large)) if own is not None else map(_aligned, compress(layouts, large)))
@@ -134,7 +134,7 @@ def empty_arrays(layouts: Sequence[Layout]) -> list[np.ndarray]:
 
 
 def _aligned(layout: Layout) -> np.ndarray:
-    """Where there is no allocator."""
+    """Make an aligned array where there is no allocator."""
     shape, dtype = layout
     nbytes = math.prod(shape) * dtype.itemsize
     room = np.empty(nbytes + ALIGNMENT, np.uint8)
@@ -143,14 +143,14 @@ def _aligned(layout: Layout) -> np.ndarray:
 
 
 def empty_cache() -> None:
-    """Give memory that is kept for further results back to the system."""
+    """Return memory that is kept for further results to the system."""
     for own in allocator.made:
         if own is not None:
             own.give_back()
 
 
 def memory_size() -> int:
-    """Bytes of memory that this process may use: the machine's, or its control group's."""
+    """Return the bytes of memory that this process may use: the machine's, or its control group's."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for _, words in limits("memory", "memory.max", "memory.limit_in_bytes"):
         if words[0].isdigit():

@@ -1,4 +1,4 @@
-"""What Linux lets the control groups of this process have."""
+"""Read the limits that Linux sets for the control groups of this process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ OWN = "/proc/self/cgroup"
 
 
 def limits(controller: str, *names: str) -> Iterator[tuple[str, list[str]]]:
-    """The files of these names, and their words, in the groups that this process is in and in all groups around them.
+    """Yield the files of these names, and their words, in the process's control groups and all groups around them.
 
-    There is one tree of groups (version 2), or one for each controller (version 1). In a container the root may be the
-    process's own group, while /proc names it as the machine sees it: what is not there is passed over.
+    There is one tree of groups (cgroup v2), or one for each controller (v1). In a container the root may be the
+    process's own group, while /proc names it as the machine sees it: paths that do not exist are skipped.
     """
     try:
         lines = [line.split(":", 2) for line in _text(OWN).splitlines()]
@@ -38,6 +38,6 @@ def limits(controller: str, *names: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _text(path: str) -> str:
-    # Without Python's buffers and decoders, which take longer than to read a line.
+    # Unbuffered and binary: Python's buffers and decoders take longer than reading a line.
     with open(path, "rb", buffering=0) as file:
         return file.read().decode(errors="replace")

@@ -1,12 +1,12 @@
-"""The code of the allocator: see allocator.py. It is loaded only to compile it.
+"""Native code of the allocator (see allocator.py). This module is imported only to compile it.
 
-Mapped data starts on a page: then data of all arrays is aligned in the same way, and no store looks like the load of
-a neighbour to the processor, which compares 12 bits of the address.
+Mapped data is page-aligned: elements of the same index have the same low 12 address bits in all arrays, so no store
+aliases the load of a neighbouring element for the processor, which compares these bits (4K aliasing).
 
-A block's size stands in a table, not before the block, where it would take a page. At most one block starts in any
-`large` bytes of addresses, so these are the table's index, in two steps as the processor's own tables: a table of
-tables, which are mapped when they are needed. A word has the size and, in the bits that are zero in sizes, which page
-of the `large` bytes the block starts at.
+A block's size is kept in a table, not before the block, where it would take a page. At most one block starts in any
+`large` bytes of addresses, so `address / large` is the index, in two levels as in page tables; second-level tables are
+mapped on demand. A word has the size and, in the bits that are zero in sizes, the number of the page within the
+`large` bytes at which the block starts.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..llvm.writer import Function, Unit, extern
 from .records import ALIGNMENT, ALLOCATOR, PAGE, AllocatorState, Linux
 
 STEP = ALLOCATOR.large.bit_length() - 1
-INDEX = 15  # bits of each of the two indices: 48 of addresses, which is what Linux gives to those who ask for no more
-FRAME = DEFAULT.page  # sizes are multiples of it
-FRESH = (3, 34, -1, 0)  # mmap: to be read and written, private and of no file
+INDEX = 15  # bits of each level's index; together 48-bit addresses, the most that Linux maps without a hint
+FRAME = DEFAULT.page  # bytes; sizes are multiples of it
+FRESH = (3, 34, -1, 0)  # mmap: PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, no file
 
 STATE = to(AllocatorState)
 WORD = to(I64)
@@ -52,7 +52,7 @@ def unhold(f: Function, state: Any) -> None:
 
 @unit.function(PTR, state=STATE, position=I64)
 def take(f: Function, state: Any, position: Any) -> None:
-    """The block at a position leaves those that wait."""
+    """Remove the block at a position from the free list; return its start."""
     at = state.blocks[position]
     start = at.start
     state.waiting = state.waiting - at.size
@@ -63,14 +63,14 @@ def take(f: Function, state: Any, position: Any) -> None:
 
 @unit.function(None, state=STATE, most=I64)
 def shrink(f: Function, state: Any, most: Any) -> None:
-    """Give back the oldest until so many bytes wait at most."""
+    """Unmap the oldest free blocks until at most so many bytes are free."""
     with f.while_(lambda: (state.waiting > most) & (state.waiting > 0)):
         unmap(f, state, take(f, state, 0))
 
 
 @unit.function(PTR, at=to(PTR))
 def table_at(f: Function, at: Any) -> None:
-    """A table, from where its address stands; a new one if there is none. Held."""
+    """Load the address of a table; map a new one if there is none. The lock is held."""
     known = at.atomic().load("monotonic")
     with f.if_(known != NULL):
         f.return_(known)
@@ -92,7 +92,7 @@ def page_bits(f: Function, address: Any) -> None:
 
 @unit.function(I1, state=STATE, block=PTR, size=I64)
 def note(f: Function, state: Any, block: Any, size: Any) -> None:
-    """Remember the size of a mapped block; false if there is no memory for that."""
+    """Record the size of a mapped block; false if there is no memory for the table."""
     address = block.as_(U64)
     first = address >> STEP + INDEX
     f.return_if(first >= 1 << INDEX, False)
@@ -109,7 +109,7 @@ def note(f: Function, state: Any, block: Any, size: Any) -> None:
 
 @unit.function(WORD, state=STATE, block=PTR)
 def noted(f: Function, state: Any, block: Any) -> None:
-    """Where the size of a block stands, if it is mapped; else null. What others map meanwhile starts elsewhere."""
+    """Find the table word of a mapped block, else null. Blocks mapped concurrently start at other addresses."""
     address = block.as_(U64)
     first = address >> STEP + INDEX
     f.return_if((address & FRAME - 1) != 0, NULL)
@@ -127,7 +127,7 @@ def noted(f: Function, state: Any, block: Any) -> None:
 
 @unit.function(I64, state=STATE, block=PTR)
 def mapped_size(f: Function, state: Any, block: Any) -> None:
-    """The size of a mapped block; 0 of one from the C library."""
+    """Return the size of a mapped block; 0 for one from the C library."""
     at = noted(f, state, block)
     f.return_if(at == NULL, 0)
     f.return_(at.atomic().load("monotonic") & -FRAME)
@@ -143,7 +143,7 @@ def unmap(f: Function, state: Any, block: Any) -> None:
 
 @unit.function(I64, state=STATE)
 def allowed(f: Function, state: Any) -> None:
-    """The bytes that may wait, from what is in use and was in use of late."""
+    """Compute how many bytes may be free, from the current use and the recent peak."""
     used, clock = state.used, f.local(I64 * 2)
     clock_gettime(f, Linux.CLOCK_MONOTONIC, clock)
     now = clock[0] * 1_000_000_000 + clock[1]
@@ -159,7 +159,7 @@ def allowed(f: Function, state: Any) -> None:
 
 @unit.function(I64, size=I64)
 def rounded(f: Function, size: Any) -> None:
-    """Lengths in steps of an eighth: blocks of about the same size serve each other."""
+    """Round a length up to its size class; the classes are steps of an eighth."""
     least = f.max(size, PAGE)
     eighth = 1 << (60 - leading_zeros(f, least, True))
     grain = f.max(eighth, PAGE)
@@ -168,7 +168,7 @@ def rounded(f: Function, size: Any) -> None:
 
 @unit.function(PTR, state=STATE, size=I64)
 def reuse(f: Function, state: Any, size: Any) -> None:
-    """A block that waits, of at least this size and at most twice: the smallest of them, the youngest of equals."""
+    """Take a free block of at least this size and at most twice: the smallest (best fit), the youngest of equals."""
     v = f.variables
     v.best, v.best_size, v.at = -1, size * 2 + 1, state.count - 1
     with f.while_(lambda: (v.at >= 0) & (v.best_size != size)):
@@ -186,7 +186,7 @@ def map_block(f: Function, state: Any, size: Any) -> None:
     v.block = start = mmap(f, None, size + f.select(size >= ALLOCATOR.huge, ALLOCATOR.huge, 0), *FRESH)
     f.return_if(start.as_(I64) == -1, NULL)
     with f.if_(size >= ALLOCATOR.huge):
-        # Huge pages start at multiples of their size; what lies around goes back.
+        # Huge pages are aligned to their size; the memory around is unmapped.
         number = start.as_(I64)
         skipped = ((number + (ALLOCATOR.huge - 1)) & -ALLOCATOR.huge) - number
         v.block = start + skipped
@@ -202,7 +202,7 @@ def map_block(f: Function, state: Any, size: Any) -> None:
 
 @unit.function(PTR, wanted=U64)
 def allocate_short(f: Function, wanted: Any) -> None:
-    """From the C library, with room to align it; before it stand its size and where it starts."""
+    """Allocate from the C library, with room for alignment; size and start of the allocation are stored before it."""
     start = malloc(f, wanted + (ALIGNMENT + 16))
     f.return_if(start == NULL, NULL)
     aligned = (start.as_(U64) + (ALIGNMENT + 15)) & -ALIGNMENT
@@ -286,7 +286,7 @@ def release(f: Function, state: Any, block: Any, told: Any) -> None:
 
 @unit.function(None, public=True, state=STATE)
 def give_back(f: Function, state: Any) -> None:
-    """All that waits."""
+    """Unmap all free blocks."""
     hold(f, state)
     shrink(f, state, 0)
     unhold(f, state)

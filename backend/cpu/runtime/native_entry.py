@@ -1,7 +1,7 @@
-"""The native code of backend/cpu/call/entry.py: from a call's arguments to its results.
+"""Native code of backend/cpu/call/entry.py: from a call's arguments to its results.
 
-A plan (records.py) says how a call has to look, where its parts are and what it returns. This is the order of a call;
-native_guards.py compares arguments, native_results.py makes arrays and puts the output together.
+A plan (records.py) has the guards of a call, the places of its parts and its output. This module has the order of a
+call; native_guards.py compares arguments, native_results.py makes arrays and builds the output.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PyObject_CallNoArgs = extern("PyObject_CallNoArgs", PTR, PTR)
 
 @unit.function(PTR, public=True, self=to(ArrayObject), arguments=to(OBJECT), count=I64)
 def enter(f: Function, self: Any, arguments: Any, count: Any) -> None:
-    """A built-in function of two arguments: the tuple and the dict of a call's."""
+    """Serve a call: a built-in function of two arguments, the tuple and the dict of the call's arguments."""
     plan = self.data.as_(PLAN)
     busy = plan.atomic("busy")
     with f.if_(count != 2):
@@ -58,7 +58,7 @@ def enter(f: Function, self: Any, arguments: Any, count: Any) -> None:
     refuse(f, plan)
 
 
-# Parts of it, each written in its place.
+# Parts of `enter`, inlined where they are used.
 
 
 def refuse(f: Function, plan: Any) -> None:
@@ -67,8 +67,8 @@ def refuse(f: Function, plan: Any) -> None:
 
 
 def leave_unless_it_fits(f: Function, plan: Any, ctx: Any, arguments: Any) -> None:
-    """The pool is the one that the frame was made for, its workers have started and all have scratch memory, and the
-    arguments are what the guards expect."""
+    """Leave the scope unless the pool is the frame's own, all its workers have started and have scratch memory, and the
+    arguments pass the guards."""
     pool = plan.pool_at[0]
     f.break_if(pool != ctx.pool)
     f.break_if(pool.limit > pool.started)
@@ -79,7 +79,7 @@ def leave_unless_it_fits(f: Function, plan: Any, ctx: Any, arguments: Any) -> No
 
 
 def answer_or_leave(f: Function, plan: Any, ctx: Any) -> Any:
-    """Run the kernels without the GIL; the output."""
+    """Run the kernels without the GIL and return the output; leave the scope if that fails."""
     with f.if_(plan.seed != NULL):
         state = PyObject_CallNoArgs(f, plan.seed)
         f.break_if(state == NULL)

@@ -1,4 +1,4 @@
-"""Native code: whether an argument of a call is what its guards expect. A part of native_entry.py."""
+"""Native code that checks the arguments of a call against their guards. A part of native_entry.py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PyObject_RichCompareBool = extern("PyObject_RichCompareBool", I32, PTR, PTR, I32
 
 @unit.function(GUARD, public=True, plan=PLAN, ctx=to(Context), guard=GUARD, thing=OBJECT)
 def matches(f: Function, plan: Any, ctx: Any, guard: Any, thing: Any) -> None:
-    """Whether an object is what its guard expects; the guard behind that if so, null if not."""
+    """Check an object against its guard; return the next guard, null if it does not match."""
     kind = thing.type
     with f.switch(guard.kind) as case:
         with case(IS_ARRAY):
@@ -61,7 +61,7 @@ def matches(f: Function, plan: Any, ctx: Any, guard: Any, thing: Any) -> None:
             f.return_if(thing.as_(I64) != guard.word, NULL)
             f.return_(guard + 1)
         with case(IS_EQUAL):
-            # Of one of the types whose equal values are the same to a program, and whose comparison is harmless.
+            # Only types whose equal values are the same to a program, and whose comparison runs no user code.
             expected = guard.word.as_(OBJECT)
             with f.if_(thing != expected):
                 f.return_if(kind != expected.type, NULL)
@@ -71,7 +71,7 @@ def matches(f: Function, plan: Any, ctx: Any, guard: Any, thing: Any) -> None:
             f.return_(NULL)
 
 
-# Parts of it, each written in its place: they return null from it if an object does not match.
+# Parts of `matches`, inlined where they are used: they return null from it if an object does not match.
 
 
 def match_array(f: Function, plan: Any, ctx: Any, guard: Any, array: Any) -> None:
@@ -95,7 +95,7 @@ def match_array(f: Function, plan: Any, ctx: Any, guard: Any, array: Any) -> Non
 
 
 def match_number(f: Function, plan: Any, guard: Any, thing: Any) -> None:
-    """A Python number where an array without axes is expected: native code finds it as the data of one."""
+    """Take a Python number for a 0-dim array: it is stored as the data of a stand-in array."""
     kind, stand_in = thing.type, guard.stand_in
     with f.switch(guard.number) as case:
         with case(FLOAT_NUMBER):
@@ -126,7 +126,7 @@ def match_items(f: Function, plan: Any, ctx: Any, guard: Any, thing: Any, size: 
 
 
 def match_entries(f: Function, plan: Any, ctx: Any, guard: Any, thing: Any) -> None:
-    """In the dict's own order, which functions may look at. No code of the user's runs: keys are str, no subclass."""
+    """Match a dict's entries in their order, which functions can see. Keys are exactly str, so no user code runs."""
     count = guard.word
     f.return_if(PyDict_Size(f, thing) != count, NULL)
     place, key_at, value_at = f.local(I64), f.local(OBJECT), f.local(OBJECT)

@@ -1,4 +1,4 @@
-"""The code of the thread pool and of OpenMP teams: see threads.py and openmp.py. It is loaded only to compile it."""
+"""Native code of the thread pool and of OpenMP teams (see threads.py, openmp.py). Imported only to compile it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..llvm.writer import Function, Unit, extern
 from .records import POOL_SIZES, Linux, PoolBlock, TeamBlock
 
 X86 = ("x86_64", "AMD64")
-FUTEX = {"x86_64": 202, "AMD64": 202, "aarch64": 98, "arm64": 98}  # numbers of Linux's call
+FUTEX = {"x86_64": 202, "AMD64": 202, "aarch64": 98, "arm64": 98}  # number of Linux's futex system call
 
 POOL = to(PoolBlock)
 
@@ -41,7 +41,7 @@ memset = extern("memset", PTR, PTR, I32, I64)
 
 
 def rest(f: Function) -> None:
-    """A moment of a loop that waits for another thread."""
+    """Write one iteration of a spin loop: a pause instruction, or a compiler fence."""
     if f.facts.machine in X86:
         pause(f)
     else:
@@ -50,7 +50,7 @@ def rest(f: Function) -> None:
 
 @unit.function(None, public=True, pool=POOL, function=PTR, arguments=to(Arguments), count=I64, grain=I64, long=I1)
 def parallel(f: Function, pool: Any, function: Any, arguments: Any, count: Any, grain: Any, long: Any) -> None:
-    """Run a job. long: a thread that sleeps is worth waking."""
+    """Run a job. long: it takes long enough to be worth waking a sleeping thread."""
     f.return_if(count <= 0)
     limit = pool.atomic("limit").load("monotonic")
     lock = pool.atomic("lock")
@@ -92,7 +92,7 @@ def alone(f: Function, function: Any, arguments: Any, count: Any) -> None:
 
 @unit.function(None, pool=POOL, number=I32)
 def wake(f: Function, pool: Any, number: Any) -> None:
-    """Wake so many sleepers. Naps end without that."""
+    """Wake so many sleeping workers by the futex. Without a futex, naps end by themselves."""
     if f.facts.futex:
         none, zero = f.constant(NULL), f.constant(0, I32)
         syscall(
@@ -109,7 +109,7 @@ def wake(f: Function, pool: Any, number: Any) -> None:
 
 @unit.function(None, pool=POOL, seen=I32)
 def sleep(f: Function, pool: Any, seen: Any) -> None:
-    """Sleep until the generation is another one, or for a moment."""
+    """Sleep on the futex until the generation changes; without a futex, nap."""
     if f.facts.futex:
         none, zero = f.constant(NULL), f.constant(0, I32)
         syscall(
@@ -130,7 +130,7 @@ def sleep(f: Function, pool: Any, seen: Any) -> None:
 
 @unit.function(None, pool=POOL)
 def trade_places(f: Function, pool: Any) -> None:
-    """The worker whose CPU the caller is on now moves to where the caller was."""
+    """Pin the worker whose CPU the caller now runs on to the CPU that the caller left."""
     if not f.facts.futex:
         return
     here, before = sched_getcpu(f).as_(I64), pool.caller_cpu
@@ -149,7 +149,7 @@ def trade_places(f: Function, pool: Any) -> None:
 
 @unit.function(None, pool=POOL, worker=I64)
 def share(f: Function, pool: Any, worker: Any) -> None:
-    """Go through a worker's share of the job, then through those of the others."""
+    """Run the worker's share of the job, then steal from the shares of the others."""
     job = pool.job
     function, arguments, count, grain, shares, each = (getattr(job, name) for name, *_ in job._target._fields_)
     v = f.variables
@@ -169,7 +169,7 @@ def share(f: Function, pool: Any, worker: Any) -> None:
 
 @unit.function(None, public=True, pool=POOL, number=I64)
 def worker(f: Function, pool: Any, number: Any) -> None:
-    """What a worker runs for ever: it spins for a while, then sleeps until there is a job."""
+    """Loop of a worker, without end: spin for `spin_ticks`, then sleep until the next job."""
     generation, sleeping = pool.atomic("generation"), pool.atomic("sleeping")
     v = f.variables
     v.seen = generation.load()
@@ -195,7 +195,7 @@ def worker(f: Function, pool: Any, number: Any) -> None:
 
 @unit.function(None, public=True, pool=POOL, number=I64)
 def join(f: Function, pool: Any, number: Any) -> None:
-    """Take part in the job, if it is open and has scratch memory for this worker."""
+    """Join the job if it is open and has scratch memory for this worker."""
     f.return_if(number >= pool.atomic("limit").load())
     active = pool.atomic("active")
     active.add(1)
@@ -206,7 +206,7 @@ def join(f: Function, pool: Any, number: Any) -> None:
 
 @unit.function(None, public=True, team=to(TeamBlock))
 def team(f: Function, team: Any) -> None:
-    """What each thread of an OpenMP team runs: the first one the kernels, the others take part in their jobs."""
+    """Body of each thread of an OpenMP team: the first one runs the kernels, the others join their jobs."""
     number = f.call(team.number, I32).as_(I64)
     done = team.atomic("done")
     with f.if_(number == 0):

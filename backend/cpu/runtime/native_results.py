@@ -1,4 +1,4 @@
-"""Native code: the memory of a call, its result arrays and its output. A part of native_entry.py."""
+"""Native code that makes the memory of a call, its result arrays and its output. A part of native_entry.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PyDict_SetItem = extern("PyDict_SetItem", I32, PTR, PTR, PTR)
 
 @unit.function(I1, public=True, plan=PLAN, ctx=CONTEXT)
 def provide(f: Function, plan: Any, ctx: Any) -> None:
-    """The memory of temporaries, if it is borrowed, and the results."""
+    """Allocate the arena, if it is borrowed for the call, and the result arrays."""
     borrowed = plan.borrowed
     with f.if_(borrowed > 0):
         ctx.arena = memory = borrow(f, plan, borrowed)
@@ -67,7 +67,7 @@ def result_slots(plan: Any, ctx: Any) -> Any:
 
 @unit.function(None, public=True, objects=to(PTR), count=I64)
 def drop(f: Function, objects: Any, count: Any) -> None:
-    """The first so many objects of a list are not wanted any more, the last one first."""
+    """Release the first so many references of a list, the last one first."""
     v = f.variables
     v.left = count
     with f.while_(lambda: v.left > 0):
@@ -77,7 +77,7 @@ def drop(f: Function, objects: Any, count: Any) -> None:
 
 @unit.function(None, public=True, plan=PLAN, thing=PTR)
 def hold_object(f: Function, plan: Any, thing: Any) -> None:
-    """Keep a reference until the call ends: another thread may change the list or dict that held it."""
+    """Hold a reference until the call ends: another thread may change the list or dict that has the object."""
     count = plan.held_count
     plan.held[count] = thing
     plan.held_count = count + 1
@@ -96,7 +96,7 @@ def borrow(f: Function, plan: Any, size: Any) -> None:
 
 @unit.function(None, public=True, plan=PLAN, ctx=CONTEXT)
 def return_memory(f: Function, plan: Any, ctx: Any) -> None:
-    """Release what was borrowed for the call, if it came so far."""
+    """Release the memory borrowed for the call, if the call got as far as borrowing."""
     borrowed = plan.borrowed
     f.return_if(borrowed <= 0)
     memory = ctx.arena
@@ -106,7 +106,7 @@ def return_memory(f: Function, plan: Any, ctx: Any) -> None:
 
 @unit.function(PTR, plan=PLAN, rank=I64, sizes=PTR, strides=PTR, descriptor=PTR, size=I64)
 def make_array(f: Function, plan: Any, rank: Any, sizes: Any, strides: Any, descriptor: Any, size: Any) -> None:
-    """A new array. From ALLOCATOR.middle bytes up its memory comes from the run time's allocator, and it owns that."""
+    """Make a new array. From ALLOCATOR.middle bytes up, it owns memory of smelt's allocator; below, of NumPy's."""
 
     def new(memory: Any, flags: int) -> Any:
         make, null = plan.numpy[NEW_FROM_DESCRIPTOR], f.constant(NULL)
@@ -132,7 +132,7 @@ def make_array(f: Function, plan: Any, rank: Any, sizes: Any, strides: Any, desc
 
 @unit.function(PTR, public=True, results=to(PTR), cursor=to(GUARD))
 def build(f: Function, results: Any, cursor: Any) -> None:
-    """The results in the shape of what the function returned; the cursor moves behind what is built."""
+    """Build the output from the results, nested as the function's; the cursor moves past the records read."""
     record = cursor[0]
     word = record.word
     cursor[0] = record + 1
@@ -149,7 +149,7 @@ def build(f: Function, results: Any, cursor: Any) -> None:
     f.return_(word.as_(PTR))
 
 
-# Parts of it, each written in its place.
+# Parts of `build`, inlined where they are used.
 
 
 def build_items(f: Function, results: Any, cursor: Any, count: Any, made: Any, set_item: Routine) -> Any:

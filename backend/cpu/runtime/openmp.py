@@ -1,12 +1,12 @@
-"""OpenMP's threads in place of the pool's own, for the length of one call.
+"""Run a call on OpenMP's threads in place of the pool's own.
 
-The threads of an OpenMP library go on spinning for milliseconds after each parallel loop. Where another library in the
-process has such loops between calls (PyTorch's eager ops), they would take the processors from the pool's workers; so a
-long call is itself such a loop, with the pool's protocol inside: the first thread of the team runs the kernels, the
-others take part in their jobs until it is done.
+The threads of an OpenMP library spin for milliseconds after each parallel region. If another library of the process
+has such regions between calls (PyTorch's eager ops), they would take the CPUs from the pool's workers; so a long call
+is itself a parallel region, with the pool's protocol inside: the first thread of the team runs the kernels, the others
+join their jobs until it is done.
 
-A team belongs to one thread of the caller's, as it does in OpenMP. A forked child has none of OpenMP's threads, and
-the library does not know: no teams there.
+A team belongs to one calling thread, as in OpenMP. A forked child has none of OpenMP's threads, and the library does
+not notice: there are no teams in the child.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .records import PoolBlock, TeamBlock
 from .runtime import runtime
 from .threads import Pool, pool
 
-LIBRARIES = ("libgomp", "libomp", "libiomp5")  # all of them can be called as libgomp is
+LIBRARIES = ("libgomp", "libomp", "libiomp5")  # all of them have libgomp's entry points
 
 
 class Team:
-    """What a launcher needs of threads, as Pool has it."""
+    """The threads of one OpenMP team, with the interface of Pool that a launcher needs."""
 
     def __init__(self, parallel: Any, number: Any, own: Pool):
         self.own = own
         self.parallel = own.parallel
-        self.started = 1  # none that would need scratch memory beyond the limit
+        self.started = 1  # no thread needs scratch memory beyond the limit
         self.block, self.memory = aligned(PoolBlock)
         self.address = ctypes.addressof(self.block)
         self.call = TeamBlock(pool=self.address, number=ctypes.cast(number, ctypes.c_void_p).value)
@@ -45,7 +45,7 @@ class Team:
         return self.own.limit
 
     def ready(self) -> None:
-        """OpenMP starts its threads itself."""
+        """Do nothing: OpenMP starts its threads itself."""
 
     def run(self, function: Any, context: int) -> None:
         call, block = self.call, self.block
@@ -58,7 +58,7 @@ Threads = Pool | Team
 
 
 class _Library:
-    """The process's OpenMP, if there is one."""
+    """The OpenMP library of the process, if it has loaded one."""
 
     def __init__(self) -> None:
         self.teams = threading.local()
@@ -86,7 +86,7 @@ class _Library:
 
 
 def _mapped_library() -> ctypes.CDLL | None:
-    """The OpenMP library that the process has loaded."""
+    """Find the OpenMP library that the process has loaded; None if there is none."""
     try:
         with open("/proc/self/maps") as file:
             paths = {line.split(maxsplit=5)[-1].strip() for line in file}
@@ -107,5 +107,5 @@ _openmp = Once("OpenMP", _Library)
 
 
 def openmp_threads() -> Threads:
-    """The team of the calling thread; the pool where there is no OpenMP, or nothing to share."""
+    """Return the team of the calling thread; the pool where there is no OpenMP, or only one thread."""
     return _openmp().threads()

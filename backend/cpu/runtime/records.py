@@ -1,5 +1,5 @@
-"""The records of the run time that native code and Python share: of the thread pool, an OpenMP team, the allocator and
-the native entry of a call; and where CPython and NumPy have the fields of their objects."""
+"""Records of the run time that native code and Python share (thread pool, OpenMP team, allocator, native entry), and
+the layout of CPython's and NumPy's objects."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ import numpy as np
 from ....kernels.machine import CACHE_LINE
 from ..abi import I32, I64, PTR, Arguments, Context, Problem, line, to
 
-HAS_ALLOCATOR = sys.platform == "linux" and sys.maxsize > 2**32  # it needs Linux's way of mapping memory
-# Its blocks are pages; 64 KB on some ARM machines: parts of a page cannot be given back.
+HAS_ALLOCATOR = sys.platform == "linux" and sys.maxsize > 2**32  # needs Linux's mmap and madvise
+# Its blocks are whole pages (64 KB on some ARM machines): parts of a page cannot be unmapped.
 PAGE = os.sysconf("SC_PAGE_SIZE") if HAS_ALLOCATOR else 0
 
 
 class Linux(IntEnum):
-    """Numbers of system calls' arguments."""
+    """Argument values of system calls."""
 
-    ADVISE_HUGE = 14  # madvise: on huge pages
-    CLOCK_MONOTONIC = 1  # clock_gettime: the clock that is never set
+    ADVISE_HUGE = 14  # madvise: MADV_HUGEPAGE
+    CLOCK_MONOTONIC = 1  # clock_gettime: not affected by setting the time
     FUTEX_WAIT_PRIVATE = 128
     FUTEX_WAKE_PRIVATE = 129
 
 
 # The thread pool.
 
-UNPINNED = -1  # in place of the caller's CPU: workers may run anywhere
+UNPINNED = -1  # value of caller_cpu where workers are not pinned
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSizes:
-    """No measurement is recorded but for the ticks: 20 to 50 us of spinning are enough (Zen 3)."""
+    """Sizes of the thread pool. Measured: spinning of 20 to 50 us is enough (Zen 3); the others are chosen."""
 
-    shares: int = 16  # each has a counter, which costs the caller a store; more threads than these share some of them
-    pinned: int = 1024  # CPUs, and so workers, that may be pinned; the table has a thread and a CPU for each
-    ticks: int = 100_000  # of the processor's counter that a worker spins
-    slow_ticks: int = 1_000  # of Arm's, which is slow
-    nap: int = 50  # microseconds, where there is no futex
+    shares: int = 16  # of a job, at most: each costs the caller a store to its counter; more threads share
+    pinned: int = 1024  # workers that can be pinned, and CPUs; length of the table of thread and CPU
+    ticks: int = 100_000  # a worker spins, in ticks of the time stamp counter
+    slow_ticks: int = 1_000  # the same in ticks of Arm's timer, which is slow
+    nap: int = 50  # microseconds of a sleep where there is no futex
 
 
 POOL_SIZES = PoolSizes()
@@ -52,7 +52,7 @@ class Job(Structure):
         ("function", PTR),
         ("arguments", to(Arguments)),
         ("count", I64),  # of iterations
-        ("grain", I64),  # iterations that are taken at once
+        ("grain", I64),  # iterations that a thread takes at once
         ("shares", I64),
         ("each", I64),  # iterations of a share
     ]
@@ -65,15 +65,15 @@ class Counter(Structure):
 
 
 class Place(Structure):
-    """A worker's thread, as the system numbers it, and its CPU."""
+    """A worker's thread (the system's id) and its CPU."""
 
     _fields_ = [("thread", I64), ("cpu", I64)]
 
 
 class PoolBlock(Structure):
     _fields_ = [
-        *line(("generation", I32)),  # counts jobs; sleepers wait for it to change
-        *line(("active", I64)),  # workers that take part
+        *line(("generation", I32)),  # number of the job; sleepers wait for a change
+        *line(("active", I64)),  # workers in the job
         *line(("sleeping", I64)),  # workers that sleep
         *line(("open", I64)),  # whether workers may join the job
         *line(("lock", I64)),
@@ -91,7 +91,7 @@ class TeamBlock(Structure):
         ("run", PTR),
         ("context", to(Context)),
         ("pool", to(PoolBlock)),
-        ("number", PTR),  # the function that gives a thread's number
+        ("number", PTR),  # function that returns a thread's number
         ("seen", I32),  # the pool's generation before the call
         ("done", I64),
     ]
@@ -104,14 +104,15 @@ ALIGNMENT = CACHE_LINE
 
 @dataclass(frozen=True, slots=True)
 class AllocatorSizes:
-    """No measurement is recorded."""
+    """Sizes of the allocator; chosen, no measurement is recorded."""
 
-    large: int = 1 << 18  # bytes from which memory is mapped, and kept
-    middle: int = 1 << 10  # bytes from which an array is aligned
-    huge: int = 1 << 21  # bytes of a huge page, which blocks from this size up are mapped on
-    blocks: int = 1024  # that wait
-    period: int = 1_000_000_000  # ns; the largest use of this period and of the one before counts
-    share: int = 8  # of the machine's memory that may wait: one part in so many
+    large: int = 1 << 18  # bytes from which a block is mapped, and kept when freed
+    middle: int = 1 << 10  # bytes from which an array is allocated aligned, by smelt
+    huge: int = 1 << 21  # bytes of a huge page; blocks from this size up are mapped on huge pages
+    blocks: int = 1024  # free blocks at most
+    # ns; free blocks are bounded by the peak use of this period and of the one before
+    period: int = 1_000_000_000
+    share: int = 8  # one part in so many of the machine's memory may be free blocks
 
 
 ALLOCATOR = AllocatorSizes()
@@ -124,15 +125,15 @@ class Block(Structure):
 class AllocatorState(Structure):
     _fields_ = [
         ("lock", I64),
-        ("count", I64),  # of blocks that wait
-        ("waiting", I64),  # bytes that wait
-        ("used", I64),  # bytes of the large blocks of arrays that live
-        ("peak", I64),  # the most that was used in this period
-        ("earlier", I64),  # and in the one before
-        ("since", I64),  # ns; when this period began
-        ("most", I64),  # bytes that may wait
-        ("tables", to(to(I64))),  # of the sizes of blocks
-        ("blocks", Block * (ALLOCATOR.blocks + 1)),  # that wait, the oldest first
+        ("count", I64),  # of free blocks
+        ("waiting", I64),  # bytes in free blocks
+        ("used", I64),  # bytes of large blocks in use
+        ("peak", I64),  # bytes; the most that was used in this period
+        ("earlier", I64),  # bytes; in the period before
+        ("since", I64),  # ns; start of this period
+        ("most", I64),  # bytes that may be in free blocks
+        ("tables", to(to(I64))),  # two-level table of the sizes of mapped blocks
+        ("blocks", Block * (ALLOCATOR.blocks + 1)),  # free, the oldest first
     ]
 
 
@@ -144,7 +145,7 @@ class Object(Structure):
 
 
 class Descriptor(Structure):
-    """An array's dtype: its kind, its letter, its byte order, something else, its number."""
+    """A dtype object (PyArray_Descr): kind, type character, byte order, flags, type number."""
 
     _fields_ = [*Object._fields_, ("class_", PTR), ("facts", I64)]
 
@@ -166,20 +167,20 @@ class ArrayObject(Structure):
 
 
 class StandIn(Structure):
-    """Looks like an array object to native code: its data is the number behind it."""
+    """A 0-dim array to native code: its data is the number stored behind it."""
 
     _fields_ = [("array", ArrayObject), ("number", I64)]
 
 
-FACTS = ~(0xFF << 24)  # of Descriptor.facts, those that tell dtypes apart
-PLAIN = 0x101  # flags of an array: contiguous and aligned
+FACTS = ~(0xFF << 24)  # mask of Descriptor.facts: the bytes that tell dtypes apart
+PLAIN = 0x101  # array flags: C-contiguous and aligned
 NEW = PLAIN | 0x400  # writable, too
 OWNING = 0x4
-NEW_FROM_DESCRIPTOR = 94  # its place in the table of NumPy's functions
+NEW_FROM_DESCRIPTOR = 94  # index in NumPy's table of C functions: PyArray_NewFromDescr
 
 
 def _find_data_offset() -> int | None:
-    """Where an array object holds the address of its data, by looking; None if it does not show."""
+    """Find the offset of an array object's data pointer by inspecting objects; None if that fails."""
     probe = np.empty(3)
     data = probe.__array_interface__["data"][0]
     for offset in (16, 24, 32, 40):
@@ -191,17 +192,17 @@ def _find_data_offset() -> int | None:
 DATA_OFFSET = _find_data_offset()
 HAS_ENTRY = ArrayObject.data.offset == DATA_OFFSET
 
-# The native entry of a call. Guards and output are records one behind the other.
+# The native entry of a call. Guards and output are sequences of records.
 
 
 class Plan(Structure):
-    """How a call has to look, where its parts are and what it returns."""
+    """What the native entry needs for its calls: guards of the arguments, places of the parts, the output."""
 
     _fields_ = [
         ("busy", I64),
         ("context", to(Context)),
         ("run", PTR),
-        ("pool_at", to(to(PoolBlock))),  # where the address of the process's pool is
+        ("pool_at", to(to(PoolBlock))),  # place of the address of the process's pool
         ("guards", PTR),
         ("results", PTR),
         ("result_count", I64),
@@ -210,8 +211,8 @@ class Plan(Structure):
         ("held", to(PTR)),  # objects that the call needs until it ends
         ("held_count", I64),
         ("problem", to(Problem)),
-        ("on_error", PTR),  # called if there is a problem
-        ("seed", PTR),  # called for a seed, if there is one
+        ("on_error", PTR),  # called if the kernels noted a problem
+        ("seed", PTR),  # called for the seed; null if the graph has none
         ("seed_slot", I64),
         ("borrowed", I64),  # bytes of temporaries that are allocated for the call
         ("arena_bytes", I64),
@@ -220,7 +221,7 @@ class Plan(Structure):
         ("release", PTR),
         ("handler", PTR),
         ("numpy", to(PTR)),  # the table of NumPy's functions
-        ("otherwise", PTR),  # what is returned if Python is to make the call
+        ("otherwise", PTR),  # returned if Python must make the call (NotImplemented)
         ("true", to(Object)),
         ("ndarray", PTR),
         ("tuple", PTR),
@@ -237,31 +238,31 @@ PUT_RESULT, PUT_TUPLE, PUT_LIST, PUT_DICT, PUT_OBJECT = range(5)
 
 
 class Guard(Structure):
-    """Of an argument, or of a part of the output. word: an object, a result's number, or a container's length; behind a
-    container are the records of its items, in a dict with a key before each."""
+    """Guard of an argument, or of a part of the output. word: an object, a result's number, or a container's length. A
+    container is followed by the records of its items; in a dict, a key precedes each."""
 
     _fields_ = [("kind", I64), ("word", I64)]
 
 
 class ArrayGuard(Structure):
-    """Behind it the array's sizes."""
+    """Guard of an array; the array's sizes follow it."""
 
     _fields_ = [
         ("kind", I64),
         ("slot", I64),  # in ctx
         ("dtype", I64),  # its facts
         ("rank", I64),
-        ("number", I64),  # the kind of number that will do instead
-        ("stand_in", to(ArrayObject)),  # where that goes
+        ("number", I64),  # kind of Python number that is taken instead
+        ("stand_in", to(ArrayObject)),  # receives that number
     ]
 
 
 class Result(Structure):
-    """Behind it the array's sizes and strides."""
+    """Result array; its sizes and strides follow it."""
 
     _fields_ = [("rank", I64), ("descriptor", PTR), ("bytes", I64)]
 
 
 def words(*records: Structure) -> list[int]:
-    """Records as 64-bit words."""
+    """Return records as 64-bit words."""
     return [word for record in records for word in (I64 * (sizeof(record) // 8)).from_buffer(record)]

@@ -1,6 +1,6 @@
-"""The run time's own native code: the pool of threads, the allocator and the entry of calls, loaded as one image.
+"""Load the run time's native code as one image: thread pool, allocator, entry of calls.
 
-Their texts are made only to compile them. smelt's sources decide what they say, and are a part of every key.
+Its LLVM text is made only on a cache miss: it depends on smelt's sources alone, which are a part of every key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .records import DATA_OFFSET, HAS_ALLOCATOR, HAS_ENTRY, PAGE
 
 
 def texts() -> list[str]:
-    """The run time for this process, as LLVM text."""
+    """Write the run time for this process as LLVM text."""
     import platform
 
     from . import native_allocator, native_entry, native_guards, native_pool, native_results
@@ -34,11 +34,11 @@ def _load() -> Image:
         from ..llvm.engine import engine
         from ..llvm.parts import Part
 
-        # None of this has a hot loop.
+        # plain, without optimization: the run time has no hot loop.
         code = engine().object_code([Part(text, plain=True) for text in texts()])
         kept.store(code)
     image = Image(code)
-    # Workers, arrays and built-in functions outlive this module.
+    # Never unloaded: workers, arrays and built-in functions outlive this module.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(image))
     return image
 

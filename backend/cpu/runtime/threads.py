@@ -1,27 +1,27 @@
-"""The thread pool: dispatch and waiting are native code, the threads are Python's, daemons that are parked in it.
+"""The thread pool: dispatch and waiting are native code, the workers are Python daemon threads parked in it.
 
-A job is a function, its ctx and a number of iterations, which are divided into shares, one for each thread. Whoever
-runs takes runs of iterations from its share, by the share's counter, and then from the shares of the others until none
-is left: the caller too, so a job is done even if no worker wakes up. So a thread goes through memory in long stretches,
-which processors fetch ahead, and in the next job of the same size through those that its own caches still hold.
+A job is a function, its ctx and a number of iterations, divided into one share per thread. A thread takes runs of
+iterations from its own share, by the share's atomic counter, then steals from the shares of the others until none is
+left. The caller does the same, so a job is done even if no worker wakes up. Shares are contiguous: a thread goes
+through memory in long stretches, which the hardware prefetches, and in the next job of the same size through the
+stretches that its own caches still hold.
 
-A worker announces itself (`active`) before it looks whether the job is still open; the caller closes the job and then
-waits only for those that announced themselves. Waiting workers spin for some microseconds, then sleep on a futex
-(where there is none, they nap).
+A worker increments `active` before it checks whether the job is still open; the caller closes the job and then waits
+until `active` is zero. Idle workers spin for some microseconds, then sleep on a futex (where there is none, they nap).
 
-A call brings scratch memory for as many workers as there were when it began; those that were started since then
-leave its jobs to the others.
+A call brings scratch memory for the workers that existed when it began; workers started since then do not join its
+jobs.
 
-When the pool is busy with the job of another Python thread, the caller does all of its job itself. Nothing that
-a kernel computes depends on who does which part.
+While the pool is busy with the job of another Python thread, the caller runs its whole job itself. No result of a
+kernel depends on which thread runs which iterations.
 
-Sleepers are woken only if there are more runs than threads awake. That takes the caller as long as a short job, so a
-short one that comes alone is not worth it; one that soon follows another may be one of many. The caller wakes one
-worker, and who was woken wakes two more while there is work left.
+Sleepers are woken only if there are more runs than threads awake. A wake-up takes the caller as long as a short job, so
+a short job that comes alone is not worth it; one that soon follows another may be one of many. The caller wakes one
+worker, and each woken worker wakes two more while there is work left.
 
-Where there are as many threads as CPUs, each worker has a CPU of its own: else the system often lets a woken worker
-wait behind the very caller that waits for it. The caller may run anywhere. If it has moved to a worker's CPU since
-it last woke one, that worker moves to the CPU that the caller came from.
+Where there are as many threads as CPUs, each worker is pinned to a CPU of its own: otherwise the scheduler often queues
+a woken worker behind the very caller that waits for it. The caller may run anywhere. If it has moved to a worker's CPU
+since the last wake-up, that worker moves to the CPU that the caller came from.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from .runtime import runtime
 
 
 def available_cpus() -> int:
-    """How many CPUs this process may use, by affinity and by cgroup quota."""
+    """Count the CPUs that this process may use, by affinity and by cgroup quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _cgroup_quota()
     return max(1, count if quota is None else min(count, quota))
 
 
 def _cgroup_quota() -> int | None:
-    """The smallest number of CPUs that a control group around this process may use; None if they set no bound."""
+    """Read the smallest CPU quota of the control groups around this process, in CPUs; None if there is no quota."""
     found: list[tuple[str, str]] = []
     quota = ""
     for name, words in limits("cpu", "cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"):
@@ -67,7 +67,7 @@ def _cgroup_quota() -> int | None:
 
 
 class Pool:
-    """The process's workers. They start when a job first could use them."""
+    """The thread pool of the process. Workers start when a job first could use them."""
 
     def __init__(self) -> None:
         addresses = runtime()
@@ -76,19 +76,19 @@ class Pool:
         self.lock = threading.Lock()
         self.cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self.limit = available_cpus()
-        self.current = ctypes.c_int64()  # the block's address, for those who hold one that may be of before a fork
+        self.current = ctypes.c_int64()  # the block's address: holders compare theirs, which may be from before a fork
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.current))
         self._fresh()
-        process.in_child(self._fresh)  # a forked child has this block, but none of the threads
+        process.in_child(self._fresh)  # a forked child has this block, but no workers
 
     def _fresh(self) -> None:
         self.lock = threading.Lock()
         self.block, memory = aligned(PoolBlock)
-        # Workers outlive the interpreter's last objects: nobody ever frees what they look at.
+        # Never freed: workers outlive the interpreter's last objects and read this block.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self.address = self.current.value = ctypes.addressof(self.block)
         self._count(1)
-        self.threads: dict[int, int] = {}  # workers that run, as the system numbers them
+        self.threads: dict[int, int] = {}  # the system's id of each running worker
         self.resize(self.limit)
 
     def resize(self, count: int) -> None:
@@ -97,14 +97,14 @@ class Pool:
         self._place()
 
     def ready(self) -> None:
-        """Start the workers that are missing. Where the system allows no more threads, those that there are will do."""
+        """Start the missing workers. Where the system allows no more threads, the pool stays smaller."""
         if self.started < self.limit:
             apart(self._start)
 
     def _start(self) -> None:
         with self.lock:
             if self.started == 1 and self.cpus:
-                self.cpus = os.sched_getaffinity(0)  # which threads inherit; a fork ago it may have been another
+                self.cpus = os.sched_getaffinity(0)  # threads inherit it; a fork may have changed it
             while self.started < self.limit:
                 number = self.started
                 self._count(number + 1)
@@ -117,7 +117,7 @@ class Pool:
         self.resize(min(self.started, self.limit))
 
     def _serve(self, address: int, number: int) -> None:
-        """What a worker runs."""
+        """Run the native loop of a worker."""
         self.threads[number] = threading.get_native_id()
         self._worker(address, number)
 
@@ -129,7 +129,7 @@ class Pool:
         self.started = self.block.started = started
 
     def _place(self) -> None:
-        """A CPU for each worker if there are as many threads as CPUs; else the system places them as it likes."""
+        """Pin each worker to a CPU if there are as many threads as CPUs; else leave placement to the scheduler."""
         if not hasattr(os, "sched_setaffinity") or self.limit == 1:
             return
         cpus = sorted(self.cpus)
@@ -158,7 +158,7 @@ pool = Once("thread pool", Pool)
 
 
 def set_num_threads(count: int) -> None:
-    """How many threads compiled code may use in this process, the calling one included."""
+    """Set how many threads compiled code may use in this process, the calling one included."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"the number of threads must be a positive int, got {count!r}")
     pool().resize(count)
@@ -170,7 +170,7 @@ def get_num_threads() -> int:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Use `count` threads inside of the block. So do calls that other Python threads make meanwhile."""
+    """Use `count` threads inside the block. Calls of other Python threads meanwhile use as many."""
     before = get_num_threads()
     set_num_threads(count)
     try:
