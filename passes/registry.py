@@ -21,10 +21,11 @@ from typing import Any
 
 from ..ir.errors import suggest
 from ..ir.graph import Graph, Op, Value
+from ..ir.process import process
 from ..ir.verify import STAGES
 from .rewrite import rebuild, remake
 
-PASSES: dict[str, Pass] = {}
+PASSES: dict[str, Pass] = process.keep("passes", {})
 
 
 @dataclass(frozen=True)

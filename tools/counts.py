@@ -9,9 +9,12 @@ constants    Names in capitals that a module binds to a number, or to an arithme
              ops (frontend/ops) and of scalars (kernels/scalar), names that share one `range`, and fields of records,
              which say what they bound. Numbers of other interfaces (ELF, Linux, NumPy) are counted.
 cycles       Groups of modules that import each other, with all imports at run time, also those inside of functions.
-native       Lines of Python that write the native run time: backend/cpu/**/native_*.py, and *_text.py before.
+native       Lines of code that write the native run time: backend/cpu/runtime/native_*.py, and *_text.py before. Blank
+             lines, comments, docstrings and imports are none.
 mutables     Names of modules that functions rebind (`global`), or whose values functions of the same module change:
-             by item, by attribute, or by a method such as append, update or pop.
+             by item, by attribute, or by a method such as append, update or pop. Not counted: values of contexts
+             (ContextVar), and those that `process.keep` returned.
+kept         What `process.keep` and `Once` are given: the state of the process.
 caches       Functions that remember results (lru_cache, cache).
 statements   For each class of loop statements the files that name it.
 cuda         Comparisons with the text "cuda".
@@ -39,6 +42,7 @@ CHANGING = {
     "register", "remove", "reset", "set", "setdefault", "update",
 }  # fmt: skip
 CACHES = {"lru_cache", "cache"}
+LISTED = {"ContextVar", "process.keep"}
 
 
 def main() -> int:
@@ -62,6 +66,7 @@ def count(root: Path) -> dict[str, list[str]]:
         "cycles": [" ".join(group) for group in cycles(root)],
         "native": native_lines(root),
         "mutables": mutables(root),
+        "kept": kept(root),
         "caches": caches(root),
         "statements": [f"{name} {files}" for name, files in statement_files(root).items()],
         "cuda": cuda_tests(root),
@@ -167,16 +172,32 @@ def native_lines(root: Path) -> list[str]:
     return [
         f"{name}:{number}"
         for name, path in sources(root, "backend/cpu")
-        if path.name.startswith("native_") or (path.name.endswith("_text.py") and path.name != "compile_text.py")
-        for number, _ in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (path.name.startswith("native_") and path.parent.name == "runtime")
+        or (path.name.endswith("_text.py") and path.name != "compile_text.py")
+        for number in code_lines(path)
     ]
+
+
+def code_lines(path: Path) -> list[int]:
+    """The lines of a file that are code."""
+    without: set[int] = set()
+    for node in ast.walk(tree(path)):
+        spans: list[ast.stmt] = []
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            spans.append(node)
+        elif isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            spans.append(node.body[0])
+        for span in spans:
+            without.update(range(span.lineno, (span.end_lineno or span.lineno) + 1))
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    return [at for at, line in lines if at not in without and line.strip() and not line.strip().startswith("#")]
 
 
 def mutables(root: Path) -> list[str]:
     found: list[str] = []
     for name, path in sources(root, *COUNTED):
         module = tree(path)
-        names = {bound for bound, _ in bindings(module)}
+        names = {bound for bound, value in bindings(module) if called_name(value) not in LISTED}
         changed: set[str] = set()
         for function in (node for node in ast.walk(module) if isinstance(node, (ast.FunctionDef, ast.Lambda))):
             own = {item.arg for item in ast.walk(function.args) if isinstance(item, ast.arg)}
@@ -190,6 +211,22 @@ def mutables(root: Path) -> list[str]:
                     changed.add(owner)
         found += [f"{name}: {item}" for item in sorted(changed & names)]
     return found
+
+
+def called_name(value: ast.AST) -> str:
+    """What an expression calls, if it is a call."""
+    function = value.func if isinstance(value, ast.Call) else None
+    function = function.value if isinstance(function, ast.Subscript) else function
+    return ast.unparse(function) if function is not None else ""
+
+
+def kept(root: Path) -> list[str]:
+    return [
+        f"{name}: {ast.unparse(node.args[0])}"
+        for name, path in sources(root, *COUNTED)
+        for node in ast.walk(tree(path))
+        if called_name(node) in ("process.keep", "Once") and isinstance(node, ast.Call) and len(node.args) == 2
+    ]
 
 
 def changed_name(node: ast.AST) -> str | None:

@@ -10,13 +10,14 @@ import numpy as np
 
 from ..ir.errors import NumberRangeError
 from ..ir.graph import Op, Value
+from ..ir.process import process
 from ..ir.types import DTYPES, DType, scalar_type
 
 if TYPE_CHECKING:
     from .define import OpDef
 
 Scalar = bool | int | float | complex
-REGISTRY: dict[str, OpDef] = {}
+REGISTRY: dict[str, OpDef] = process.keep("ops", {})
 
 
 def constant(value: Scalar, type: DType) -> Value:

@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from ..ir.errors import CompileError
 from ..ir.graph import Value
+from ..ir.process import process
 from ..ir.symbolic import Expr
 from ..ir.types import DTYPES, INTEGER
 from ..ops import bits, checks, create, extremes, indexing, join, pointwise, reduce, scan
@@ -22,7 +23,7 @@ from .memory import root_of
 from .types import DTYPE, layout_of
 
 Rule = Callable[[Node, dict[str, Any]], Any]
-RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = process.keep("rules of PyTorch's ops", {})
 
 # Ops that draw random numbers.
 RANDOM = {

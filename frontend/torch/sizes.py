@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from ..ir.process import process
 from ..ir.proofs import floor_divide, maximum, minimum, remainder
 from ..ir.symbolic import Dim, Symbol
 from ..trace import SMALLEST
@@ -39,7 +40,7 @@ def symbol_of(expression: Any, environment: Any) -> Symbol:
     return known[name]
 
 
-_symbols: WeakKeyDictionary[Any, dict[str, Symbol]] = WeakKeyDictionary()
+_symbols: WeakKeyDictionary[Any, dict[str, Symbol]] = process.keep("symbols of PyTorch", WeakKeyDictionary())
 
 
 def symbol_name(size: Any) -> str | None:

@@ -22,6 +22,7 @@ from dataclasses import Field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from ...ir.process import process
 from ...ir.symbolic import Dim, Symbol
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ dims: Query[Dim] = Query("dims")
 origins: Query[Location] = Query("origin")
 expressions: Query[Dim] = Query("dims", "shape")  # with the shapes of buffers
 
-_known: dict[type, frozenset[str]] = {}
+_known: dict[type, frozenset[str]] = process.keep("roles of statements", {})
 _plain: set[type] = set()  # classes without a body
 
 

@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...ir.process import process
 from ...ir.types import DType, bf16, bool_, c64, c128, dtype, f16, f64
 from . import basic, complexmath, philox, reference, special, trigonometry, vecmath
 from .term import expand
@@ -73,7 +74,7 @@ class ScalarOp:
     cost: int = 1  # in additions, roughly: what recomputing it costs
 
 
-SCALARS: dict[str, ScalarOp] = {}
+SCALARS: dict[str, ScalarOp] = process.keep("scalar ops", {})
 
 # What a back end implements by hand: conversions, and the parts of a complex number. reference.cast says what
 # a conversion gives: there is no undefined behaviour.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Op, Value
+from ...ir.process import process
 from ...ir.symbolic import Dim
 from ...ir.types import DType, f32, i64
 from ...kernels.loop.ir import Buffer, Literal, Operand, Register, Store
@@ -210,7 +211,7 @@ class Lowering(KernelBuilder):
 
 
 # How the groups of a kind become statements: one function for each kind, never for each op.
-LOWERINGS: dict[type[Kind], Callable[[Lowering, Group], None]] = {}
+LOWERINGS: dict[type[Kind], Callable[[Lowering, Group], None]] = process.keep("lowerings of kinds", {})
 
 
 def lowers(kind: type[Kind]) -> Callable[[Callable[[Lowering, Group], None]], Callable[[Lowering, Group], None]]:

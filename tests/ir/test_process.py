@@ -31,5 +31,5 @@ def test_functions_that_are_gone_leave_nothing_behind() -> None:
         compile_one(number)
     gc.collect()
     grown = {name: size for name, size in process.entries().items() if size > before.get(name, 0)}
-    # Each function's code object is remembered for the lines of errors, up to a bound.
-    assert set(grown) <= {"lines of functions"}, grown
+    # Lines of errors have a bound of their own; registries and roles grow with classes and ops that are met.
+    assert set(grown) <= {"lines of functions", "roles of statements"}, grown
