@@ -86,7 +86,11 @@ DEFECTS: dict[str, tuple[Edit, ...]] = {
     ),
     # A composite's body is remembered without the numbers that it was worked out for.
     "numbers": (
-        Edit("smelt.passes.graph.decompose:body_key", "if number is None", "if True"),
+        Edit(
+            "smelt.passes.graph.decompose:body_key",
+            "return argument_key(argument)",
+            "return float if isinstance(argument, float) else argument_key(argument)",
+        ),
     ),
     # Parts of long f16 sums are stored as f16.
     "halves": (

@@ -10,6 +10,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -22,11 +23,13 @@ from smelt.ops.define import REGISTRY, REQUIRED, OpDef, Parameter
 from support import TORCH_DTYPES, flatten, to_torch
 
 from . import faults
+from .oracle import inexact
 from .program import Program, Ref, Step, Type, call, functions, references, renumber, substitute
 
 SIZES = (0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 33, 64, 65)
 LONG_SIZES = (100, 128, 255, 257, 1000, 4096, 2**15, 40000)
 MOST_ELEMENTS = 2**13
+DIFFERENTIABLE = (torch.float32, torch.float64)
 MOST_LONG_ELEMENTS = 2**20
 ELEMENTS = ("f32",) * 6 + ("f64",) * 3 + ("f16", "bf16") * 2 + ("i64",) * 2 + ("i32", "u8", "i8", "i16", "bool", "c64")
 TRIES = 30
@@ -39,6 +42,9 @@ RARE_NUMBERS = (65536.0, 300, -7, 1 / 3, math.pi, 1e-8, 70000, float("inf"), flo
 SORTED = ("sorted_sequence", "boundaries")  # operands that must be in order
 # Parameters that are left at their defaults: no other argument is likely to be right.
 FIXED = {"sorter": "a permutation that sorts", "indexing": "PyTorch warns", "memory_format": "no text of an op has it"}
+CONVERTING = ("type", "scatter", "copy", "put", "fill")  # parts of the names of ops that make one type of another
+# Parameters of one value. Other modes of cdist are a product of matrices, which cancels.
+CHOSEN = {"compute_mode": 2}
 
 # Ops that are not drawn, by the reason. Neither are those with a random stream, and those whose counterpart in PyTorch
 # trusts its operands and reads beyond them if they are wrong: backward, native and private forms. They are reached by
@@ -47,6 +53,7 @@ LEFT_OUT = {
     "empty": "contents of memory", "empty_like": "contents of memory", "new_empty": "contents of memory",
     "empty_strided": "contents of memory", "new_empty_strided": "contents of memory",
     "as_strided": "the result depends on the operand's strides, which programs here do not fix",
+    "as_strided_copy": "the result depends on the operand's strides, which programs here do not fix",
     "as_strided_scatter": "the result depends on the operand's strides, which programs here do not fix",
     "captured": "made by tracing", "constant": "made by tracing", "extent": "made by tracing",
 }  # fmt: skip
@@ -69,23 +76,33 @@ class Finding(Exception):
 class Drawer:
     """Draws one program. The seed decides everything.
 
-    smooth: one to differentiate. numpy: one of a function of NumPy arrays, in which integers become f64."""
+    mode: how it is to be differentiated, if it is. numpy: one of a function of NumPy arrays, in which integers become
+    f64. most: elements of a value."""
 
-    def __init__(self, seed: int, ops: Sequence[OpDef] | None = None, smooth: bool = False, numpy: bool = False):
+    def __init__(
+        self,
+        seed: int,
+        ops: Sequence[OpDef] | None = None,
+        mode: str | None = None,
+        numpy: bool = False,
+        most: int | None = None,
+    ):
         self.random = random.Random(seed)
         self.ops = ops or drawable()
-        self.smooth, self.numpy = smooth, numpy
+        self.smooth, self.numpy = mode is not None, numpy
+        self.excuses = (faults.UNDEFINED, *(faults.MODES[mode] if mode is not None else ()))
         self.program = Program()
         self.values: list[Any] = []
         self.input_numbers: list[int] = []
         self.refused: Counter[str] = Counter()  # calls that PyTorch takes and smelt does not
         self.typed: Counter[str] = Counter()  # calls whose results have another type or shape in PyTorch
-        self.long = self.random.random() < 0.04
-        self.special = self.random.random() < 0.15 and not smooth
+        self.differentiable: set[int] = set()  # floats that depend on an f32 or f64 input
+        self.long = self.random.random() < 0.04 and most is None
+        self.special = self.random.random() < 0.15 and not self.smooth
         pool = LONG_SIZES if self.long else SIZES
         self.sizes = [self.random.choice(pool if at == 0 else SIZES) for at in range(3)]
-        self.element = self.random.choice(("f32", "f32", "f64") if smooth else ELEMENTS)
-        self.most = MOST_LONG_ELEMENTS if self.long else MOST_ELEMENTS
+        self.element = self.random.choice(("f32", "f32", "f64") if self.smooth else ELEMENTS)
+        self.most = most or (MOST_LONG_ELEMENTS if self.long else MOST_ELEMENTS)
 
     def coin(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
@@ -97,15 +114,27 @@ class Drawer:
         # A program is about few ops: those are drawn again and again beside others.
         favourites = self.random.sample(self.ops, min(4, len(self.ops)))
         for _ in range(wanted * 3):
-            if len(self.program.steps) >= wanted:
+            if len(self.program.steps) >= wanted and self.made():
                 break
-            self.step(self.random.choice(favourites if self.coin(0.4) else self.ops))
-        made = list(range(len(self.program.inputs), len(self.values)))
-        made = [number for number in made if isinstance(self.values[number], torch.Tensor)]
-        if made:
+            if self.program.steps and self.coin(0.15):
+                known = self.random.choice(self.program.steps)
+                self.step(REGISTRY[known.op], known)
+            else:
+                self.step(self.random.choice(favourites if self.coin(0.4) else self.ops))
+        if made := self.made():
             chosen = {made[-1], *self.random.sample(made, min(len(made), self.random.randint(0, 3)))}
+            if self.coin():  # all that was drawn is computed
+                read = {number for step in self.program.steps for number in references(tuple(step.arguments.values()))}
+                chosen |= set(made) - read
             self.program.results = sorted(chosen)
         return self.renumbered()
+
+    def made(self) -> list[int]:
+        """The values that may be results: of a program to differentiate, those with a derivative."""
+        made = [at for at, item in enumerate(self.values) if isinstance(item, torch.Tensor)]
+        if self.smooth:
+            made = [at for at in made if at in self.differentiable and self.values[at].dtype in DIFFERENTIABLE]
+        return [at for at in made if at not in set(self.input_numbers)]
 
     def renumbered(self) -> Program:
         """Inputs first: they were numbered among the results when they were drawn."""
@@ -114,7 +143,7 @@ class Drawer:
         numbers = {old: new for new, old in enumerate(order)}
         values = [Ref(numbers[at]) for at in range(len(self.values))]
         steps = [
-            Step(item.op, item.path, {name: renumber(value, values) for name, value in item.arguments.items()})
+            replace(item, arguments={name: renumber(value, values) for name, value in item.arguments.items()})
             for item in program.steps
         ]
         return Program(program.inputs, steps, program.counts, [numbers[item] for item in program.results]).needed()
@@ -139,6 +168,8 @@ class Drawer:
         self.input_numbers.append(len(self.values))
         self.program.inputs.append(array)
         self.values.append(to_torch(array))
+        if self.values[-1].dtype in DIFFERENTIABLE:
+            self.differentiable.add(len(self.values) - 1)
         return Ref(len(self.values) - 1)
 
     def array(self, shape: tuple[int, ...], name: str, below: int | None = None) -> np.ndarray:
@@ -184,19 +215,19 @@ class Drawer:
 
     # Arguments
 
-    def step(self, defn: OpDef) -> None:
+    def step(self, defn: OpDef, like: Step | None = None) -> None:
+        """Add a call of an op: a new one, or one that differs from an earlier one in one argument."""
         known = len(self.values), len(self.program.inputs), len(self.program.steps)
         for _ in range(TRIES):
             try:
-                arguments = self.arguments(defn)
+                arguments = self.arguments(defn) if like is None else self.varied(defn, like)
             except LookupError:
                 return  # an annotation that nothing here knows
-            for path in functions(defn.name):
-                step = Step(defn.name, path, arguments)
+            for step in self.spellings(defn, arguments):
                 versions = [getattr(item, "_version", 0) for item in self.values]
                 try:
                     with torch.no_grad():
-                        if self.long and not self.fits(call(step, [on_meta(item) for item in self.values])):
+                        if not self.has_room(step):
                             break
                         results = call(step, self.values)
                 except Exception:
@@ -204,16 +235,39 @@ class Drawer:
                 if versions != [getattr(item, "_version", 0) for item in self.values]:
                     return  # running statistics, which PyTorch changes in place
                 if self.fits(results) and self.accepted(step, results) and self.defined(step, results):
-                    self.program.steps.append(step)
-                    self.program.counts.append(len(results))
-                    self.values.extend(
-                        item.detach().clone() if isinstance(item, torch.Tensor) else item for item in results
-                    )
+                    self.add(step, results)
                     return
                 break
             del self.values[known[0] :], self.program.inputs[known[1] :], self.program.steps[known[2] :]
             del self.program.counts[known[2] :]
             self.input_numbers = [number for number in self.input_numbers if number < known[0]]
+            self.differentiable = {number for number in self.differentiable if number < known[0]}
+
+    def spellings(self, defn: OpDef, arguments: dict[str, Any]) -> list[Step]:
+        """The ways to call PyTorch, which takes one or none of them."""
+        steps = [Step(defn.name, path, arguments) for path in functions(defn.name)]
+        operands = [self.values[number] for number in references(tuple(arguments.values()))]
+        if self.numpy and any(isinstance(item, torch.Tensor) and not inexact(item) for item in operands):
+            steps += [replace(step, floats=True) for step in steps]
+        return steps
+
+    def add(self, step: Step, results: list[Any]) -> None:
+        self.program.steps.append(step)
+        self.program.counts.append(len(results))
+        if self.differentiable & set(references(tuple(step.arguments.values()))):
+            self.differentiable |= {
+                len(self.values) + at
+                for at, item in enumerate(results)
+                if isinstance(item, torch.Tensor) and item.is_floating_point()
+            }
+        self.values.extend(item.detach().clone() if isinstance(item, torch.Tensor) else item for item in results)
+
+    def has_room(self, step: Step) -> bool:
+        """Whether the results are small enough to be made; known of most ops without making them."""
+        try:
+            return self.fits(call(step, [on_meta(item) for item in self.values]))
+        except Exception:
+            return not self.long
 
     def fits(self, results: list[Any]) -> bool:
         tensors = [item for item in results if isinstance(item, torch.Tensor)]
@@ -227,15 +281,14 @@ class Drawer:
         operands = [item for item in operands if isinstance(item, torch.Tensor)]
         if self.smooth and not all(bool(item.isfinite().all()) for item in results if isinstance(item, torch.Tensor)):
             return False  # every library has rules of its own beside infinities and NaN
+        if any(step.op in table and table[step.op](operands, step.arguments) for table in self.excuses):
+            return False
         if self.smooth and not self.has_finite_slopes(step):
-            return False
-        if self.smooth and step.op in faults.CALLS and faults.CALLS[step.op](operands, step.arguments):
-            return False
-        if step.op in faults.UNDEFINED and faults.UNDEFINED[step.op](operands, step.arguments):
             return False
         if all(item.dtype.is_floating_point or item.dtype is torch.bool for item in results):
             return True
-        if not any(isinstance(item, Type) for item in step.arguments.values()) and "type" not in step.op:
+        converts = any(isinstance(item, Type) for item in step.arguments.values())
+        if not converts and not any(word in step.op for word in CONVERTING):
             return True
         return all(bool((item.abs() < 100).all()) for item in operands if item.is_floating_point())
 
@@ -253,8 +306,8 @@ class Drawer:
             results = [item for item in call(step, values) if isinstance(item, torch.Tensor) and item.requires_grad]
             found = torch.autograd.grad([item.sum() for item in results], leaves, allow_unused=True) if results else ()
             finite = [item is None or bool(item.to_dense().isfinite().all()) for item in found]
-        except Exception:  # it takes no such operands with gradients
-            return True
+        except Exception:  # PyTorch has no derivative
+            return False
         return all(finite)
 
     def accepted(self, step: Step, results: list[Any]) -> bool:
@@ -288,6 +341,9 @@ class Drawer:
         self.first: torch.Tensor | None = None
         for parameter in defn.parameters:
             optional = parameter.default is not REQUIRED
+            if parameter.name in CHOSEN:
+                found[parameter.name] = CHOSEN[parameter.name]
+                continue
             if parameter.name in FIXED or optional and self.coin(0.6 if parameter.is_tensor else 0.5):
                 continue
             value = self.argument(defn, parameter)
@@ -297,6 +353,19 @@ class Drawer:
             if self.first is None and isinstance(value, Ref) and isinstance(self.values[value.number], torch.Tensor):
                 self.first = self.values[value.number]
         return found
+
+    def varied(self, defn: OpDef, like: Step) -> dict[str, Any]:
+        """The arguments of a call but for one."""
+        operands = [self.values[number] for number in references(tuple(like.arguments.values()))]
+        self.first = next((item for item in operands if isinstance(item, torch.Tensor)), None)
+        given = [item for item in defn.parameters if item.name in like.arguments and item.name not in CHOSEN]
+        if not given:
+            raise LookupError
+        parameter = self.random.choice(given)
+        value = self.argument(defn, parameter)
+        if value is None:
+            raise LookupError
+        return like.arguments | {parameter.name: value}
 
     def argument(self, defn: OpDef, parameter: Parameter) -> Any:
         annotation = parameter.annotation

@@ -7,8 +7,8 @@ by `Ref`, and to an element type by `Type`, so that one program runs in its own 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,14 @@ class Type:
 
 @dataclass(frozen=True)
 class Step:
-    """One op call. `path` names PyTorch's function, `arguments` those that are not left at their defaults."""
+    """One op call. `path` names PyTorch's function, `arguments` those that are not left at their defaults.
+
+    floats: PyTorch's function takes no integers; smelt.jit promises what it makes of the same numbers in f64."""
 
     op: str
     path: str
     arguments: dict[str, Any]
+    floats: bool = False
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
@@ -114,7 +117,7 @@ class Program:
                 numbers[number] = len(numbers)
         values = [Ref(numbers.get(number, -1)) for number in range(ends[-1])]
         steps = [
-            Step(step.op, step.path, {name: renumber(item, values) for name, item in step.arguments.items()})
+            replace(step, arguments={name: renumber(item, values) for name, item in step.arguments.items()})
             for step in (self.steps[at] for at in kept)
         ]
         return Program(self.inputs, steps, [self.counts[at] for at in kept], [numbers[item] for item in self.results])
@@ -180,12 +183,21 @@ def call(step: Step, values: Sequence[Any], element: Callable[[str], Any] = TORC
     """The results of a step in PyTorch."""
     function = function_at(step.path)
     assert function is not None
+    if step.floats:
+        values = [partial(floating, item) for item in values]
     args, kwargs = arranged(step)
     found = function(
         *(substitute(item, values, element) for item in args),
         **{name: substitute(item, values, element) for name, item in kwargs.items()},
     )
     return flatten(found)
+
+
+def floating(item: Any) -> Any:
+    """A value, or what a function of none makes, with integers as f64."""
+    item = item() if callable(item) else item
+    is_whole = isinstance(item, torch.Tensor) and not item.is_floating_point() and not item.is_complex()
+    return item.double() if is_whole else item
 
 
 def arranged(step: Step) -> tuple[list[Any], dict[str, Any]]:

@@ -130,7 +130,7 @@ def open_program(seed: int) -> Iterator[tuple[str, Graph]]:
 def drawn_program(seed: int) -> Iterator[tuple[str, Graph]]:
     """A program from the ops' schemas: its values or its gradient, every third for open sizes, too."""
     way = "reverse" if seed % 2 else "jit"
-    drawer = drawn.Drawer(seed, drawn.ops_for(way), smooth=way == "reverse", numpy=True)
+    drawer = drawn.Drawer(seed, drawn.ops_for(way), mode=drawn.mode_of(way, seed), numpy=True)
     with drawn.default_float(torch.float64):
         program = drawer.draw()
         if not program.steps:
