@@ -136,7 +136,8 @@ class Jitted:
         self.dynamic = dynamic
         self.options = options
         self.name = getattr(function, "__name__", "function").strip("<>")
-        self.inlines = options.target == "cpu"  # even with known arguments, into a trace
+        # Whether a call inside a trace is inlined even if all of its arguments are known.
+        self.inlines = options.target == "cpu"
         self.exact: dict[Any, Bound] = {}
         self.recent: list[tuple[Callable[[Any, Any], Any], Compiled]] = []
         self.versions: dict[Any, list[Compiled]] = {}

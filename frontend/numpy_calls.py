@@ -1,7 +1,7 @@
 """NumPy's functions on traced tensors: np.sum(x, axis=0) is the op of the same meaning, with NumPy's types.
 
-Each function has the parameters of NumPy's that it takes, in NumPy's order. All others, and functions that are not
-here, are errors that say so and name what to write instead.
+Each function has the supported parameters of NumPy's function, in NumPy's order. Other parameters, and functions that
+are not here, are errors that name an alternative.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .ops.define import REGISTRY
 from .ops.shapes import divides, equal
 from .promotion import UFUNCS, apply_ufunc, in_dtype, meet
 
-# What methods of ufuncs are as ops.
+# The ops of ufunc methods.
 UFUNC_METHODS = {
     ("add", "reduce"): "sum", ("multiply", "reduce"): "prod", ("maximum", "reduce"): "amax",
     ("minimum", "reduce"): "amin", ("logical_and", "reduce"): "all", ("logical_or", "reduce"): "any",
     ("add", "accumulate"): "cumsum", ("multiply", "accumulate"): "cumprod", ("multiply", "outer"): "outer",
 }  # fmt: skip
 
-# Names of arguments that only NumPy has: a method that is called with them is NumPy's function.
+# Argument names that only NumPy has: a method called with one of them is NumPy's function.
 ONLY_NUMPYS = frozenset(("axis", "axes", "keepdims", "ddof"))
 # Methods that NumPy calls without arguments and PyTorch does not.
 NEED_NOTHING = frozenset(("copy", "cumsum", "cumprod"))
@@ -40,14 +40,14 @@ def _op(name: str, *args: Any, **named: Any) -> Any:
 
 
 def _tensor(item: Any) -> Any:
-    """An operand as a tensor, where NumPy makes an array of it: numbers have the types that they have alone."""
+    """Return an operand as a tensor, where NumPy makes an array of it: numbers are not weak then."""
     if item.__class__ is Array and item.weak:
         return Array(item.value)
     return item if isinstance(item, Value) else Array(meet(item)[0])
 
 
 def _together(*items: Any) -> list[Any]:
-    """Operands as tensors of the type in which NumPy has them meet."""
+    """Return operands as tensors of NumPy's promoted type."""
     return list(map(Array, meet(*items)))
 
 
@@ -56,12 +56,12 @@ def _arrays_together(*items: Any) -> list[Any]:
 
 
 def _inexact(x: Any) -> Any:
-    """Means of integers and bools are f64 in NumPy."""
+    """Return x, integers and bools as f64: the type of their means in NumPy."""
     return x if x.dtype.is_inexact else _op("cast", x, f64)
 
 
 def _nothing(function: str, **options: Any) -> None:
-    """Refuse options that have another value than the one that changes nothing."""
+    """Refuse options with values other than their no-op defaults."""
     for name, (value, default) in options.items():
         if value is not default and not (isinstance(value, (int, str)) and value == default):
             op = f": use smelt.ops.{function}" if function in REGISTRY and name != "out" else ""
@@ -69,7 +69,7 @@ def _nothing(function: str, **options: Any) -> None:
 
 
 def _axes(axis: Any, rank: int) -> tuple[int, ...]:
-    """Dims from an int or a tuple of them; a tensor without dims has none."""
+    """Return checked dims for an int or a tuple of them."""
     found = axis if isinstance(axis, tuple) else (axis,)
     for entry in found:
         if not _is_int(entry) or not -rank <= entry < rank:
@@ -81,7 +81,7 @@ def _axes(axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def dimension(axis: Any, rank: int) -> int:
-    """A dim counted from the front; integers of NumPy name dims, too."""
+    """Return a dim counted from the front, from an int or a NumPy integer."""
     return shapes.dimension(int(axis) if isinstance(axis, np.integer) else axis, rank)
 
 
@@ -89,7 +89,7 @@ def dimension(axis: Any, rank: int) -> int:
 
 
 def _reduced(name: str, a: Any, axis: Any, keepdims: Any, *args: Any, **named: Any) -> Any:
-    """Along no axis, which is axis=(), every element is reduced by itself."""
+    """Reduce over axes; over none, axis=(), each element is reduced by itself."""
     if isinstance(axis, list):
         raise ArgumentError(f"axis is {axis}, expected an int, a tuple of ints or None", current_location())
     if isinstance(axis, tuple):
@@ -149,7 +149,7 @@ def _average(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any) 
 
 
 def _spread(name: str) -> Callable[..., Any]:
-    """std and var: NumPy divides by the count less `ddof`, which is 0 unless told otherwise; PyTorch by one less."""
+    """Compute std or var with NumPy's divisor, the count minus `ddof` (default 0). PyTorch's default is 1."""
 
     def spread(
         a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0, keepdims: Any = False
@@ -171,7 +171,7 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 
 
 def _cumulative(name: str) -> Callable[..., Any]:
-    """Without an axis along all elements."""
+    """Apply a cumulative op along an axis; without one, along the flattened tensor."""
 
     def cumulative(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
         _nothing(name, out=(out, None))
@@ -208,7 +208,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 
 def _contracted(left: Any, right: Any, axes: Any, function: str) -> Any:
-    """The sum of products over pairs of dims of equal sizes: NumPy broadcasts none of them, PyTorch does."""
+    """Contract pairs of dims; their sizes must be equal, since NumPy, unlike PyTorch, does not broadcast them."""
     ranks = left.ndim, right.ndim
     if _is_int(axes):
         if not 0 <= axes <= min(ranks):
@@ -254,7 +254,7 @@ def _einsum(subscripts: str, *operands: Any) -> Any:
 
 
 def clip(a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min: Any = None, max: Any = None) -> Any:
-    """np.clip: a bound beyond the numbers of an integer type is none."""
+    """np.clip: a bound beyond the range of an integer type has no effect."""
     _nothing("clip", out=(out, None))
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
         raise ArgumentError("numpy.clip: a bound is given twice", current_location())
@@ -265,7 +265,7 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min:
         low = None if _is_int(low) and low < smallest else low
         high = None if _is_int(high) and high > largest else high
     if low is None and high is None:
-        return apply_ufunc(np.positive, x)  # which bools do not have
+        return apply_ufunc(np.positive, x)  # raises for bools, as NumPy does
     if low is None:
         return apply_ufunc(np.minimum, x, high)
     if high is None:
@@ -308,7 +308,7 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 
 def _sequence(arrays: Any, function: str) -> list[Any]:
-    """The arrays to join; one array is the sequence of its parts along the first dim."""
+    """Return the arrays to join; a single array stands for its slices along the first dim."""
     if isinstance(arrays, Value):
         if not arrays.ndim:
             raise ShapeError(f"numpy.{function} of a 0-dim tensor: expected a sequence", current_location())
@@ -391,7 +391,7 @@ def _take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode:
 
 
 def _integers(indices: Any) -> Any:
-    """Indices as what an op takes: an empty list has integers, too; bools are no places."""
+    """Return indices as integers: an empty list becomes an array of integers; bools are an error."""
     found = indices if isinstance(indices, Value) else np.asarray(indices)
     if not isinstance(found, Value) and not found.size:
         return found.astype(np.int64)
@@ -401,7 +401,8 @@ def _integers(indices: Any) -> Any:
 
 
 def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """One number, or one for each element; these decide the shape and have to be known."""
+    """np.repeat with one count or one for each element. Counts decide the shape, so they must be known while
+    tracing."""
     source = _op("ravel", _tensor(a)) if axis is None else _tensor(a)
     along = 0 if axis is None else dimension(axis, source.ndim)
     if isinstance(repeats, (Value, Expr)):
@@ -499,7 +500,7 @@ def _tile(A: Any, reps: Any) -> Any:
 
 
 def _pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    """NumPy names the widths of the first dim first, PyTorch those of the last."""
+    """np.pad: NumPy lists the widths of the first dim first, PyTorch those of the last."""
     if mode != "constant" or np.ndim(constant_values):
         raise TraceError(
             "numpy.pad on a traced tensor writes one number around it: other modes are those of smelt.ops.pad, whose "
@@ -639,11 +640,11 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 
 def call_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-    """np.exp(x) and array + x: the op of the same meaning."""
+    """Run np.exp(x) or array + x as the equivalent op."""
     name = UFUNCS.get(ufunc.__name__, ufunc.__name__)
-    is_known = name in REGISTRY and REGISTRY[name].is_own  # a user's op of this name need not be NumPy's
+    is_known = name in REGISTRY and REGISTRY[name].is_own  # a user's op of this name may mean something else
     if method == "__call__" and not options and (is_known or ufunc is np.divmod):
-        # Of Python numbers alone, operators make numbers and ufuncs make NumPy's scalars, which have a type.
+        # From Python numbers alone, operators make weak numbers and ufuncs make NumPy scalars, which are not weak.
         result = apply_ufunc(ufunc, *inputs)
         return tuple(map(_tensor, result)) if isinstance(result, tuple) else _tensor(result)
     shown = f"numpy.{ufunc.__name__}"
@@ -670,7 +671,7 @@ def call_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: An
 
 
 def call_function(self: Value, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """np.sum(x, axis=0): the op of the same meaning, where there is one."""
+    """Run np.sum(x, axis=0) as the equivalent op, if there is one."""
     shown = f"{function.__module__}.{function.__name__}"
     own = FUNCTIONS.get(function)
     if own is not None:

@@ -1,7 +1,7 @@
 """NumPy's promotion (NEP 50) for operators and NumPy's functions on traced tensors.
 
-NumPy itself says which types a ufunc computes with; operands are cast to them, visibly in the graph, and the op of the
-same meaning, whose own promotion is PyTorch's, has nothing left to decide. Python numbers are weak: a literal is known
+NumPy itself decides the types that a ufunc computes with; casts to them are ops of the graph, so the equivalent op,
+whose own promotion is PyTorch's, has nothing left to promote. Python numbers are weak: a literal is known
 while tracing, an argument of the traced function is an `Array` that is `weak`, and an open size is an `Expr`.
 """
 
@@ -31,14 +31,14 @@ UFUNCS = {
     "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "conjugate": "conj",
 }  # fmt: skip
 COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
-_ABOVE = frozenset(("lt", "le", "ne"))  # what holds for a tensor beside a number above all that its type has
+_ABOVE = frozenset(("lt", "le", "ne"))  # true beside a number above the range of the tensor's type
 _BELOW = frozenset(("gt", "ge", "ne"))
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
 _NUMBERS = {int: 1, float: 1.0, complex: 1j}
 _ALONE = {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(np.complex128)}
 
-Kind = np.dtype | type  # an element type, or that of a Python number
+Kind = np.dtype | type  # an element type, or the class of a Python number
 
 
 _KINDS: dict[type, Kind] = {int: int, float: float, complex: complex, bool: np.dtype(np.bool_), Expr: int}
@@ -46,7 +46,7 @@ _OPERANDS = frozenset((Array, Value, *_KINDS))
 
 
 def kind_of(item: Any) -> Kind:
-    """What decides the type in which an operand meets others."""
+    """Return the part of an operand that decides promotion: its element type, or the class of a Python number."""
     if item.__class__ is Array:
         return item.weak or item.type.dtype.numpy
     known = _KINDS.get(item.__class__)
@@ -63,7 +63,7 @@ def kind_of(item: Any) -> Kind:
 
 
 def operand(item: Any) -> Any:
-    """An operand that is a tensor or a number; lists are arrays, as in NumPy."""
+    """Return an operand as a tensor or a number; lists are arrays, as in NumPy."""
     item = expression(item)
     if item.__class__ in _OPERANDS or isinstance(item, (Value, bool, int, float, complex, Expr)):
         return item
@@ -77,7 +77,7 @@ def is_number(item: Any) -> bool:
 
 
 def result_dtype(*items: Any) -> DType:
-    """np.result_type."""
+    """Return the promoted type of the operands, as np.result_type does."""
     return _result_dtype(tuple(map(kind_of, items)))
 
 
@@ -89,7 +89,8 @@ def _result_dtype(kinds: tuple[Kind, ...]) -> DType:
 
 
 def _without_bf16(kinds: tuple[Kind, ...]) -> tuple[tuple[Kind, ...], DType]:
-    """NumPy has no bf16: it promotes as f16 does, and both meet in f32. And the type that f16 then stands for."""
+    """Return the kinds with a stand-in for bf16, which NumPy lacks, and the type that f16 stands for in the result.
+    bf16 promotes as f16 does, and the two of them to f32."""
     if bf16.numpy not in kinds:
         return kinds, f16
     stand_in = f32.numpy if f16.numpy in kinds else f16.numpy
@@ -97,7 +98,7 @@ def _without_bf16(kinds: tuple[Kind, ...]) -> tuple[tuple[Kind, ...], DType]:
 
 
 def in_dtype(item: Any, wanted: DType) -> Value:
-    """An operand as a value of a type: numbers must be in its range."""
+    """Return an operand as a value of a type; a number out of its range is an error."""
     item = operand(item)
     if isinstance(item, Expr):
         return as_dtype(REGISTRY["extent"].apply({"value": item, "dtype": i64}), wanted)
@@ -116,7 +117,7 @@ def _cast(item: Value, wanted: DType) -> Value:
 
 
 def _rounded(number: Any, wanted: DType) -> Any:
-    """A Python number as NumPy converts it: it is rounded to f16 and bf16 before it meets them."""
+    """Return a Python number as NumPy converts it: rounded to f16 or bf16 beside tensors of these types."""
     if number.__class__ is float and wanted.kind == "f" and wanted.bits > 16:
         return number
     if wanted.is_integer:
@@ -132,7 +133,7 @@ def _rounded(number: Any, wanted: DType) -> Any:
 
 
 def meet(*items: Any) -> list[Value]:
-    """Operands as values of the type in which they meet."""
+    """Return operands as values of their promoted type."""
     items = expression(items)
     wanted = result_dtype(*items)
     return [in_dtype(item, wanted) for item in items]
@@ -140,7 +141,7 @@ def meet(*items: Any) -> list[Value]:
 
 @lru_cache(maxsize=4096)
 def _loop(ufunc: np.ufunc, kinds: tuple[Kind, ...]) -> tuple[DType, ...] | None:
-    """The types of the operands and results of a ufunc; None if NumPy has none for these operands."""
+    """Return the operand and result types of a ufunc's loop; None if NumPy has no loop for these operands."""
     if all(isinstance(kind, type) for kind in kinds):
         kinds = tuple(_ALONE[kind] for kind in kinds)  # type: ignore[index]
     kinds, narrow = _without_bf16(kinds)
@@ -152,7 +153,7 @@ def _loop(ufunc: np.ufunc, kinds: tuple[Kind, ...]) -> tuple[DType, ...] | None:
 
 
 def apply_ufunc(ufunc: np.ufunc, *inputs: Any) -> Any:
-    """The op that means what a ufunc means, on operands in the types that NumPy computes with."""
+    """Apply a ufunc's equivalent op to operands cast to the types that NumPy computes with."""
     if ufunc is np.divmod:
         return apply_ufunc(np.floor_divide, *inputs), apply_ufunc(np.remainder, *inputs)
     op = REGISTRY[UFUNCS.get(ufunc.__name__, ufunc.__name__)]
@@ -180,7 +181,7 @@ def _apply(ufunc: np.ufunc, op: OpDef, inputs: tuple[Any, ...]) -> Any:
     special = _SPECIAL.get(op.name)
     result = op.apply(op.bind(operands, {})) if special is None else special(*operands)
     if result.__class__ is Value and result.type.dtype is loop[-1] and kinds[0].__class__ is not type:
-        return Array(result)  # most of them
+        return Array(result)  # the common case
     if isinstance(result, tuple):
         return as_arrays(tuple(map(_cast, result, loop[ufunc.nin :])))
     weak = all(isinstance(kind, type) for kind in kinds)
@@ -189,7 +190,7 @@ def _apply(ufunc: np.ufunc, op: OpDef, inputs: tuple[Any, ...]) -> Any:
 
 
 def _operands(inputs: Sequence[Any], loop: Sequence[DType]) -> tuple[Any, ...]:
-    """Operands in the types that NumPy computes with. A number beside a tensor stays one: ops know what x ** 2 is."""
+    """Return operands in the types of the loop. A Python number stays one, so that ops can specialise x ** 2."""
     found: list[Any] = []
     for item, wanted in zip(inputs, loop):
         if item.__class__ is Array and item.type.dtype is wanted:
@@ -209,7 +210,7 @@ def _refusal(ufunc: np.ufunc, op: OpDef, kinds: Sequence[Kind]) -> str:
 
 
 def _compared(name: str, inputs: Sequence[Any]) -> Any:
-    """A comparison with a number that an integer type does not hold: it is above or below all that the type has."""
+    """Return the constant result of comparing integers with a number out of their type's range; None otherwise."""
     if len(inputs) != 2:
         return None
     for tensor, number, holding in ((*inputs, name), (inputs[1], inputs[0], _MIRRORED.get(name, name))):
@@ -221,7 +222,7 @@ def _compared(name: str, inputs: Sequence[Any]) -> Any:
 
 
 def _wide(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Integers as i64 where they are compared with a number that is only known when compiled code runs."""
+    """Cast integers to i64 where they are compared with a number known only at run time."""
     numbers = [item for item in inputs if isinstance(item, Expr) or (item.__class__ is Array and item.weak is int)]
     if not numbers:
         return tuple(inputs)
@@ -234,7 +235,7 @@ def _wide(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Integers have no negative powers among the integers."""
+    """Apply pow; a negative exponent of integers is an error, as in NumPy."""
     power = REGISTRY["pow"]
     if all(item.dtype.is_integer if isinstance(item, Value) else isinstance(item, int) for item in (base, exponent)):
         if not isinstance(exponent, Value):
@@ -250,7 +251,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """A remainder of zero has the divisor's sign in NumPy, in PyTorch the dividend's."""
+    """Apply remainder; a zero result has the divisor's sign, as in NumPy. (In PyTorch it has the dividend's.)"""
     result = REGISTRY["remainder"](left, right)
     if not result.dtype.is_float:
         return result
@@ -276,7 +277,8 @@ def _heaviside(value: Value, at_zero: Any) -> Any:
 
 
 def _ldexp(value: Any, exponent: Any) -> Any:
-    """In steps whose powers of two are finite: their product may be where they alone are not."""
+    """Return value * 2**exponent, scaled in three steps of finite powers of two: the result may be finite where a
+    single power of two is not."""
     power, minimum, maximum = REGISTRY["exp2"], REGISTRY["minimum"], REGISTRY["maximum"]
     wide = in_dtype(value, f64)
     rest = maximum(minimum(in_dtype(exponent, i64), 3000), -3000)
@@ -298,7 +300,8 @@ def _of_bools_too(name: str) -> Any:
 
 
 def _ordered(name: str) -> Any:
-    """Complex numbers compare by their real parts first; those with NaN do not, unless the real parts decide."""
+    """Return a comparison that orders complex numbers by their real parts, then by their imaginary parts. A NaN
+    imaginary part makes it false, as in NumPy."""
     op = REGISTRY[name]
 
     def compare(left: Any, right: Any) -> Any:
@@ -318,8 +321,8 @@ def _parts(item: Any) -> tuple[Value, Value]:
 
 
 def _extreme(name: str, comparison: str) -> Any:
-    """The greater or the smaller of complex numbers, or of others; maximum and minimum prefer NaN, fmax and fmin do
-    not."""
+    """Return an op for the greater or the smaller operand, also of complex numbers. maximum and minimum return NaN
+    operands, fmax and fmin avoid them."""
     op, prefers_nan = REGISTRY[name], name[0] == "m"
 
     def extreme(left: Any, right: Any) -> Any:
@@ -331,7 +334,7 @@ def _extreme(name: str, comparison: str) -> Any:
     return extreme
 
 
-# Ufuncs whose op differs from them in something.
+# Ufuncs whose results differ from those of the op.
 _SPECIAL: dict[str, Any] = {
     "pow": _power, "sign": _sign, "reciprocal": _reciprocal, "heaviside": _heaviside, "ldexp": _ldexp, "round": _rint,
     "abs": _of_bools_too("abs"), "ceil": _of_bools_too("ceil"), "floor": _of_bools_too("floor"),

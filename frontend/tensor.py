@@ -1,10 +1,9 @@
-"""The traced tensor: operators and methods of `Value` and `Array`, taken from the op registry.
+"""Operators and methods of the traced tensors `Value` and `Array`, taken from the op registry.
 
-Every op whose first parameter is called `self` is a method. Operators of a `Value`, which bodies of ops and rules of
-derivatives use, are the ops of their names, with PyTorch's promotion. Those of an `Array`, which a traced function of
-NumPy arrays sees, are NumPy's ufuncs (promotion.py). What Python asks of
-a traced tensor that only the compiled code could answer (a truth value, a number, an array) is an error that
-says so and names the line.
+Every op whose first parameter is called `self` is a method. Operators of a `Value`, which bodies of ops and derivative
+rules use, are the ops of their names, with PyTorch's promotion. Operators of an `Array`, which a traced function of
+NumPy arrays sees, are NumPy's ufuncs (promotion.py). A request for data that only the compiled code has (a truth value,
+a number, an array) is an error that names the line.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ NUMPY_COMPARE = {
 NUMPY_UNARY = {"neg": np.negative, "pos": np.positive, "invert": np.invert, "abs": np.absolute}
 
 
-# What operators stand for is bound without asking how it was written: they are most of a program.
+# Operators skip OpDef.bind, since their arguments are known: they are most of the calls in a program.
 
 
 def _binary(name: str) -> Callable[[Value, Any], Any]:
@@ -85,7 +84,8 @@ def _numpys_reflected(ufunc: np.ufunc) -> Callable[[Value, Any], Any]:
 
 
 def _comparison(name: str) -> Callable[[Value, Any], Any]:
-    """A number beyond an integer type is above or below all that it has, as in NumPy."""
+    """Return a comparison operator; with a number out of an integer type's range its result is constant, as in
+    NumPy."""
     compare = _binary(name)
 
     def operator(self: Value, other: Any) -> Any:
@@ -104,7 +104,7 @@ def _reflected(name: str) -> Callable[[Value, Any], Any]:
 
 
 def _operands(name: str) -> tuple[OpDef, str, str, dict[str, Any]]:
-    """An op, the names of its two operands, and its other arguments, which have their defaults."""
+    """Return an op, the names of its two operands, and the defaults of its other parameters."""
     op = REGISTRY[name]
     left, right, *others = op.parameters
     return op, left.name, right.name, {parameter.name: parameter.default for parameter in others}
@@ -146,13 +146,13 @@ def _method(self: Value, name: str) -> Any:
 
 
 def _as_in_numpy(self: Value, op: OpDef, function: Any, *args: Any, **named: Any) -> Any:
-    """x.sum(axis=0), which NumPy has as np.sum(x, axis=0), too: arguments of NumPy's names have NumPy's meaning."""
+    """Return a method that is NumPy's function if it is called with arguments of NumPy's names, as in x.sum(axis=0)."""
     if (not args and not named and op.name in NEED_NOTHING) or not named.keys().isdisjoint(ONLY_NUMPYS):
         return function(self, *args, **named)
     return op(self, *args, **named)
 
 
-# How to get the array of a value that depends on no parameter; set by the public face, which knows the back ends.
+# Computes the array of a value that depends on no parameter; set by jit.py, which knows the back ends.
 _evaluators: list[Callable[[Value], np.ndarray | None]] = process.keep("evaluator of known tensors", [])
 
 
@@ -161,7 +161,7 @@ def set_evaluator(evaluate: Callable[[Value], np.ndarray | None]) -> None:
 
 
 def _known(self: Value, question: str) -> np.ndarray:
-    """The array of a value that is known while tracing; for all others an error that says what was asked."""
+    """Return the array of a value that is known while tracing; for any other, raise an error with the question."""
     array = _evaluators[0](plain(self)) if _evaluators else None
     if array is None:
         if not self.has_parameters():
@@ -205,7 +205,7 @@ def _length(self: Value) -> Any:
     if not self.type.shape:
         raise TraceError("len() of a 0-dim tensor", current_location())
     size = self.type.shape[0]
-    return size if isinstance(size, int) else size.__index__()  # Python takes nothing but a number from here
+    return size if isinstance(size, int) else size.__index__()  # Python accepts only an int from __len__
 
 
 def _iterate(self: Value) -> Iterator[Value]:
@@ -213,7 +213,7 @@ def _iterate(self: Value) -> Iterator[Value]:
 
 
 def _backwards(self: Value, dim: int, item: slice) -> Any:
-    """A slice with a negative step: the same elements forwards, flipped."""
+    """Return a slice with a negative step as a forward slice, then flipped."""
     size = self.type.shape[dim]
     if isinstance(size, int):
         places = range(size)[item]
@@ -230,14 +230,14 @@ def _is_mask(item: Any) -> bool:
 
 
 def _dims_of(item: Any) -> int:
-    """How many dims of a tensor an entry of an index is for."""
+    """Return the number of dims that an index entry consumes."""
     if item is None or item is Ellipsis:
         return 0
     return item.ndim if _is_mask(item) else 1
 
 
 def _listed(item: Any) -> Any:
-    """A list of numbers as an array; an empty one has integers, as in NumPy."""
+    """Return a list of numbers as an array; an empty one is of integers, as in NumPy."""
     if item.__class__ is not list:
         return item
     if any(isinstance(entry, Value) for entry in item):
@@ -246,7 +246,7 @@ def _listed(item: Any) -> Any:
 
 
 def _places(items: tuple, shape: tuple) -> tuple:
-    """An index whose bool arrays, which are known while tracing, are the integers of the places that they choose."""
+    """Return an index with bool arrays, which must be known while tracing, replaced by arrays of positions."""
     items = tuple(map(_listed, items))
     if not any(map(_is_mask, items)):
         return items
@@ -315,19 +315,19 @@ def _get_item(self: Value, index: Any) -> Any:
     chosen = REGISTRY["index"](result, indices)
     added = chosen.ndim - (result.ndim - len(tensors))
     if _are_apart(items) and max(tensors) - min(tensors) + 1 == len(tensors):
-        # The op sees neighbours, as integers are gone by then.
+        # The op sees adjacent index tensors: the integers between them are gone.
         first = min(tensors)
         return REGISTRY["movedim"](chosen, tuple(range(first, first + added)), tuple(range(added)))
     return chosen
 
 
 def _entry(item: Any) -> Any:
-    """An entry of an index in the compiler's sizes; arrays of open sizes are tensors."""
+    """Return an index entry with open sizes as expressions and open arrays as tensors."""
     return item.value if type(item) is OpenArray else expression(item)
 
 
 def _are_apart(items: tuple) -> bool:
-    """Whether something stands between integers and index tensors: NumPy puts the dims they choose in front then."""
+    """Whether integers and index tensors are not adjacent: NumPy then puts the dims that they choose in front."""
     choosing = [
         position
         for position, item in enumerate(items)
@@ -356,7 +356,7 @@ def _to(self: Value, target: Any) -> Any:
 def _astype(
     self: Value, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
 ) -> Any:
-    """NumPy's conversion. Tensors do not change, so that it does not matter what is a copy."""
+    """Convert as NumPy does. `copy` has no effect, since tensors are immutable."""
     result = _to(self, f64 if dtype is None else dtype)
     if not np.can_cast(self.dtype.numpy, result.dtype.numpy, casting):  # type: ignore[arg-type]
         raise DTypeError(f"{self.dtype} to {result.dtype} is no conversion of casting={casting!r}", current_location())
@@ -364,7 +364,7 @@ def _astype(
 
 
 def _view(self: Value, *size: Any, **named: Any) -> Any:
-    """PyTorch's: another shape. NumPy's, another type for the same bytes, is an error."""
+    """Reshape, as in PyTorch. NumPy's meaning, another type for the same bytes, is an error."""
     if "dtype" in named or (len(size) == 1 and isinstance(size[0], (type, str, np.dtype, DType))):
         raise TraceError(
             "x.view(dtype) reads the bytes of an array as another type, and a traced tensor has none. x.astype(dtype) "
@@ -388,7 +388,7 @@ def _transposed(self: Value) -> Any:
 
 
 def _transpose(self: Value, *dims: Any, **named: Any) -> Any:
-    """PyTorch's, of two dims; NumPy's without any."""
+    """Swap two dims as in PyTorch; without dims, reverse all of them as in NumPy."""
     return REGISTRY["transpose"](self, *dims, **named) if dims or named else _transposed(self)
 
 
@@ -397,7 +397,7 @@ def _divmod(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _searchsorted(self: Value, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    """As in NumPy: the method is that of the sorted sequence, and PyTorch's op calls what is searched for `self`."""
+    """Search this sorted sequence, as in NumPy. (The op's `self`, as in PyTorch, is the searched values.)"""
     return REGISTRY["searchsorted"](self, v, side=side, sorter=sorter)
 
 
@@ -410,12 +410,12 @@ def _numel(self: Value) -> Any:
 
 
 def _dim(self: Value, size: Any) -> Any:
-    """A size of a tensor, as its holder sees sizes."""
+    """Return a size of a tensor: an `OpenSize` for user code, an expression for smelt's."""
     return open_size(size) if isinstance(self, Handle) else size
 
 
 def _of_handles(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator of values that returns handles, as calls of ops do."""
+    """Return an operator of values that returns handles, as calls of ops do."""
     return lambda *operands: as_handles(operator(*operands))
 
 

@@ -1,9 +1,9 @@
 """grad, value_and_grad, vjp and jvp: derivatives of Python functions, as Python functions.
 
 Each works on traced tensors, inside `jit` or inside each other, and there it is plain graph construction: the
-differentiated leaves become values of their own, the function runs on them, and passes/autodiff walks what it
-made. On arrays the same function goes through `jit`, once for each function and argument types: a second call
-does not trace again, so, as with `jit`, what the function reads from outside counts as constant.
+differentiated leaves become fresh values, the function runs on them, and passes/autodiff walks the graph that it built.
+On arrays the same function goes through `jit`, once for each function and argument types: a second call does not trace
+again, so, as with `jit`, arrays that the function reads from outside are constants.
 
 Arguments and results may be nested in tuples, lists, dicts and whatever else optree knows.
 """
@@ -35,7 +35,7 @@ Function = Callable[..., Any]
 
 
 def grad(function: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """The gradient of a scalar function with respect to the arguments `argnums`.
+    """Return the gradient function of a scalar function with respect to the arguments `argnums`.
 
     With an int the gradient looks like that argument, with a sequence it is a tuple of them. With `has_aux`
     the function returns (scalar, anything) and its gradient (gradient, anything).
@@ -49,7 +49,7 @@ def value_and_grad(function: Function, argnums: int | Sequence[int] = 0, has_aux
 
 
 def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
-    """function(*primals), and the function from a cotangent of that result to the primals' gradients."""
+    """Return function(*primals), and a function from the result's cotangent to the cotangents of the primals."""
     if _any_traced(primals):
         return _linearized(function, primals)
     result = _compiled(_traced_call, function)(*primals)
@@ -63,7 +63,7 @@ def vjp(function: Function, *primals: Any) -> tuple[Any, Function]:
 
 
 def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """function(*primals), and its change along the tangents."""
+    """Return function(*primals), and its tangent along the tangents of the primals."""
     for what, given in (("primals are", primals), ("tangents are", tangents)):
         if not isinstance(given, (tuple, list)):
             raise ArgumentError(
@@ -78,7 +78,7 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 
 
 def _transformed(make: Function, function: Function, *options: Any) -> Function:
-    """The function that `make(function, *options)` traces, on traced tensors and on arrays."""
+    """Return a function that runs `make(function, *options)` on traced tensors, and jits it on arrays."""
     traced = make(function, *options)
 
     @wraps(function)
@@ -91,16 +91,16 @@ def _transformed(make: Function, function: Function, *options: Any) -> Function:
 
 
 def _compiled(make: Function, function: Function, *options: Any) -> Jitted:
-    """The jitted `make(function, *options)`. Inside a trace it is made anew: the function may refer to tensors of the
-    trace, which nothing must keep."""
+    """Return the jitted `make(function, *options)`, memoised. Not inside a trace: the function may close over tensors
+    of the trace, which must not outlive it."""
     if asked.current() is not None:
         return jit(make(function, *options))  # type: ignore[no-any-return]
     return _remembered(make, _Identity(function), *options)
 
 
 class _Identity:
-    """A function as a key: itself, whatever it says that it equals, and whether or not it can be hashed. Methods, which
-    are made anew whenever they are looked up, are known by their instances."""
+    """A function as a dict key, compared by identity, whatever its __eq__ and __hash__. A bound method, a new object at
+    each access, is compared by its instance and function."""
 
     def __init__(self, function: Function):
         self.function = function
@@ -190,7 +190,7 @@ def _traced_jvp(function: Function) -> Function:
 def _differentiate(
     function: Function, argnums: int | tuple[int, ...], has_aux: bool, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[Value, Any, Any]:
-    """The value of a scalar function, its gradients nested as the arguments, and what else it returns."""
+    """Return the value of a scalar function, its gradients nested as the arguments, and its auxiliary result."""
     name = _name(function)
     wanted = (argnums,) if isinstance(argnums, int) else argnums
     for position in wanted:
@@ -276,8 +276,8 @@ def _linearized(function: Function, primals: tuple) -> tuple[Any, Function]:
 
 
 def _independent(tree: Any, describe: Callable[[tuple], str]) -> tuple[list[Value], list[Value], Any]:
-    """The leaves as values that nothing else uses, so that derivatives by different callers cannot mix; and the same as
-    the function gets them."""
+    """Return the leaves as fresh values, so that nested derivatives do not mix; the same as the function gets them; and
+    the structure."""
     leaves, structure = flatten(tree)
     values: list[Value] = []
     for path, leaf in zip(paths(structure), leaves, strict=True):
@@ -293,7 +293,8 @@ def _independent(tree: Any, describe: Callable[[tuple], str]) -> tuple[list[Valu
 
 
 def _like(leaf: Any, value: Value) -> Value:
-    """A value as a function sees it that gave or got a leaf: with NumPy's operators unless the leaf has others."""
+    """Return a value with the operators of a leaf that the function gave or got: NumPy's, unless the leaf is a plain
+    `Value`."""
     if leaf.__class__ is Value:
         return value
     if leaf.__class__ is Array:
@@ -302,12 +303,12 @@ def _like(leaf: Any, value: Value) -> Value:
 
 
 def _inside(path: tuple) -> str:
-    """Which part of an argument a leaf is, as Python would write it: ["weights"][0]."""
+    """Return a leaf's path inside an argument as Python text: ["weights"][0]."""
     return "".join(f"[{json.dumps(key) if isinstance(key, str) else repr(key)}]" for key in path[1:])
 
 
 def _value(leaf: Any, what: str) -> Value:
-    """A leaf as a value: numbers and arrays become constants."""
+    """Return a leaf as a value: numbers and arrays become constants."""
     if isinstance(leaf, Value):
         return plain(leaf)  # type: ignore[no-any-return]
     if isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic):
@@ -316,7 +317,7 @@ def _value(leaf: Any, what: str) -> Value:
 
 
 def _seed(leaf: Any, type: TensorType, what: str) -> Value:
-    """A tangent or cotangent of a value of `type`."""
+    """Return a tangent or cotangent for a value of `type`, checked and cast to it."""
     value = _value(leaf, what)
     if value.shape != type.shape:
         raise ShapeError(f"{what} has shape {list(value.shape)}, expected {list(type.shape)}", current_location())

@@ -1,4 +1,4 @@
-"""Arguments of ops that are no tensors: their normal form, and the annotations that say which of them an op takes."""
+"""Arguments of ops that are not tensors: their normal form, and the annotations that say which of them an op takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ir.symbolic import Expr
 from .shapes import are_ints
 
 _NOTHING = type(None)
-# Classes of attributes by the words of annotations. What no word here names may be anything.
+# Classes of attributes by the words of annotations. A word that is not listed accepts any attribute.
 _CLASSES: dict[str, tuple[type, ...]] = {
     "None": (_NOTHING,),
     "bool": (bool,),
@@ -33,12 +33,12 @@ _ALIASES = {
 
 
 class Accepted:
-    """What an annotation takes."""
+    """The classes of attributes that an annotation accepts."""
 
     def __init__(self, annotation: str):
         self.text = _ALIASES.get(annotation, annotation)
         self.classes: set[type] = set()
-        self.items: list[Accepted] = []  # of sequences
+        self.items: list[Accepted] = []  # accepted items of sequences
         self.is_open = False
         for word in _alternatives(self.text):
             if word.startswith("Sequence["):
@@ -61,7 +61,7 @@ class Accepted:
 
 
 def _alternatives(annotation: str) -> list[str]:
-    """The parts of "int | Sequence[Dim | None]", without looking into brackets."""
+    """Split "int | Sequence[Dim | None]" at the outer bars."""
     found, depth, start = [], 0, 0
     for at, letter in enumerate(annotation):
         depth += (letter == "[") - (letter == "]")
@@ -77,7 +77,8 @@ def accepted(annotation: str) -> Accepted:
 
 
 def attribute(value: Any, annotation: str, what: str) -> Any:
-    """An attribute in normal form, if its annotation takes it: plain Python, hashable, printable."""
+    """Return an attribute in normal form (plain Python, hashable, printable); raise if its annotation does not accept
+    it."""
     found = _normal(value, what)
     allowed = accepted(annotation)
     if not allowed.takes(found):

@@ -1,4 +1,4 @@
-"""Arrays that a traced function reads from outside: each use has what the array held then."""
+"""Arrays that a traced function reads from outside: each use sees the elements of that moment."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .registry import REGISTRY, constant
 
 
 def as_array(value: Any, what: str) -> np.ndarray:
-    """A NumPy array that shares memory with an array-like where it can."""
+    """Return a NumPy array, sharing memory with an array-like where possible."""
     if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(f"{what}: masks of arrays are not supported: fill them (x.filled(0))", current_location())
     if isinstance(value, np.matrix):
         raise ArgumentError(
             f"{what}: numpy.matrix has other operators than arrays: convert it (np.asarray(x))", current_location()
         )
-    if issubclass(type(value), np.ndarray):  # OpenArray says that it is one
+    if issubclass(type(value), np.ndarray):  # not isinstance: an OpenArray claims to be one
         array = value
     elif hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:
@@ -44,7 +44,7 @@ def as_array(value: Any, what: str) -> np.ndarray:
 
 
 class ArrayConstant:
-    """What an array held when a traced function used it. It becomes a hidden parameter when tracing ends."""
+    """The elements of an array when a traced function used it. Becomes a hidden parameter when tracing ends."""
 
     __slots__ = ("array",)
 
@@ -55,12 +55,12 @@ class ArrayConstant:
         return f"array{list(self.array.shape)}"
 
 
-# While a function is traced: the copies that were made, by the memory that they are of, which is kept alive with them.
+# During a trace: the copies made so far, keyed by the memory copied from; the entry keeps the array alive.
 _copies: ContextVar[dict[tuple, tuple[np.ndarray, ArrayConstant]] | None] = ContextVar("smelt_captures", default=None)
 
 
 class captured_anew:
-    """Inside, an array that was used before and has not changed since is one constant with that."""
+    """Context in which uses of an array that has not changed in between share one constant."""
 
     __slots__ = ("token",)
 
@@ -72,14 +72,15 @@ class captured_anew:
 
 
 def captured(array: np.ndarray) -> Value:
-    """An array as a value; a 0-dim one becomes a literal."""
+    """Return an array as a value; a 0-dim one becomes a literal."""
     if array.ndim == 0:
         return constant(array.item(), dtype(array.dtype))
     return REGISTRY["captured"].apply({"array": _held(array)})  # type: ignore[no-any-return]
 
 
 def _held(array: np.ndarray) -> ArrayConstant:
-    """A copy, for the function may fill the array anew before it uses it again; the same copy while it does not."""
+    """Return a copy of the array, since the function may overwrite it; the same copy while the elements are
+    unchanged."""
     copies = _copies.get()
     if copies is None:
         return ArrayConstant(_copied(array))

@@ -1,4 +1,4 @@
-"""Numbers that are known when compiled code runs, and are an error if the program has no meaning for them."""
+"""Run-time checks of numbers: ops that raise an error for operands out of their domain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
 def _checked_cast_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
     low, high = arguments["dtype"].bounds
     value = builder.load(arguments["self"], index)
-    # The check of an index: numbers below zero are places that count from the end.
+    # Reuses the range check of an index: negative numbers count from the end.
     place, _ = builder.dynamic(value, high + 1, wrap=low < 0)
     found = builder.index(place)
     if low < 0:
@@ -41,7 +41,7 @@ def checked_cast(self: Tensor, dtype: DType) -> Tensor:
 
 def _natural_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
     value = builder.load(arguments["self"], index)
-    # A size is at most the largest number: what is checked stays below that.
+    # The size of the index check is the largest i64: keep the checked number below it.
     small = builder.scalar("minimum", value, builder.constant(1 << 62, i64))
     place, _ = builder.dynamic(small, i64.bounds[1], wrap=False)
     return builder.scalar("maximum", value, builder.index(place))
@@ -56,7 +56,7 @@ def _divisor_element(builder: ElementBuilder, index: Index, arguments: Arguments
     value = arguments["self"]
     found = builder.load(value, index)
     is_zero = builder.scalar("eq", found, builder.constant(0, value.dtype))
-    # A table of one entry has no place 1.
+    # An index into one element: 1 is out of range.
     place, _ = builder.dynamic(builder.cast(is_zero, i64), 1, wrap=False)
     return builder.scalar("add", found, builder.cast(builder.index(place), value.dtype))
 

@@ -15,12 +15,12 @@
 
 A primitive has a kind (kinds.py), and the kind is its type rule, its lowering and its interpretation. If the
 body of a primitive returns a dict, those arguments replace the given ones: the place to put dims into normal
-form or to fold an `alpha` away. Normalising twice must change nothing, since the parser calls ops too.
+form or to fold an `alpha` away. Normalising must be idempotent, since the parser calls ops too.
 
-Both decorators take traits by name, such as commutes=True: what passes may rely on (traits.py).
+Both decorators take traits by name, such as commutes=True: properties that passes rely on (traits.py).
 
 The body of a composite is its decomposition and its type rule. Its derivatives follow from the body unless
-`.vjp` or `.jvp` gives a cheaper one. A rule names what it wants: `grad` (`grads` for several results),
+`.vjp` or `.jvp` gives a cheaper one. A rule takes its arguments by name: `grad` (`grads` for several results),
 `result` (`results`), and any parameter of the op. It returns one gradient for each tensor parameter, in
 order (just the one if there is one), or a dict by name; None is zero. A rule that is a call of another op takes one
 line: `gelu.derivative = gelu_backward` (derivatives.py).
@@ -77,7 +77,7 @@ Size = Sequence[Dim]
 Dims = int | Sequence[int] | None
 
 _ANY_NAMES = frozenset(entry.name for entry in ANY)
-_REMEMBERED = 4096  # combinations of argument types for which an op knows its result types; a program has some dozens
+_REMEMBERED = 4096  # memoised argument types of one composite. A program has some dozens
 REQUIRED = object()  # in place of a default
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
@@ -119,7 +119,8 @@ class Parameter:
 
 
 def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
-    """What inspect.signature would say, in a tenth of the time: `import smelt` asks for some hundred functions."""
+    """Yield a function's parameters, ten times as fast as inspect.signature: `import smelt` does it for hundreds of
+    functions."""
     code, defaults, annotations = function.__code__, function.__defaults__ or (), function.__annotations__
     if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         raise ValueError(f"{function.__name__}: an op has no *arguments or **arguments, the signature is the schema")
@@ -132,9 +133,9 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
 class OpDef(HasTraits, HasDerivatives):
     """An op: its schema, what it means, and its derivatives."""
 
-    # How to run an op at once on arrays; set by the public face, which knows the back ends.
+    # Runs an op on arrays outside a trace; set by the public face, which knows the back ends.
     evaluate: ClassVar[Callable[[OpDef, dict[str, Any]], Any] | None] = None
-    # What to do when an op that programs may have in them is defined anew; set by the public face, too.
+    # Called when an op that traced programs may contain is redefined; set by the public face, too.
     on_change: ClassVar[Callable[[], None] | None] = None
 
     def __init__(
@@ -154,27 +155,27 @@ class OpDef(HasTraits, HasDerivatives):
         self.doc = (function.__doc__ or "").strip().split("\n")[0]
         schema = inspect.unwrap(function)
         self.parameters = tuple(parameters_of(schema))
-        # `-> tuple[Tensor, ...]` gives a tuple also when there is just one result.
+        # With `-> tuple[Tensor, ...]` a single result is a tuple, too.
         self.returns_tuple = str(schema.__annotations__.get("return")).startswith("tuple[")
         self.names = tuple([parameter.name for parameter in self.parameters])
         self.takes_stream = "stream" in self.names
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.set_traits(traits)
-        # By _body_key: the types of a composite's results, and whether its body draws random numbers.
+        # Keyed by _body_key: the types of a composite's results, and whether its body draws random numbers.
         self._bodies: dict[tuple, tuple[tuple[TensorType, ...], bool]] = {}
         self.__doc__ = function.__doc__
 
-    # What only ops that are called need is worked out when they first are: a program has few of the hundreds.
+    # Computed by __getattr__ on an op's first call: a program calls few of the hundreds of ops.
     by_name: dict[str, Parameter]
     tensors: tuple[Parameter, ...]
     tensor_names: tuple[str, ...]
-    # The fewest and the most arguments that stand for the first parameters, one for one (1 and -1 if none do); which of
-    # these take sequences; all defaults.
+    # For the fast path of bind: the least and largest number of positional arguments (1 and -1: no fast path), the
+    # positions that take sequences, and all defaults.
     _plain: tuple[int, int, list[int], tuple[Any, ...]]
-    _normal: dict[str, frozenset[type]]  # of each argument: the classes of those that are in normal form as they are
-    plain: Any  # the function as it is pickled
-    is_own: bool  # whether its body is one of smelt's sources: then, and only then, its name says what it means
-    _is_declared: bool  # whether the body is a docstring and no more
+    _normal: dict[str, frozenset[type]]  # by parameter: classes of arguments that are in normal form already
+    plain: Any  # the copy of the function that is pickled
+    is_own: bool  # whether it is defined in smelt's sources: only then does its name identify it
+    _is_declared: bool  # whether the body is only a docstring
 
     def __getattr__(self, name: str) -> Any:
         if name not in OpDef.__annotations__:
@@ -204,7 +205,7 @@ class OpDef(HasTraits, HasDerivatives):
         return f"<op {self.name}>"
 
     def __reduce__(self) -> Any:
-        """smelt's own by name; a user's as functions are pickled, by name or by value."""
+        """Pickle smelt's ops by name; a user's op as a function, by name or by value."""
         if self.is_own:
             return lookup, (self.name,)
         rules = self.vjp_rule, self.jvp_rule
@@ -221,10 +222,10 @@ class OpDef(HasTraits, HasDerivatives):
         return self.kind is None
 
     def change(self) -> None:
-        """Have programs traced anew whose ops or derivatives this op may be a part of."""
-        if OpDef.on_change is not None and "_plain" in self.__dict__:  # else it was never called
+        """Drop programs that may contain this op or its derivative, so that they are traced again."""
+        if OpDef.on_change is not None and "_plain" in self.__dict__:  # set by the first call
             for op in REGISTRY.values():
-                op._bodies.clear()  # any of them may call this op
+                op._bodies.clear()  # any body may call this op
             OpDef.on_change()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -237,20 +238,21 @@ class OpDef(HasTraits, HasDerivatives):
             return OpDef.evaluate(self, arguments)
         if given is Handle:
             return as_handles(self.apply(arguments))
-        # Tensors that the user makes of numbers are for functions of NumPy arrays, those of a body are for the body.
+        # No tensor given: user code gets an Array, the bodies of smelt's ops get a Value.
         if given is Array or not is_internal(sys._getframe(1).f_code.co_filename):
             return as_arrays(self.apply_in(f64, arguments), self._of_numbers(arguments))
         return self.apply(arguments)
 
     def _of_numbers(self, arguments: dict[str, Any]) -> bool:
-        """Whether there are Python numbers alone, of which some came as arguments: what comes of them is one, too."""
+        """Whether all operands are Python numbers and some came as arguments, so that the result is a weak number,
+        too."""
         given = [arguments[name] for name in self.tensor_names if arguments[name] is not None]
         weak = [item.__class__ is Array and item.weak is not None for item in given]
         return "dtype" not in self.by_name and any(weak) and all(map(_is_number_or, given, weak))
 
     def apply_in(self, default_float: DType, arguments: dict[str, Any]) -> Any:
-        """Make the op for a trace in which integers become `default_float` where an op needs floats: the graph says so
-        with a cast, as the op itself makes f32 of them."""
+        """Make the op for a trace in which integers become `default_float` where an op needs floats. The op itself
+        converts them to f32, so they are cast before it."""
         made = self._beside_numbers(default_float, arguments)
         result = self.apply(made)
         if full := self._narrowed(arguments, made, result):
@@ -275,8 +277,7 @@ class OpDef(HasTraits, HasDerivatives):
         return self.apply(made)
 
     def _beside_numbers(self, default_float: DType, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments in which arrays are values, and Python numbers that came as arguments of the traced function have
-        the type of what they meet."""
+        """Return arguments with arrays as values, and with weak numbers cast to the type that they promote to."""
         made = dict(arguments)
         weak: list[tuple[str, int | None]] = []
         for parameter in self.tensors:
@@ -296,7 +297,8 @@ class OpDef(HasTraits, HasDerivatives):
         return made
 
     def _narrowed(self, arguments: dict[str, Any], made: dict[str, Any], result: Any) -> dict[str, Value]:
-        """Python numbers in full, if they were rounded to the type of what they meet by an op that computes in f64."""
+        """Return the weak numbers in full precision if the op computes in f64 and they were rounded to a narrower
+        type."""
         if not any(value.dtype is f64 or value.dtype is c128 for value in results_of(result)):
             return {}
         return {
@@ -318,18 +320,19 @@ class OpDef(HasTraits, HasDerivatives):
         return value if value is None or isinstance(value, (Value, *numbers)) else self._tensor(parameter, value, {})
 
     def _typed_list(self, items: Sequence[Any], default_float: DType, arguments: dict[str, Any]) -> np.ndarray:
-        """A list of Python numbers as an array: it is typed as a number is."""
+        """Return a list of Python numbers as an array, with the type that a number would have in its place."""
         array = np.asarray(items)
         if array.dtype != np.float64 and array.dtype != np.complex128:
             return as_array(array, self.name)
         return array.astype(dtype_beside(dtype(array.dtype), self._strong(arguments), default_float).numpy)
 
     def dtype_of_number(self, number: DType, arguments: dict[str, Any]) -> DType:
-        """The type that a Python number, which `number` holds in full, has beside the tensors of a call."""
+        """Return the type of a Python number beside the tensors of a call; `number` is the type that holds it
+        exactly."""
         return dtype_beside(number, self._strong(arguments), f32)
 
     def _strong(self, arguments: dict[str, Any]) -> list[TensorType]:
-        """The types of the tensors that numbers meet."""
+        """Return the types of the tensors that numbers promote with."""
         types: list[TensorType] = []
         for parameter in self.tensors:
             if parameter.name in _CHOOSING:
@@ -343,7 +346,7 @@ class OpDef(HasTraits, HasDerivatives):
         return types
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Arguments by parameter name, defaults filled in, in the order of the signature."""
+        """Return arguments by parameter name, with defaults, in the order of the signature."""
         given = len(args)
         fewest, most, sequences, defaults = self._plain
         if given <= most and (given >= fewest if not kwargs else self._completes(given, kwargs)):
@@ -378,7 +381,7 @@ class OpDef(HasTraits, HasDerivatives):
                     f"{self.name}: {parameter.name} is missing; the signature is {self.signature()}", current_location()
                 )
             elif isinstance(parameter.default, Streams):
-                # A fresh number for each call: the stream of a random op.
+                # A fresh number for each call: a random op's stream.
                 value = next(parameter.default)
             else:
                 value = parameter.default
@@ -390,7 +393,7 @@ class OpDef(HasTraits, HasDerivatives):
         return arguments
 
     def _completes(self, given: int, kwargs: dict[str, Any]) -> bool:
-        """Whether named arguments are those that so many others leave open."""
+        """Whether keyword arguments fit a call with so many positional ones: no unknown name, no missing argument."""
         names = self.names[given:]
         return all(name in names for name in kwargs) and all(
             name in kwargs for name in names[: max(self._plain[0] - given, 0)]
@@ -426,7 +429,7 @@ class OpDef(HasTraits, HasDerivatives):
                 types = inferred
             op = Op(self, arguments, types, current_location(2))
         except SmeltError as error:
-            # The outermost call has the last word: that is what the user wrote.
+            # The outermost call overwrites the inner ones: it is the one that the user wrote.
             if error.location is None:
                 error.location = current_location()
             error.op = self.name
@@ -435,7 +438,7 @@ class OpDef(HasTraits, HasDerivatives):
         return op.results[0] if len(op.results) == 1 and not self.returns_tuple else op.results
 
     def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
-        """The results of a composite's body."""
+        """Return the results of a composite's body."""
         results = self.function(**(arguments if self.is_own else as_users(arguments)))
         values = tuple(map(plain, results)) if isinstance(results, (tuple, list)) else (plain(results),)
         for value in values:
@@ -447,11 +450,11 @@ class OpDef(HasTraits, HasDerivatives):
         return self._body(arguments)[0]
 
     def _body(self, arguments: dict[str, Any]) -> tuple[tuple[TensorType, ...], bool]:
-        """The types of a composite's results, and whether its body draws random numbers."""
+        """Return the types of a composite's results, and whether its body draws random numbers; memoised."""
         key = self._body_key(arguments)
         known = self._bodies.get(key)
         if known is None:
-            # What the sizes at hand decide is no part of the key, so a body does not see them.
+            # The key lacks the sizes at hand, so they must not influence the body.
             with located(current_location(2) if self.is_own else None), asked.without_hints():
                 results = self.expand(arguments)
             draws = False
@@ -464,7 +467,7 @@ class OpDef(HasTraits, HasDerivatives):
         return known
 
     def _body_key(self, arguments: dict[str, Any]) -> tuple:
-        """What decides the types in a composite's body, and which ops it has."""
+        """Return the facts about arguments that decide the ops and types of a composite's body."""
         if self.takes_stream:
             arguments = {name: value for name, value in arguments.items() if name != "stream"}
         return tuple(map(_type_key, arguments.values()))
@@ -505,10 +508,10 @@ class OpDef(HasTraits, HasDerivatives):
         return captured(as_array(value, f"{self.name}: {parameter.name}"))
 
     def _extent(self, size: Expr, arguments: dict[str, Any]) -> Value:
-        """An open size: a Python int, which has the type of what it meets, if that holds it."""
+        """Return an open size as a value: a weak number, cast with a check to the type that it promotes to."""
         value: Value = REGISTRY["extent"].apply({"value": size, "dtype": i64})
         wanted = self.dtype_of_number(i64, arguments)
-        is_compared = getattr(self.kind, "result", None) == "bool"  # then it need not be in range
+        is_compared = getattr(self.kind, "result", None) == "bool"  # a comparison is valid out of range
         return as_dtype(value, wanted) if wanted.is_integer and not is_compared else value
 
     def _check_dtypes(self, arguments: dict[str, Any]) -> None:
@@ -554,12 +557,12 @@ class OpDef(HasTraits, HasDerivatives):
         return f"{self.name}({', '.join(shown)})     {types}".rstrip()
 
 
-# Parameters that choose places or seeds, whatever they choose from: they meet no numbers.
+# Parameters that choose positions or seeds: they take no part in promotion.
 _CHOOSING = frozenset(("condition", "index", "indices", "mask", "seed"))
 
 
 def _class_of_tensors(arguments: dict[str, Any]) -> type | None:
-    """Array if any argument is one, else Handle, Value or np.ndarray; None if there is no tensor."""
+    """Return Array if any argument is one, else Handle, Value or np.ndarray; None if there is no tensor."""
     found: type | None = None
     for value in arguments.values():
         for item in value if value.__class__ is tuple or value.__class__ is list else (value,):
@@ -576,7 +579,7 @@ def _class_of_tensors(arguments: dict[str, Any]) -> type | None:
 
 
 def _precise(result: Any) -> bool:
-    """Whether no result is of a type that integers become by themselves."""
+    """Whether no result is f32 or c64, the types that ops convert integers to."""
     return all(value.dtype is not f32 and value.dtype is not c64 for value in results_of(result))
 
 
@@ -585,7 +588,7 @@ def results_of(result: Any) -> tuple[Value, ...]:
 
 
 def as_arrays(result: Any, are_numbers: bool = False) -> Any:
-    """The results of an op as a function of NumPy arrays sees them."""
+    """Return the results of an op as `Array`s, which a function of NumPy arrays sees."""
     if not isinstance(result, Value):
         return tuple(map(Array, result))
     is_number = are_numbers and not result.shape
@@ -597,7 +600,7 @@ def _is_number_or(value: Any, is_weak: bool) -> bool:
 
 
 def as_dtype(number: Value, wanted: DType) -> Value:
-    """A Python number that is known when compiled code runs, in another type; an error if that does not hold it."""
+    """Cast a Python number known only at run time; out of range is an error."""
     if number.dtype is wanted:
         return number
     op = "cast"
@@ -608,7 +611,7 @@ def as_dtype(number: Value, wanted: DType) -> Value:
 
 
 def known_number(value: Value) -> bool | int | float | complex | Expr | None:
-    """The number or the open size that a value is: the bodies of composites see that, beside the type."""
+    """Return the number or the open size that a value is, which bodies of composites may branch on; else None."""
     op = value.op
     return op.arguments["value"] if op is not None and op.defn.name in ("constant", "extent") else None
 
@@ -637,7 +640,7 @@ _ATTRIBUTE = frozenset((bool, int, float, str, type(None)))
 
 
 def _normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
-    """The classes whose objects are arguments in normal form as they are, which most are."""
+    """Return the classes of arguments that need no conversion, as most do not."""
     if parameter.is_tensor:
         return _TENSOR_OR_NUMBER if numbers or parameter.scalars else _TENSOR
     if parameter.is_dtype:
@@ -677,7 +680,7 @@ def composite(
 
 
 def zero_derivative(*ops: OpDef) -> None:
-    """Piecewise constant ops: differentiable, with derivative zero."""
+    """Declare the derivative of piecewise constant ops: zero."""
     for op in ops:
         op.vjp_rule = _zero
 
@@ -687,7 +690,7 @@ def _zero() -> None:
 
 
 def _empty() -> None:
-    """The body of a primitive that takes its arguments as they are."""
+    """The body of a primitive without argument normalisation, for comparison of bytecode."""
 
 
 _NOTHING = _empty.__code__.co_code
@@ -702,7 +705,7 @@ def _unpickled(
         op.vjp_rule, op.jvp_rule = rules
         known = REGISTRY.get(op.name)
         if known is None or not known.is_own:
-            REGISTRY[op.name] = op  # its name in texts and as a method
+            REGISTRY[op.name] = op  # found by the parser and as a method
     return op  # type: ignore[no-any-return]
 
 

@@ -4,9 +4,9 @@
     hardtanh.slope = hardtanh_backward   # both modes: the Jacobian is diagonal, so a tangent may stand for the gradient
     elu.slope = forward_to(elu_backward, is_result=False, self_or_result="self")
 
-The parameters of the other op are found by name: the gradient is `grad_output` (or `grad`, `grad_out`), the result
-`output`, all others are parameters of the op itself or keep their defaults. `forward_to` says where a parameter comes
-from otherwise: a name that rules may ask for (see define.py), or a number.
+Arguments for the other op are found by parameter name: the gradient is `grad_output` (or `grad`, `grad_out`), the
+result is `output`, all others are parameters of the op itself or keep their defaults. `forward_to` names another source
+for a parameter: a name that rules may take (see define.py), or a number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GRADIENTS = frozenset(("grad", "grad_out", "grad_output"))
 
 
 class Forwarding:
-    """A call of an op, with the sources of those parameters that are not found by name."""
+    """A call of an op, with the sources of the parameters that are not found by name."""
 
     __slots__ = ("op", "sources")
 
@@ -45,7 +45,7 @@ class ForwardingRule:
         if isinstance(other, Forwarding):
             other, given = other.op, other.sources
         self.op = other
-        self.sources: dict[str, str] = {}  # by parameter of the other op, the parameter of the rule
+        self.sources: dict[str, str] = {}  # the rule's parameter for each parameter of the other op
         self.constants: dict[str, Any] = {}
         for parameter in other.parameters:
             name = parameter.name
@@ -69,7 +69,7 @@ class ForwardingRule:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names that the rule asks for, each once."""
+        """The names that the rule takes, each once."""
         return tuple(dict.fromkeys(self.sources.values()))
 
     def __call__(self, /, **given: Any) -> Any:
@@ -84,7 +84,7 @@ class HasDerivatives:
     jvp_rule: Callable[..., Any] | None = None
 
     def change(self) -> None:
-        """Have programs traced anew whose derivatives this op may be a part of."""
+        """Drop programs whose derivatives may contain this op, so that they are traced again."""
 
     def vjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Register the reverse-mode rule."""
@@ -93,14 +93,14 @@ class HasDerivatives:
         return rule
 
     def jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Register the forward-mode rule. It takes `<parameter>_tangent` (None for zero) beside what a vjp takes."""
+        """Register the forward-mode rule. It takes `<parameter>_tangent` (None for zero) beside the names of a vjp."""
         self.jvp_rule = rule
         self.change()
         return rule
 
     @property
     def derivative(self: Any) -> Callable[..., Any] | None:
-        """The reverse-mode rule. It may be set to another op, which takes the gradient."""
+        """The reverse-mode rule. May be set to another op, which takes the gradient."""
         return self.vjp_rule  # type: ignore[no-any-return]
 
     @derivative.setter
@@ -113,5 +113,5 @@ class HasDerivatives:
             ForwardingRule(self, other, f"{next(item.name for item in self.parameters if item.is_tensor)}_tangent")
         )
 
-    # Set to another op where the Jacobian is diagonal: both rules call it, one with the gradient, one with the tangent.
+    # Set to another op if the Jacobian is diagonal: both rules call it, one with the gradient, one with the tangent.
     slope = property(None, _set_slope)
