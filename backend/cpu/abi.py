@@ -1,5 +1,5 @@
-"""The records that native code and Python share. One declaration, by ctypes, is the layout for both: compiled code
-finds the slots of `ctx`, the run time's own code and Python find fields."""
+"""Records that native code and Python share. One ctypes declaration is the layout for both: compiled code uses the
+slots of `ctx`, the run time's native code and Python use fields."""
 
 from __future__ import annotations
 
@@ -19,58 +19,58 @@ S = TypeVar("S", bound=Structure)
 
 @lru_cache
 def to(target: Any) -> Any:
-    """The type of pointers to another type."""
+    """Return the type of pointers to a type."""
     return type(f"to_{target.__name__}", (PTR,), {"target": target})
 
 
 def line(*fields: tuple[str, Any]) -> list[tuple[str, Any]]:
-    """Fields that fill a cache line."""
+    """Pad fields to a whole cache line."""
     size = ctypes.sizeof(type("Fields", (Structure,), {"_fields_": list(fields)}))
     return [*fields, (f"_{fields[0][0]}_line", I8 * (CACHE_LINE - size))]
 
 
 def aligned(kind: type[S]) -> tuple[S, Any]:
-    """A record of zeros that starts at a cache line, and the object that keeps its memory."""
+    """Make a zeroed record aligned to a cache line; return it and the object that owns its memory."""
     memory = ctypes.create_string_buffer(ctypes.sizeof(kind) + CACHE_LINE)
     start = ctypes.addressof(memory)
     return kind.from_address(start + -start % CACHE_LINE), memory
 
 
 def slots(kind: type[Structure]) -> list[int]:
-    """The places of a record's fields, in 64-bit words."""
+    """Map a record's fields to their offsets in 64-bit words."""
     return [getattr(kind, name).offset // 8 for name, *_ in kind._fields_]
 
 
 class Problem(Structure):
-    """The first index out of range that a call meets."""
+    """The first index out of range in a call."""
 
     _fields_ = [("found", I64), ("site", I64), ("index", I64), ("bound", I64)]
 
 
 class Context(Structure):
-    """`ctx`, the one argument of native code; behind it the sizes, the parameters and the results of a graph."""
+    """`ctx`, the one argument of native code; sizes, parameters and results of the graph follow it."""
 
     _fields_ = [
-        ("parallel", PTR),  # the function that runs a job
+        ("parallel", PTR),  # function that runs a job
         ("pool", PTR),  # its threads
         ("arena", PTR),
         ("scratch", PTR),
         ("scratch_stride", I64),
         ("error", to(Problem)),
-        ("products", PTR),  # a table for each of PRODUCT_TYPES
-        ("workers", I64),  # that have scratch memory
+        ("products", PTR),  # tables of GEMM routines, one for each of PRODUCT_TYPES
+        ("workers", I64),  # number of threads that have scratch memory
     ]
 
 
 class Arguments(Structure):
-    """The head of a kernel's arguments; behind it sizes, buffers, then numbers and addresses of scratch."""
+    """Head of a kernel's arguments; sizes, buffers, then numbers and addresses of scratch follow it."""
 
     _fields_ = [("context", to(Context)), ("first_site", I64)]
 
 
 PARALLEL, POOL, ARENA, SCRATCH, SCRATCH_STRIDE, ERROR, PRODUCTS, WORKERS = slots(Context)
 FIRST_FREE = ctypes.sizeof(Context) // 8
-ALIGN = CACHE_LINE  # of the arena and of each thread's scratch, in bytes
-PRODUCT_TYPES = ("f32", "f64", "bf16")  # element types whose routines of matrix products are in the table at PRODUCTS
-# What such a table has: null where a graph does not need it. The tiles are those for rows that are left over.
+ALIGN = CACHE_LINE  # bytes; alignment of the arena and of each thread's scratch
+PRODUCT_TYPES = ("f32", "f64", "bf16")  # element types whose GEMM routines have a table at PRODUCTS
+# Entries of such a table, null where a graph does not use them. Tiles are those of the remainder rows (M mod MR).
 ROUTINES = ("gemm", "pack", "tile4", "tile2", "tile1", "dots")

@@ -1,4 +1,4 @@
-"""Kernels that are given as they are, as one thing to call: their text is the program."""
+"""Compile given kernels, without a graph, to one callable: their text is the program."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .target import host
 
 
 def compile_kernels(kernels: Sequence[Kernel], options: CompileOptions) -> Executable:
-    """Compile kernels for this machine, without any pass: the buffers that they read from elsewhere are the parameters,
-    all that they store are the results. They are verified first, whatever the options say: a text may hold anything."""
+    """Compile kernels for this machine without running any pass. Buffers read before any kernel stores them are the
+    parameters, all stored buffers the results. Always verified first, as a text may hold anything."""
     graph = signature(kernels)
     given, stored = ([f"%{value.name}" for value in values] for values in (graph.params, graph.results))
     for kernel in kernels:

@@ -1,4 +1,4 @@
-"""The host: the target of LLVM, the nominal machine that kernels are planned for, and the detected caches."""
+"""Describe the host: the target of LLVM, the nominal machine that kernels are planned for, the detected caches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..store.cache import current
 from ..store.fact_file import remember, remembered
 from ..store.files import make_folder
 
-# Features of a processor that the code of kernels has no use for: they are the system's, or are about other things than
-# arithmetic. Virtual machines and microcode switch them on and off, which must not cost anybody's cache.
+# Features of a processor that code of kernels does not use: of the system, or not about arithmetic. Virtual machines
+# and microcode switch them on and off, which must not invalidate cache entries.
 UNUSED = {
     "cldemote", "clflushopt", "clwb", "clzero", "cx8", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid", "kl",
     "lwp", "movdir64b", "movdiri", "mwaitx", "pconfig", "pku", "prefetchi", "prefetchwt1", "prfchw", "ptwrite",
@@ -26,10 +26,10 @@ UNUSED = {
 }  # fmt: skip
 
 
-LEVEL = 2  # of code generation; the text is already in good shape
+LEVEL = 2  # LLVM's optimization level of code generation; the emitted text is already optimized
 
 
-# Lines of /proc/cpuinfo that say which processor it is and what it can do, on x86 and Arm.
+# Lines of /proc/cpuinfo with the processor's model and features, on x86 and Arm.
 FEATURES = ("flags", "Features")
 DECISIVE = {
     *FEATURES, "vendor_id", "cpu family", "model", "stepping",
@@ -44,15 +44,15 @@ class Target:
         self.triple = triple
         self.cpu = cpu
         self.features = features
-        self.llvm = llvm  # the version of LLVM that calls it so
+        self.llvm = llvm  # version of LLVM that these names are from
         present = {name[1:] for name in features.split(",") if name.startswith("+")}
-        # What generated code may rely on. The CPU's name is not among it: it chooses among equals.
+        # Features that generated code may rely on. The CPU's name is not one: it only selects among equivalent code.
         self.instructions = sorted(present - UNUSED)
         self.machine = nominal_machine(triple, present)
 
 
 def nominal_machine(triple: str, features: set[str]) -> Machine:
-    """The preset of an instruction set, and the narrow dot products that it has beyond that."""
+    """Return the preset machine of an instruction set, with its dot-product instructions of narrow types added."""
     if features >= {"avx512f", "avx512bw", "avx512vl"}:
         return replace(PRESETS["x86-64-v4"], dot_types=frozenset({"bf16"} if "avx512bf16" in features else ()))
     if "avx2" in features:
@@ -62,10 +62,10 @@ def nominal_machine(triple: str, features: set[str]) -> Machine:
 
 @lru_cache
 def host() -> Target:
-    """The CPU that this process runs on.
+    """Return the CPU that this process runs on.
 
-    LLVM knows, but to load it takes longer than all else that a hit in the cache does: so a directory of the cache
-    remembers, beside what the system says about the processor.
+    LLVM detects it, but loading LLVM takes longer than the rest of a cache hit: so the answer is kept as a fact file in
+    the cache directory, valid for the system's description of the processor.
     """
     import llvmlite
 
@@ -88,10 +88,10 @@ def host() -> Target:
 
 
 def ask_llvm() -> tuple[str, str, str, str]:
-    """What a target is made of."""
+    """Detect the triple, the CPU's name, its features and the version of LLVM."""
     import llvmlite.binding as llvm
 
-    # link.py knows ELF, on other systems too.
+    # ELF on every system, since link.py reads nothing else.
     triple = llvm.get_process_triple() + ("" if sys.platform == "linux" else "-elf")
     version = ".".join(map(str, llvm.llvm_version_info))
     return triple, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), version
@@ -101,8 +101,8 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def detected_sizes() -> dict[str, int]:
-    """Bytes of the first CPU's data caches, of lines and of pages, by the names of Machine's fields, as far as they are
-    known. For people to compare: no plan reads them."""
+    """Read the bytes of the first CPU's data caches, of lines and of pages, as far as known, by Machine's field names.
+    For people to compare: no plan uses them."""
     found = {}
     with suppress(OSError, ValueError):
         for index in sorted(CACHES.glob("index*")):
@@ -116,7 +116,7 @@ def detected_sizes() -> dict[str, int]:
 
 
 def _facts() -> str | None:
-    """What decides which processor LLVM sees, from Linux's description of the first one; None if that is not there."""
+    """Read the lines of /proc/cpuinfo that decide LLVM's answer, of the first CPU; None if the file is not there."""
     try:
         with open("/proc/cpuinfo", "rb", buffering=0) as file:
             text = file.read(1 << 14).decode("ascii", "replace").partition("\n\n")[0]

@@ -1,12 +1,12 @@
-"""The way from a Python call into native code, itself native: one built-in function for each set of types.
+"""Make native entries: built-in functions that check the arguments of a call and make it, one for each set of types.
 
-It takes the tuple and the dict of a call's arguments and looks whether they are what a compiled version was bound
-to: the same nesting of tuples, lists and dicts, arrays of the same types and shapes that native code can take as
-they are, numbers of the same kinds, static arguments that are equal (those that may change in place are compared in
-Python). If so it makes the results, runs the kernels without the interpreter's lock and puts the results together; if
-not it returns NotImplemented, and Python finds out what to do. The same while another thread is inside.
+An entry takes the tuple and the dict of a call's arguments and checks them against the guards of a compiled version:
+the same nesting of tuples, lists and dicts, plain arrays of the same types and shapes, numbers of the same kinds, equal
+static arguments (mutable ones are compared in Python). If all match, it makes the results, runs the kernels without the
+GIL and builds the output; otherwise, or while another thread is inside, it returns NotImplemented, and Python handles
+the call.
 
-It knows where CPython and NumPy keep an object's type and an array's fields; `native_code` makes sure by looking.
+It relies on the layout of CPython's and NumPy's objects; `native_code` verifies that by inspecting objects.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from ..runtime.threads import pool
 from .executable import MEMORY, Frame, Launcher
 
 _FASTCALL = 0x80
-# Numbers that have no type of their own; a bool is an array's bool.
+# Python numbers without an element type of their own; a bool has one.
 _NUMBERS = {int: records.INT_NUMBER, float: records.FLOAT_NUMBER}
 
-_NO_DTYPE = -1  # of no array: only a number will do
+_NO_DTYPE = -1  # facts of no dtype: the guard takes only a number
 
 
 class Unsupported(Exception):
-    """A call that only Python can make."""
+    """Raised for a call that only Python can make."""
 
 
 class Words:
-    """64-bit words for native code, and the objects whose addresses are among them."""
+    """64-bit words for native code, and references to the objects whose addresses are among them."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
@@ -66,7 +66,7 @@ class Words:
 
 
 class Holder(np.ndarray):
-    """An entry's plan; native code finds it as the data of this array. It holds what the plan points to."""
+    """An array whose data is an entry's plan; it holds references to all objects that the plan points to."""
 
     kept: list[Any]
 
@@ -84,21 +84,21 @@ class _Method(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Entry:
-    """A function of (args, kwargs), and the pool that its frame was made for."""
+    """A native function of (args, kwargs), and the pool that its frame was made for."""
 
     enter: Callable[[tuple[Any, ...], dict[str, Any]], Any]
     workers: int
     pool_address: int
 
     def outdated(self) -> bool:
-        """Whether there are more threads now than it has memory for, or this is a forked process."""
+        """Whether the pool now has more threads than the frame has memory for, or this is a forked process."""
         threads = pool()
         return self.pool_address != threads.address or self.workers < threads.limit
 
 
 class Call:
-    """The arguments of a call: their nesting, which are static, and their leaves, in order, with the arrays that these
-    became. names: those of kwargs in the order of the leaves."""
+    """The arguments of a call: their nesting, which of them are static, and the leaves with the arrays made of them.
+    names: the names of kwargs in the order of the leaves."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Call:
             self._static(name, item) if name in self.static_names else self._moving(item)
             guards[name] = self.words.words[begin:]
             del self.words.words[begin:]
-        for name in self.kwargs:  # native code meets them in the call's order
+        for name in self.kwargs:  # native code compares them in the call's order
             self.words.words += guards[name]
         if self.number != len(self.leaves):
             raise Unsupported
@@ -138,13 +138,13 @@ class Call:
     def _static(self, place: int | str, item: Any) -> None:
         if is_known_by_value(item) or is_fixed(item):
             self.words.object(records.IS_EQUAL if is_known_by_value(item) else records.IS_SAME, item)
-        else:  # what may change in place, or says itself when it is equal, is asked in Python
+        else:  # mutable, or with an __eq__ of its own: compared in Python
             self.words.add(Guard(records.IS_ANYTHING))
             key = static_key(item)
             self.asked.append((place, key, hash(key)))
 
     def still_equal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether the static arguments that native code does not know are those of this call."""
+        """Whether the static arguments that native code does not compare are equal to this call's."""
         for place, expected, expected_hash in self.asked:
             try:
                 key = static_key(args[place] if type(place) is int else kwargs[place])
@@ -171,7 +171,7 @@ class Call:
 
     def _key(self, key: Any) -> None:
         if type(key) is not str:
-            raise Unsupported  # comparing it may run any code
+            raise Unsupported  # comparing it may run user code
         self.words.key(key)
 
     def _leaf(self, item: Any) -> None:
@@ -179,7 +179,7 @@ class Call:
             raise Unsupported
         array = self.arrays[self.number]
         if type(item) is np.ndarray and array is not item:
-            raise Unsupported  # it lies in another order, or was copied
+            raise Unsupported  # it has another memory order, or was copied
         guard = ArrayGuard(records.IS_ARRAY, self.first_slot + self.number, _dtype_facts(array.dtype), array.ndim)
         if type(item) in _NUMBERS:
             guard.dtype, guard.number = _NO_DTYPE, _NUMBERS[type(item)]
@@ -201,10 +201,10 @@ def make_entry(
     structure: Structure,
     fixed: dict[int, Any],
 ) -> Entry | None:
-    """Native code for calls like this one; None if only Python can make them.
+    """Make the native entry for calls like this one; None if only Python can make them.
 
-    draw_seed: gives the seed of a call. structure: that of what the call returns, of which the leaves in `fixed` are
-    no results.
+    draw_seed: returns the seed state of a call. structure: the pytree of the output, whose leaves in `fixed` are
+    constants, not results.
     """
     method = native_code()
     own = allocator()
@@ -279,7 +279,7 @@ class _Leaf:
 
 
 def _output(structure: Structure, fixed: dict[int, Any], order: Sequence[int]) -> tuple[Words, bool]:
-    """How to put the results together, and whether that is all: other containers are left to Python."""
+    """Make the records that build the output, and whether they are complete: other containers are left to Python."""
     made = iter(order)
     leaves: list[Any] = [fixed.get(at, _Leaf) for at in range(count_leaves(structure))]
     leaves = [_Leaf(next(made)) if leaf is _Leaf else leaf for leaf in leaves]
@@ -304,7 +304,7 @@ def _put(words: Words, item: Any) -> None:
         words.add(Guard(records.PUT_DICT, len(item)))
         for key, member in item.items():
             if type(key) not in (str, int):
-                raise Unsupported  # to hash it may run any code, and raise
+                raise Unsupported  # hashing it may run user code, and raise
             words.key(key)
             _put(words, member)
     elif item is None or isinstance(item, (bool, int, float, complex, str)):
@@ -314,7 +314,7 @@ def _put(words: Words, item: Any) -> None:
 
 
 def _dtype_facts(dtype: np.dtype) -> int:
-    """Kind, byte order and number: what tells dtypes apart, also of two objects for the same one."""
+    """Return a dtype's kind, byte order and number as one integer, the same for all objects of equal dtypes."""
     return Descriptor.from_address(id(dtype)).facts & records.FACTS
 
 
@@ -326,11 +326,11 @@ def _make_code() -> _Method | None:
     return method
 
 
-native_code = Once("native entry", _make_code)  # None if objects are not laid out as it expects
+native_code = Once("native entry", _make_code)  # None if the layout of objects is not as expected
 
 
 def _layout_known() -> bool:
-    """Whether objects have their fields where records.py says."""
+    """Whether the fields of objects have the offsets of records.py."""
     probe = np.zeros((3, 5), np.float32)
     across = probe.T
     array, turned = ArrayObject.from_address(id(probe)), ArrayObject.from_address(id(across))
@@ -353,7 +353,7 @@ def _layout_known() -> bool:
 
 
 def _handler_known() -> bool:
-    """Whether an array holds its handler where it is expected."""
+    """Whether an array's memory handler has the expected offset."""
     own = allocator()
     if own is None:
         return True

@@ -1,4 +1,4 @@
-"""A compiled graph: native code, and the call into it."""
+"""Load the native code of a compiled graph, and call it: executable, frames, launcher."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @dataclass(frozen=True, slots=True)
 class FrameMemory:
-    """Bytes. No measurement is recorded."""
+    """Bytes of a frame's memory; chosen, no measurement is recorded."""
 
-    kept: int = 1 << 17  # of temporaries that a frame keeps between calls; more is borrowed for each call
-    # Between the scratch of two threads, at most: what one of them fetches ahead, or the processor does for it, would
-    # take the other one's from its cache.
+    kept: int = 1 << 17  # of temporaries that a frame keeps between calls; larger memory is borrowed for each call
+    # Between the scratch of two threads, at most: prefetches of one thread, by hardware or software, beyond its own end
+    # would take lines of the other's scratch from the other's cache.
     gap: int = 1 << 14
 
 
@@ -47,7 +47,7 @@ _NO_MEMORY = np.empty(0, _BYTE)
 
 
 class Executable:
-    """Call it with arrays of the parameters' types; it returns the results as new arrays."""
+    """A compiled graph: takes arrays of the parameters' types, returns the results as new arrays."""
 
     target = "cpu"
 
@@ -56,7 +56,7 @@ class Executable:
         self.artifact = artifact
         self.cache = cache
         self.stages = stages
-        # Addresses that are no multiple of the element's size are none of PyTorch's, and NumPy says which ones are.
+        # Parameters of alignment 1: PyTorch's data is aligned to its elements, and NumPy flags arrays that are not.
         self.plan = plan = CallPlan.of(
             graph, artifact, artifact.stored, 1, dict.fromkeys(artifact.streamed, CACHE_LINE)
         )
@@ -81,7 +81,7 @@ class Executable:
         return Report.read(self.artifact.report).here(get_num_threads(), self.cache, self.stages.seconds)
 
     def launcher(self, plan: SizedPlan) -> Launcher:
-        """How to call this code as planned."""
+        """Make the launcher for a plan."""
         return Launcher(self, plan)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -94,12 +94,12 @@ class Executable:
 
 
 class Frame:
-    """The memory of one call: ctx, where an error is reported, the arena and the scratch of all threads."""
+    """The memory of one call: ctx, the record for an error, the arena and the scratch of all threads."""
 
     def __init__(self, executable: Executable):
         self.workers = 0
-        self.pool = 0  # the address of the threads that it was last made fit for
-        self.sizes: Sizes | None = None  # of the launcher that it was last made fit for
+        self.pool = 0  # address of the threads that it was last prepared for
+        self.sizes: Sizes | None = None  # of the launcher that it was last prepared for
         self.memory = _NO_MEMORY
         self.block = (ctypes.c_int64 * executable.slots)()
         self.problem = Problem()
@@ -110,14 +110,14 @@ class Frame:
             self.context.products = ctypes.addressof(executable.tables)
 
     def fit(self, launcher: Launcher, threads: Threads) -> None:
-        """Prepare for a launcher's sizes and as many threads as there are now."""
+        """Prepare ctx and memory for a launcher's sizes and the current number of threads."""
         self.prepare(launcher, threads)
         needed = launcher.memory_bytes(self.workers)
         kept = self.memory
         self.give_memory(launcher, kept if len(kept) >= needed else empty_arrays([((needed,), _BYTE)])[0])
 
     def prepare(self, launcher: Launcher, threads: Threads) -> None:
-        """All but the memory."""
+        """Prepare ctx but for the memory."""
         context, self.sizes = self.context, launcher.sizes
         self.workers = context.workers = max(threads.limit, threads.started)
         self.pool = context.pool = threads.address
@@ -133,11 +133,11 @@ class Frame:
 
 
 class Launcher:
-    """The call into native code for one set of sizes: all that can be known beforehand is.
+    """Calls native code for one set of sizes, with all facts computed beforehand.
 
-    Frames are kept and used again, for other sizes too; as many exist as there ever were calls at the same time. Large
-    memory of temporaries goes back to the allocator after each call, for others to use.
-    Arrays are passed as the addresses of their Python objects, in which native code finds the data (DATA_OFFSET).
+    Frames are reused, for other sizes too; their number is the peak of concurrent calls. A large arena goes back to
+    the allocator after each call. Arrays are passed as the addresses of their Python objects, in which native code
+    finds the data pointer (DATA_OFFSET).
     """
 
     def __init__(self, executable: Executable, plan: SizedPlan, threads: Callable[[], Threads] = pool):
@@ -147,7 +147,7 @@ class Launcher:
         artifact = executable.artifact
         self.threads = threads if artifact.is_long else pool
         scratch = max((evaluate(item, sizes) for item in artifact.scratch), default=0)
-        self.scratch_bytes = scratch + -scratch % ALIGN  # of each thread
+        self.scratch_bytes = scratch + -scratch % ALIGN  # per thread
         self.scratch_stride = self.scratch_bytes + min(self.scratch_bytes, MEMORY.gap)
         self.alone_bytes = max((evaluate(item, sizes) for item in artifact.alone), default=0)
         self.arena_bytes = plan.arena_bytes
@@ -158,7 +158,7 @@ class Launcher:
         self.run = executable.run
 
     def memory_bytes(self, workers: int) -> int:
-        """The memory of a call with so many threads, wherever it begins."""
+        """Compute the bytes of a call with so many threads, including room for alignment."""
         scratch = self.scratch_stride * (workers - 1) + self.scratch_bytes
         return self.arena_bytes + max(scratch, self.alone_bytes) + ALIGN
 
@@ -168,7 +168,7 @@ class Launcher:
         return stored if self.is_direct else self.plan.collect(arrays, stored)
 
     def launch(self, *addresses: int) -> None:
-        """Run on the parameters and then the stored results: objects, or data if the code was compiled for that."""
+        """Run on parameters, then stored results: addresses of objects, or of data (CompileOptions.addresses)."""
         threads = self.threads()
         limit = threads.limit
         if threads.started < limit:
@@ -193,5 +193,5 @@ def _data_address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-# With an offset native code reads the data's address from the object; without one Python has to ask for it.
+# With a known offset native code reads the data pointer from the object; else Python has to ask NumPy for it.
 address_of: Callable[[np.ndarray], int] = id if DATA_OFFSET is not None else _data_address

@@ -1,4 +1,4 @@
-"""Keys of native code, and object code by way of the cache."""
+"""Make the keys of native code in the cache, and keep object code that every process shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..target import LEVEL, host
 
 
 def native_key(title: str, text: str, options: dict[str, Any]) -> Key | None:
-    """The key of a program's code for this machine; None if smelt's own files changed since they were loaded."""
+    """Make the key of a program's code for this machine; None if smelt's files changed since they were imported."""
     smelt = fingerprint(current().directory)
     if smelt is None:
         return None
@@ -28,9 +28,9 @@ def native_key(title: str, text: str, options: dict[str, Any]) -> Key | None:
 
 
 class Kept:
-    """Object code that is the same in every process, in the cache.
+    """An entry of the cache for object code that is the same in every process.
 
-    The title stands for the text: smelt's sources, which are a part of the key, decide what that says.
+    The title stands in for the text, which depends on smelt's sources alone; these are a part of the key.
     """
 
     def __init__(self, title: str, options: dict[str, Any]):

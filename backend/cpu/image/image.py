@@ -1,10 +1,10 @@
-"""Machine code in memory: what link.py made of LLVM's objects, or the cache has kept of it.
+"""Load an image, linked by link.py or read from the cache, into executable memory.
 
-An image is a line of JSON and then bytes that run wherever they lie, but for some words: those that point into the
-image ("inside", which hold offsets), and those that point to functions of this process ("outside", by name). So
+An image is a line of JSON and then position-independent code with two kinds of relocations left: words that point into
+the image ("inside", they hold offsets), and words that point to functions of this process ("outside", by name). So
 loading needs no LLVM, and takes as long as copying the bytes.
 
-All of an image becomes readable and executable, and is never written again: code of kernels has no variables.
+The whole image is mapped readable and executable and never written again: code of kernels has no variables.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 
 from ....ir.errors import CompileError
 
-WORD = struct.Struct("<Q")  # of every processor that link.py knows
+WORD = struct.Struct("<Q")  # an address, on every processor that link.py knows
 
 
 def encode(data: bytes | bytearray, symbols: dict[str, int], inside: list[int], outside: dict[str, list[int]]) -> bytes:
-    """symbols: where functions and tables start; inside, outside: where words stand that loading fills."""
+    """Encode an image. symbols: offsets of functions and tables. inside, outside: offsets of words to relocate."""
     head = {"symbols": symbols, "inside": inside, "outside": outside}
     return json.dumps(head, separators=(",", ":")).encode() + b"\n" + data
 
 
 class Image:
-    """Code that can be called, for as long as this object lives."""
+    """Loaded code; it can be called as long as this object lives."""
 
     def __init__(self, code: bytes):
         head, _, content = code.partition(b"\n")
@@ -47,11 +47,11 @@ class Image:
                 WORD.pack_into(data, place, address)
         ctypes.memmove(self.base, bytes(data), len(data))
         _make_executable(self.base, len(data))
-        # Not when the interpreter ends: other threads may still be inside then.
+        # Not at the exit of the interpreter: other threads may still be running the code.
         weakref.finalize(self, _free, self.base, len(data)).atexit = False
 
     def __getitem__(self, symbol: str) -> int:
-        """The address of a function or a table."""
+        """Return the address of a function or a table."""
         return self.base + self.symbols[symbol]
 
 
@@ -91,7 +91,7 @@ if os.name == "nt":
         _libraries()[0].VirtualFree(ctypes.c_void_p(start), ctypes.c_size_t(0), _RELEASE)
 
 else:
-    # The module mmap has them too, but would be a shared library more to load.
+    # Values of mmap's constants: importing the module would load one more shared library.
     _READ, _WRITE, _EXECUTE, _PRIVATE = 1, 2, 4, 2
     _ANONYMOUS = 0x20 if sys.platform == "linux" else 0x1000
 
@@ -100,14 +100,14 @@ else:
         process = ctypes.CDLL(None, use_errno=True)
         process.mmap.restype = process.dlsym.restype = ctypes.c_void_p
         found = [process]
-        for name in ("libm.so.6", "libm.so"):  # fmod: the interpreter may have it, and show it to nobody
+        for name in ("libm.so.6", "libm.so"):  # fmod: the interpreter may have it without exporting it
             with suppress(OSError):
                 found.append(ctypes.CDLL(name))
                 break
         return tuple(found)
 
     def _find(library: Any, name: str) -> int:
-        # An attribute of the library would be a function object first.
+        # dlsym directly: an attribute of the library would make a function object first.
         return _libraries()[0].dlsym(ctypes.c_void_p(library._handle), name.encode()) or 0
 
     def _reserve(size: int) -> int:
@@ -118,7 +118,7 @@ else:
         return int(start)
 
     def _make_executable(start: int, size: int) -> None:
-        # On processors whose instruction caches do not see stores, the system sees to that here.
+        # mprotect also flushes instruction caches on processors where they are not coherent with stores.
         if _libraries()[0].mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), _READ | _EXECUTE):
             reason = os.strerror(ctypes.get_errno())
             raise CompileError(f"the system does not let this process execute what it has written ({reason})")

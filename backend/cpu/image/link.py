@@ -1,11 +1,10 @@
-"""LLVM's objects to one image (image.py): their sections one behind the other, and all that they say of each other.
+"""Link LLVM's objects to one image (image.py): lay out their sections and resolve their relocations.
 
-What one section says of another does not depend on where the image lies, since code reaches everything relative to
-itself; it is settled here, once. What is left for loading are words with addresses. They stand in LLVM's own tables, or
-in a table at the end of the image, through which code reaches the functions of the process: it may be too far from
-them for anything else.
+PC-relative relocations between sections do not depend on the image's address and are resolved here, once. Absolute
+addresses are left for the loader. They are in LLVM's own tables, or in a table at the end of the image (as an ELF GOT),
+through which code reaches functions of the process: these may be out of range of a relative branch.
 
-Objects are ELF, on every system (target.py). A relocation that code of kernels has no use for is an error.
+Objects are ELF, on every system (target.py). A relocation that code of kernels does not need is an error.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from ....ir.errors import CompileError
 from ....kernels.machine import CACHE_LINE
 from .image import WORD, encode
 
-# ELF's records and some of its numbers.
+# Records and constants of ELF.
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
-_CONSTANT = ".data.rel.ro"  # tables of addresses: only loading writes to them
+_CONSTANT = ".data.rel.ro"  # tables of addresses: only the loader writes to them
 
 
 class Kind(IntEnum):
-    """Of sections."""
+    """Types of sections."""
 
     SYMBOLS = 2
     RELOCATIONS = 4
 
 
 class Flag(IntEnum):
-    """Of sections."""
+    """Flags of sections."""
 
     WRITE = 1
     ALLOCATE = 2
@@ -42,9 +41,9 @@ class Flag(IntEnum):
 
 
 class Binding(IntEnum):
-    """Of symbols."""
+    """Bindings of symbols."""
 
-    LOCAL = 0  # only its object sees it
+    LOCAL = 0  # visible only in its own object
 
 
 class Section(NamedTuple):
@@ -59,7 +58,7 @@ class Section(NamedTuple):
 
 
 class Object:
-    """One of LLVM's, taken apart."""
+    """A parsed object file of LLVM's."""
 
     def __init__(self, content: bytes):
         self.content = content
@@ -71,8 +70,8 @@ class Object:
             Section(self._text(rows[names][4] + name), kind, flags, place, length, link, info, alignment)
             for name, kind, flags, _, place, length, link, info, alignment, _ in rows
         ]
-        self.bases: dict[int, int] = {}  # where in the image sections are
-        self.symbols: list[tuple[str, int | None]] = []  # names, and where in the image they are if they are here
+        self.bases: dict[int, int] = {}  # offset of each placed section in the image
+        self.symbols: list[tuple[str, int | None]] = []  # name, and offset in the image if defined in this object
 
     def _text(self, place: int) -> str:
         return self.content[place : self.content.index(b"\0", place)].decode()
@@ -81,7 +80,7 @@ class Object:
         return self.content[section.place : section.place + section.size]
 
     def placed(self) -> dict[str, int]:
-        """When all sections have their places: the symbols that other objects see."""
+        """Resolve the symbols, after all sections are placed; return those that other objects see."""
         seen: dict[str, int] = {}
         for table in self.sections:
             if table.kind != Kind.SYMBOLS:
@@ -97,16 +96,16 @@ class Object:
 
 
 class Linker:
-    """The image as it grows."""
+    """The image under construction."""
 
     def __init__(self, machine: Machine):
         self.machine = machine
         self.image = bytearray()
-        self.symbols: dict[str, int] = {}  # that all objects see
+        self.symbols: dict[str, int] = {}  # global ones
         self.inside: list[int] = []
         self.outside: dict[str, list[int]] = {}
-        self.entries: dict[tuple[str, int | None], int] = {}  # of the table of addresses
-        self.ways: dict[str, int] = {}  # code that goes on to a function of the process
+        self.entries: dict[tuple[str, int | None], int] = {}  # offsets of words in the address table
+        self.ways: dict[str, int] = {}  # offsets of stubs that jump to functions of the process
 
     def place(self, item: Object) -> None:
         for number, section in enumerate(item.sections):
@@ -114,7 +113,7 @@ class Linker:
                 continue
             if section.flags & Flag.WRITE and not section.name.startswith(_CONSTANT):
                 raise CompileError(f"compiled code has variables ({section.name})")
-            # Code starts at cache lines, so that its speed does not depend on what lies before it.
+            # Code is aligned to cache lines, so that its speed does not depend on the code before it.
             self.align(CACHE_LINE if section.flags & Flag.EXECUTE else section.alignment)
             item.bases[number] = len(self.image)
             self.image += item.data(section)
@@ -133,7 +132,7 @@ class Linker:
                 self.machine.relocate(self, info & 0xFFFFFFFF, base + offset, name, target, addend)
 
     def absolute(self, place: int, name: str, target: int | None, addend: int = 0) -> None:
-        """A word with an address."""
+        """Write a word with an absolute address: relocated by the loader, inside or outside of the image."""
         if target is None:
             if addend:
                 raise CompileError(f"compiled code reaches beyond {name}")
@@ -143,7 +142,7 @@ class Linker:
             self.inside.append(place)
 
     def entry(self, name: str, target: int | None) -> int:
-        """Where a word of the table has an address."""
+        """Return the offset of the table's word with an address; add it if it is missing."""
         key = name, target
         if key not in self.entries:
             self.align(WORD.size)
@@ -153,7 +152,7 @@ class Linker:
         return self.entries[key]
 
     def function(self, name: str, target: int | None) -> int:
-        """What to call for a function: itself, or the way to one of the process."""
+        """Return the target of a call: the function itself, or a stub that jumps to one of the process."""
         if target is not None:
             return target
         if name not in self.ways:
@@ -170,7 +169,7 @@ class Linker:
 
 
 class Machine:
-    """A processor's relocations. Offsets in the image serve as addresses: it starts at a multiple of the page."""
+    """A processor's relocations. Image offsets serve as addresses, since the image is page-aligned."""
 
     def way(self, place: int, entry: int) -> bytes:
         raise NotImplementedError
@@ -200,9 +199,9 @@ class X86(Machine):
 
 
 class Arm(Machine):
-    """64 bits, that is."""
+    """AArch64."""
 
-    SCALES = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}  # ADD and LDST8 to LDST128: steps of their offsets
+    SCALES = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}  # ADD, LDST8 to LDST128: log2 of the offset's unit
 
     def way(self, place: int, entry: int) -> bytes:
         code = bytearray(struct.pack("<III", 0x90000010, 0xF9400210, 0xD61F0200))  # adrp x16; ldr x16, [x16]; br x16
@@ -233,21 +232,21 @@ class Arm(Machine):
 
 
 def _fill(code: bytearray, place: int, value: int, bit: int, count: int) -> None:
-    """Some bits of an instruction."""
+    """Set a bit field of an instruction."""
     (word,) = struct.unpack_from("<I", code, place)
     mask = (1 << count) - 1
     struct.pack_into("<I", code, place, word & ~(mask << bit) | (value & mask) << bit)
 
 
 def _page(code: bytearray, at: int, place: int, target: int) -> None:
-    """An instruction at a place that takes the page of an address."""
+    """Relocate an instruction that takes the page of an address (ADRP)."""
     pages = (target >> 12) - (place >> 12)
     _fill(code, at, pages, 29, 2)
     _fill(code, at, pages >> 2, 5, 19)
 
 
 def _offset(code: bytearray, at: int, target: int, scale: int) -> None:
-    """An instruction that adds the offset in the page, in steps of 1 << scale bytes."""
+    """Relocate an instruction that adds the offset in the page, in units of 1 << scale bytes."""
     _fill(code, at, (target & 0xFFF) >> scale, 10, 12)
 
 
@@ -255,7 +254,7 @@ MACHINES: dict[int, Any] = {62: X86, 183: Arm}  # by ELF's number
 
 
 def link(objects: Sequence[bytes]) -> bytes:
-    """One image of all of them."""
+    """Link objects to one image."""
     items = [Object(content) for content in objects]
     for machine in {item.machine for item in items} - set(MACHINES):
         raise CompileError(f"compiled code is for a machine that is not known (ELF's {machine})")

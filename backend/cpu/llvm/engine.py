@@ -1,4 +1,4 @@
-"""LLVM text to machine code."""
+"""Compile LLVM text to object code, in threads."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from ..target import LEVEL, Target, host
 from .native_compile import DONE, TAKEN, WAITS, Job, Tools, unit
 from .parts import Part
 
-OLDEST = 22  # LLVM whose spelling of intrinsics the emitted text has; pyproject.toml names the llvmlite that brings it
-ALL = 1 << 62  # parts
-FUNCTIONS = {  # of LLVM, which tools have
+OLDEST = 22  # LLVM version whose intrinsics the emitted text uses; pyproject.toml requires a llvmlite that has it
+ALL = 1 << 62  # parts: no limit
+FUNCTIONS = {  # by the fields of Tools
     "create": "LLVMPY_ContextCreate",
     "parse": "LLVMPY_ParseAssembly",
     "run": "LLVMPY_RunNewModulePassManager",
@@ -42,20 +42,20 @@ FUNCTIONS = {  # of LLVM, which tools have
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """Seconds; chosen, not measured."""
+    """Limits in seconds; chosen, not measured."""
 
-    slow: float = 20.0  # that LLVM spends on a part, or there is a warning: normally it takes less than one
-    at_exit: float = 2.0  # that the end of the process waits for LLVM, which must not run while it is taken apart
+    slow: float = 20.0  # LLVM's time for a part after which a warning is given: normally it is less than one
+    at_exit: float = 2.0  # wait for LLVM at the exit of the process: it must not run during teardown
 
 
 LIMITS = EngineLimits()
 
 
 class Compiler:
-    """What one thread compiles with.
+    """The LLVM objects with which one thread compiles.
 
-    LLVM lets threads compile at the same time that have a context each. llvmlite has one lock for all of LLVM, since
-    there is a context that its users share: so compiling calls its functions without the lock.
+    LLVM can compile in several threads if each has a context of its own. llvmlite has one lock for all of LLVM, because
+    of the global context that its users share: so compiling calls its functions without the lock.
     """
 
     def __init__(self, make_machine: Callable[[int], Any]):
@@ -71,7 +71,7 @@ class Compiler:
 
     @cached_property
     def pipeline(self) -> tuple[Any, Any]:
-        """The emitter has already done what other passes would: with them no kernel is faster."""
+        """Make LLVM's optimization pipeline, instcombine alone: with other passes no kernel is faster."""
         builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=1))
         passes = llvm.create_new_module_pass_manager()
         passes.add_instruction_combine_pass()
@@ -86,15 +86,15 @@ class Compiler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it compiles at the moment: else its thread waits for Python's lock, or has it."""
+        """Whether its thread is compiling without the GIL; otherwise it waits for the GIL or holds it."""
         return "tools" in self.__dict__ and self.tools.busy != 0
 
     def take(self, first: Pending, most: int) -> bool:
-        """Compile parts from the first one on, up to so many that nobody else has taken; False if there was none."""
+        """Compile up to so many untaken parts of the list, from the first one on; False if there was none."""
         return bool(_native().compile(ctypes.byref(first.job), most, ctypes.byref(self.tools)) < most)
 
     def emit(self, text: str, plain: bool, as_object: bool = True) -> bytes:
-        """The same for one text, by llvmlite's public functions."""
+        """Compile one text by llvmlite's public functions."""
         machine, context = self.plain_machine if plain else self.machine, llvm.create_context()
         try:
             module = llvm.parse_assembly(text, context)
@@ -114,7 +114,7 @@ class Compiler:
 
 
 class PublicCompiler(Compiler):
-    """One where llvmlite's functions are not as native code expects: its public ones compile one part at a time."""
+    """Fallback where llvmlite's internals are not as expected: its public functions compile one part at a time."""
 
     def take(self, first: Pending, most: int) -> bool:
         item: Pending | None = first
@@ -133,7 +133,7 @@ class PublicCompiler(Compiler):
         return left < most
 
 
-# LLVM's functions that are called without llvmlite's lock, or with the GIL, and how many arguments they take.
+# LLVM's functions that are called without llvmlite's lock, or with the GIL, and their numbers of arguments.
 SIGNATURES = {
     "LLVMPY_ContextCreate": 0,
     "LLVMPY_ParseAssembly": 3,
@@ -149,7 +149,7 @@ SIGNATURES = {
 
 @lru_cache
 def internals_known() -> bool:
-    """Whether llvmlite has its functions and its lock where this module looks for them."""
+    """Whether llvmlite's private functions and lock are where this module expects them."""
     try:
         found = {name: len(_unlocked(name).argtypes or ()) for name in SIGNATURES}
         return found == SIGNATURES and callable(_lock().acquire) and callable(_lock().release)
@@ -162,7 +162,7 @@ def _lock() -> Any:
 
 
 class Native:
-    """native_compile.py as functions. Appending is done at once; while others compile, Python's threads go on."""
+    """native_compile.py as functions. `append` keeps the GIL, `compile` releases it."""
 
     def __init__(self) -> None:
         own = engine()
@@ -186,23 +186,23 @@ def _unlocked(name: str) -> Any:
 
 @lru_cache
 def _quick(name: str) -> Any:
-    """A function that is called without releasing the GIL: re-acquiring it can take a switch interval (5 ms)."""
+    """Bind a function to be called without releasing the GIL: re-acquiring it can take a switch interval (5 ms)."""
     function = _unlocked(name)
     kind = ctypes.PYFUNCTYPE(function.restype, *(function.argtypes or ()))
     return kind(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 class Pending:
-    """A part that is to be compiled, is being compiled, or is: a job in a list that threads go through."""
+    """A part and the state of its compilation: a job in a linked list that threads go through."""
 
     def __init__(self, part: Part, text: bytes):
         self.job = Job(text=ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value, plain=part.plain)
         self.part = part
-        self.text = text  # which the job points to
-        self.following: Pending | None = None  # it lives as long as somebody may come to it
+        self.text = text  # the job points to it
+        self.following: Pending | None = None  # alive as long as a thread may reach it
         self.result: bytes | None = None
         self.problem: CompileError | None = None
-        self.process = os.getpid()  # whose threads may have taken it
+        self.process = os.getpid()  # the process whose threads may have taken it
 
     @property
     def waits(self) -> bool:
@@ -213,7 +213,7 @@ class Pending:
         return self.job.state == DONE
 
     def code(self) -> bytes:
-        """What it was compiled to."""
+        """Return the object code; raise CompileError if there is none."""
         with _guard:
             if self.problem is not None:
                 raise self.problem
@@ -227,19 +227,19 @@ class Pending:
             return self.result
 
     def _free(self) -> None:
-        """Give LLVM's memory back."""
+        """Dispose of LLVM's buffer."""
         buffer, self.job.buffer = self.job.buffer, None
         if buffer:
             _quick("LLVMPY_DisposeMemoryBuffer")(ctypes.cast(buffer, llvm.ffi.LLVMMemoryBufferRef))
 
     def __del__(self) -> None:
-        # An interrupt may have ended __init__ before there was a job; a job that is not done never had a thread.
+        # An interrupt may have ended __init__ before the job was made; a job that is not done was taken by no thread.
         if "job" in self.__dict__ and self.is_done:
             self._free()
 
 
 class Started:
-    """A module that threads compile meanwhile."""
+    """A module that is being compiled in the background."""
 
     def __init__(self, engine: Engine, threads: int):
         self.engine = engine
@@ -247,7 +247,7 @@ class Started:
         self.parts: list[Pending] = []
 
     def image(self) -> bytes:
-        """Block until it is compiled; Ctrl-C interrupts that. Warn of a part that LLVM does not come to the end of."""
+        """Block until the module is compiled; link it. Ctrl-C interrupts; a part that takes too long is warned of."""
         with no_forks():
             for item in self.parts:
                 self._wait(item)
@@ -272,48 +272,49 @@ class Started:
 
 
 class Engine:
-    """The process's compiler for a target: callers leave parts to it, and threads that end when nothing is left."""
+    """The process's compiler for a target: a queue of parts, and threads that end when the queue is empty."""
 
     def __init__(self, target: Target):
         if llvm.llvm_version_info[0] < OLDEST:
-            # It would not refuse the text but end the process.
+            # An older LLVM would not refuse the text but abort the process.
             found = ".".join(map(str, llvm.llvm_version_info))
             raise CompileError(f"llvmlite is too old: it has LLVM {found}, smelt needs {OLDEST} or newer")
         self.target = target
-        self.compilers: list[Compiler] = []  # that nobody uses
-        self.used: list[Compiler] = []  # by threads of its own
-        self.first: Pending | None = None  # that may still wait
+        self.compilers: list[Compiler] = []  # idle ones
+        self.used: list[Compiler] = []  # those in use by its threads
+        self.first: Pending | None = None  # the first part that may be untaken
         self.last: Pending | None = None
         self.guard = threading.Lock()
-        self.helpers: set[int] = set()  # threads that compile
-        self.starting: list[float] = []  # times at which threads were started that have not begun yet
-        # llvmlite's lock may stay held if a signal's handler raises in its functions: so threads call them, in which
-        # none does.
+        self.helpers: set[int] = set()  # identifiers of the compiling threads
+        self.starting: list[float] = []  # start times of threads that do not run yet
+        # A signal handler that raises within llvmlite's functions may leave its lock held: so they are called in other
+        # threads, where no handler runs.
         self.head = apart(self._begin)
         atexit.register(self._end)
         process.in_child(self._reset)
 
     def _begin(self) -> str:
-        """Make LLVM ready; the first lines of every text."""
+        """Initialize LLVM; return the first lines of every text."""
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         layout = self._machine(0).target_data
         return f'target triple = "{self.target.triple}"\ntarget datalayout = "{layout}"\n'
 
     def _end(self) -> None:
-        """At the end of the process: threads that compile may finish what they are at."""
+        """Let compiling threads finish their parts, at the exit of the process."""
         end = time.monotonic() + LIMITS.at_exit
         while any(compiler.is_busy for compiler in list(self.used)) and time.monotonic() < end:
             time.sleep(PATIENCE.look)
 
     def _reset(self) -> None:
-        """In a forked child, which has none of these threads."""
+        """Reset the queue in a forked child, which has none of these threads."""
         self.guard = threading.Lock()
         self.helpers, self.starting, self.used, self.compilers = set(), [], [], []
         self.first = self.last = None
 
     def _machine(self, level: int = LEVEL) -> Any:
-        """For code whose constants lie near it, which link.py sees to: they are operands, no registers hold them."""
+        """Make LLVM's target machine, with the small code model: constants are memory operands relative to the code,
+        without registers for their addresses. link.py places them near it."""
         return llvm.Target.from_triple(self.target.triple).create_target_machine(
             cpu=self.target.cpu, features=self.target.features, opt=level, reloc="pic", jit=True, codemodel="small"
         )
@@ -322,27 +323,27 @@ class Engine:
         return apart(lambda: [self.emit(part, as_object=False).decode() for part in parts])
 
     def object_code(self, parts: Sequence[Part], threads: int = 1) -> bytes:
-        """An image of a module, by so many threads."""
+        """Compile a module to an image, in so many threads."""
         return self.start(parts, threads).image()
 
     def start(self, parts: Sequence[Part], threads: int, module: Started | None = None) -> Started:
-        """Compile a module from now on, or more of one, by all threads but the one that will ask for it."""
+        """Start to compile a module, or more parts of one, in all threads but the caller's."""
         started = module or Started(self, threads)
         items = [Pending(part, (self.head + part.text).encode()) for part in parts]
         started.parts += items
-        # The longest come first, so that none is still at one when others are done.
+        # The longest first, so that no thread still compiles one when the others are done.
         for item in sorted(items, key=lambda item: (item.part.plain, -len(item.text))):
             self._append(item)
         for _ in range(min(threads - 1 - self.helping, len(parts))):
             self._start_thread()
         if not all(compiler.is_busy for compiler in list(self.used)):
-            # A thread that has just run out of parts would have to wait for the GIL until it is taken away from here.
+            # Release the GIL: a thread that has just run out of parts would else wait for it a switch interval.
             time.sleep(PATIENCE.look)
         return started
 
     @property
     def helping(self) -> int:
-        """How many threads compile, or are about to."""
+        """Count the threads that compile or are about to."""
         late = time.monotonic() - PATIENCE.begin
         return len(self.helpers) + sum(begin > late for begin in list(self.starting))
 
@@ -352,14 +353,14 @@ class Engine:
             del self.starting[-1:]
 
     def help(self, item: Pending, threads: int) -> None:
-        """Let one more thread compile if a part still waits, up to so many."""
+        """Start one more thread, up to so many, if the part is untaken."""
         if item.process != os.getpid() and not item.is_done:
-            item.process, item.job.state = os.getpid(), WAITS  # what the parent's thread does is not done here
+            item.process, item.job.state = os.getpid(), WAITS  # taken by a thread of the parent process
         if item.waits and self.helping < threads:
             self._start_thread(item)
 
     def _append(self, item: Pending) -> None:
-        """Add to the list: a thread that is at its end finds it. After an interrupt in between, it is not lost."""
+        """Append to the list; a thread at its end finds the part. An interrupt between the steps does not lose it."""
         append = _native().append if internals_known() else None
         with no_forks(), self.guard:
             last = self.last
@@ -373,18 +374,18 @@ class Engine:
             self.first = self.first or item
 
     def _waiting(self) -> Pending | None:
-        """The first part that nobody has taken."""
+        """Return the first untaken part; drop those before it."""
         with self.guard:
             while self.first is not None and not self.first.waits:
                 self.first = self.first.following
             return self.first
 
     def forget(self) -> None:
-        """Keep nothing of the parts at the beginning of the list that are done."""
+        """Drop the finished parts at the beginning of the list."""
         self._waiting()
 
     def _work(self, item: Pending | None = None) -> None:
-        """Compile what waits, from an item on that may not be in the list any more."""
+        """Compile untaken parts: those from an item on, which may no longer be in the list, then those in the list."""
         me = threading.get_ident()
         with no_forks(helps=True):
             self.helpers.add(me)
@@ -400,23 +401,23 @@ class Engine:
                     finally:
                         self.used.remove(compiler)
             except MemoryError:
-                pass  # whoever asks for the code meets it again
+                pass  # raised again in the thread that asks for the code
             finally:
                 self.helpers.discard(me)
 
     def take(self, item: Pending) -> bool:
-        """Compile a part, or another one if somebody has taken it; False if there is none."""
+        """Compile a part in this thread, or another one if it is taken; False if there is none."""
         first = item if item.waits else self._waiting()
         return first is not None and self._compile(first, 1)
 
     def _compile(self, first: Pending, most: int) -> bool:
-        """Compile parts from the first one on; False if none was waiting."""
+        """Compile up to so many untaken parts from the first one on; False if there was none."""
         with self._compiler() as compiler:
             return compiler.take(first, most)
 
     @contextmanager
     def _compiler(self) -> Iterator[Compiler]:
-        """One that nobody else uses meanwhile. After an interrupt it is not used again."""
+        """Lend a compiler for exclusive use. After an interrupt it is not used again."""
         try:
             compiler = self.compilers.pop()
         except IndexError:
@@ -431,7 +432,7 @@ class Engine:
 
 _engines: dict[Target, Engine] = process.keep("engines of LLVM", {})
 _guard = process.keep("lock of engines", threading.Lock())
-# Others in the process may use llvmlite, too.
+# Other libraries of the process (Numba) may use llvmlite, too.
 if internals_known():
     no_forks.hold_too(_lock())
 

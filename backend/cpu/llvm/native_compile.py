@@ -1,7 +1,7 @@
-"""How a thread compiles, as native code: it needs the GIL only before the first part and after the last one.
+"""Native code of a compiling thread: it holds the GIL only before its first part and after its last one.
 
-A thread that releases the GIL waits some milliseconds until it has it again, while another runs Python code. So one
-call goes through a list of jobs, which may get longer meanwhile: it takes those that nobody has taken yet.
+Re-acquiring the GIL takes up to a switch interval (5 ms) while another thread runs Python code. So one call goes
+through a list of jobs, which may grow meanwhile, and compiles the untaken ones.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ WAITS, TAKEN, DONE = range(3)  # states of a job
 
 
 class Job(Structure):
-    """The text of a part, and what became of it."""
+    """The text of a part, and its object code or error."""
 
 
 Job._fields_ = [
     ("state", I64),
     ("following", to(Job)),
     ("text", PTR),
-    ("plain", I64),  # whether it is to be compiled quickly
+    ("plain", I64),  # whether to compile without optimization
     ("parsed", I64),
-    ("buffer", PTR),  # LLVM's, with the object code
-    ("error", PTR),  # a text
+    ("buffer", PTR),  # LLVM's memory buffer with the object code
+    ("error", PTR),  # message
 ]
 
 
 class Tools(Structure):
-    """LLVM's functions, which llvmlite has, and the objects that a thread compiles with."""
+    """LLVM's functions, as llvmlite exports them, and the LLVM objects of a compiling thread."""
 
     _fields_ = [
         ("create", PTR),
@@ -44,7 +44,7 @@ class Tools(Structure):
         ("plain_machine", PTR),
         ("passes", PTR),
         ("builder", PTR),
-        ("busy", I64),  # 1 while the thread needs no GIL
+        ("busy", I64),  # 1 while the thread works without the GIL
     ]
 
 
@@ -53,13 +53,13 @@ unit = Unit()
 
 @unit.function(None, public=True, last=to(Job), job=to(Job))
 def append(f: Function, last: Any, job: Any) -> None:
-    """Add a job to a list: the threads that find it see all that is in it."""
+    """Append a job to a list; a release store, so that threads that find the job see all its fields."""
     last.atomic("following").store(job, "release")
 
 
 @unit.function(I64, public=True, first=to(Job), most=I64, tools=to(Tools))
 def compile_jobs(f: Function, first: Any, most: Any, tools: Any) -> None:
-    """Take some of the jobs from the first one on, as many as told or all; how many less than told."""
+    """Compile untaken jobs from the first one on, at most so many; return the limit minus their number."""
     v = f.variables
     v.job, v.left = first, most
     tools.atomic("busy").store(1)

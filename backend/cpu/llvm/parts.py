@@ -1,4 +1,4 @@
-"""A module in several texts, which threads compile at the same time."""
+"""Cut a module into parts that threads compile concurrently."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PartSizes:
-    """How modules are cut for threads that compile. No measurement is recorded but where it says so."""
+    """Sizes of compilation units; chosen, no measurement is recorded but where the comment says so."""
 
-    least: int = 3000  # characters of a part: compiling even an empty one takes a while
-    each: int = 3  # parts for a thread, so that all end at about the same time
-    statement: int = 450  # characters of text of a statement on scalars: the median of the benchmarks' kernels
-    most: int = 24000  # characters of a part that is compiled while the rest of its module is still being made
+    least: int = 3000  # characters of a part, at least: even an empty one takes LLVM a while
+    each: int = 3  # parts per thread, for load balance
+    statement: int = 450  # characters of a scalar statement's text: measured, the median of the benchmarks' kernels
+    most: int = 24000  # characters from which a part is compiled while the rest of its module is still being emitted
 
 
 SIZES = PartSizes()
@@ -28,30 +28,30 @@ class Part:
     """Some functions of a module."""
 
     text: str
-    plain: bool  # to be compiled quickly: it is not worth more
+    plain: bool  # compiled without optimization: it is not hot
 
     @property
     def names(self) -> list[str]:
-        """Of its functions."""
+        """Return the names of its functions."""
         return [head[1].rpartition("@")[2] for head in _HEAD.finditer(self.text)]
 
 
 @dataclass
 class Module:
-    """The functions that do the work, those that only call others or hardly ever run, and what all of them need."""
+    """The text of a module: hot functions, plain ones (they only call others, or rarely run), shared declarations."""
 
     hot: list[str] = field(default_factory=list)
     plain: list[str] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)
-    gone: int = 0  # hot functions that were taken out as parts
+    gone: int = 0  # hot functions already handed over as parts
     parts_gone: int = 0
 
     def is_enough(self) -> bool:
-        """Whether to take out what is there: the first part soon, so that threads have something to do."""
+        """Whether the remaining hot functions make a part: the first is small, so that threads start early."""
         return sum(map(len, self.hot[self.gone :])) >= min(SIZES.least * (1 + self.parts_gone), SIZES.most)
 
     def taken(self) -> list[str]:
-        """The hot functions that are there, for a part of their own."""
+        """Take the remaining hot functions, for a part of their own."""
         functions = self.hot[self.gone :]
         self.gone = len(self.hot)
         self.parts_gone += 1
@@ -62,14 +62,14 @@ class Module:
         return "\n".join([*self.hot, *self.plain, *self.shared])
 
     def whole(self) -> Module:
-        """The same module with nothing taken out."""
+        """Copy the module with no functions handed over."""
         return Module(self.hot, self.plain, self.shared)
 
     def parts(self, threads: int) -> list[Part]:
-        """Hot functions that were not taken out, in parts of about the same length, the longest first. Each declares
-        what others define.
+        """Cut the remaining hot functions into parts of about the same length, the longest first. Each part declares
+        the functions of the others.
 
-        A function's code does not depend on what stands beside it.
+        A function's code does not depend on the other functions of its part.
         """
         hot = self.hot[self.gone :]
         declarations = {function: declaration(function) for function in (*self.hot, *self.plain)}
@@ -93,7 +93,7 @@ class Module:
 
 
 def declaration(function: str) -> str:
-    """What another part needs to know of a function."""
+    """Return the declaration of a defined function."""
     head = _HEAD.search(function)
     assert head is not None
     return f"declare {head[1]}({_NAMES.sub('', head[2])})"

@@ -1,4 +1,4 @@
-"""How element types look in LLVM: in registers, in memory, as literals."""
+"""Spell element types in LLVM: in registers, in memory, as literals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....ir.types import DType
 REGISTER = {
     "bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "float", "f64": "double",
 }  # fmt: skip
-# f16 and bf16 are converted where they are loaded and stored; a bool takes a byte.
+# f16 and bf16 are converted at loads and stores; a bool is a byte in memory.
 MEMORY = REGISTER | {"bool": "i8", "f16": "i16", "bf16": "i16"}
 SUFFIX = {
     "i1": "i1",
@@ -26,8 +26,8 @@ SUFFIX = {
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A value in registers: its type, how many lanes (1: the same for all), and its parts (two for a complex).
-    `stored`: the f16 or bf16 that it is exactly, and the bits of that as they are in memory."""
+    """A value in registers: its type, its number of lanes (1: uniform), and its components (two for a complex).
+    `stored`: the f16 or bf16 type that represents it exactly, and its bits in memory."""
 
     dtype: DType
     lanes: int
@@ -48,12 +48,12 @@ def register_type(dtype: DType, lanes: int) -> str:
 
 
 def suffix(element: str, lanes: int) -> str:
-    """The part of an intrinsic's name that gives its type: v16f32."""
+    """Return the type suffix of an intrinsic's name: v16f32."""
     return SUFFIX[element] if lanes == 1 else f"v{lanes}{SUFFIX[element]}"
 
 
 def literal(value: Any, dtype: DType) -> str:
-    """A number as LLVM writes it; floats by their bits, so nothing is lost."""
+    """Spell a number as an LLVM literal; floats by their bits, so that nothing is rounded."""
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
@@ -76,7 +76,7 @@ def constant(value: Any, dtype: DType, lanes: int) -> str:
 
 
 def stored_literal(text: str, dtype: DType) -> str | None:
-    """The bits of an f16 or bf16 that a literal of f32 is exactly; None if it is none."""
+    """Return the f16 or bf16 bits that represent a literal of f32 exactly; None if there are none."""
     if not text.startswith("0x"):
         return None
     (number,) = struct.unpack("<d", struct.pack("<Q", int(text, 16)))

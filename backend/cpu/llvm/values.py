@@ -1,4 +1,4 @@
-"""Values of a function while it is written: they know their C type, which ctypes declares, and write instructions.
+"""Typed values of the LLVM builder: each has a C type, declared by ctypes, and its operators write instructions.
 
 A pointer to a structure has the structure's fields as attributes: reading one writes a load, assigning to one a store.
 So one ctypes declaration is the layout for Python and for native code.
@@ -23,7 +23,7 @@ _UNSIGNED = {I1, I8, U32, U64}
 
 
 def spelled(kind: Type) -> str:
-    """The type as LLVM writes it. Text stands for itself: types of vectors have no others."""
+    """Spell a C type in LLVM. Text is taken as it is: vector types have no ctypes."""
     return kind if isinstance(kind, str) else _SPELLED.get(kind, "ptr")
 
 
@@ -32,12 +32,12 @@ def is_pointer(kind: Type) -> bool:
 
 
 def is_unsigned(kind: Type) -> bool:
-    """As pointers are, too."""
+    """Whether a C type is unsigned, as pointers are."""
     return kind in _UNSIGNED or is_pointer(kind)
 
 
 def in_memory(kind: Type) -> str:
-    """A type as LLVM writes that of a place."""
+    """Spell the LLVM type of a place in memory."""
     return f"[{ctypes.sizeof(kind)} x i8]" if _stands_for_itself(kind) else spelled(kind)
 
 
@@ -47,7 +47,7 @@ def _fields(kind: Type) -> dict[str, tuple[Type, int]]:
 
 
 def _stands_for_itself(kind: Type) -> bool:
-    """Whether a place of this type is used by its address, as C does with arrays and structures."""
+    """Whether a place of this type decays to its address, as C's arrays; structures do, too."""
     return isinstance(kind, type) and issubclass(kind, (Structure, Array))
 
 
@@ -73,7 +73,7 @@ class Value:
 
     @property
     def _target(self) -> Type:
-        """The type that a pointer points to."""
+        """Return the pointee type of a pointer."""
         return getattr(self._kind, "target", None)
 
     # Arithmetic.
@@ -150,7 +150,7 @@ class Value:
         return self._binary("icmp sge", "icmp uge", other, I1)
 
     def as_(self, kind: Type) -> Value:
-        """C's cast, of integers and pointers."""
+        """Cast as C does, between integers and pointers."""
         before, after = spelled(self._kind), spelled(kind)
         if before == after:
             return Value(self._f, kind, self._name)
@@ -165,7 +165,7 @@ class Value:
     # Memory.
 
     def address(self, field: str) -> Value:
-        """Of a field, as a pointer to its type, or to an array's first element."""
+        """Return a pointer to a field, or to the first element if it is an array."""
         fields = _fields(self._target)
         if field not in fields:
             raise AttributeError(f"{self._target.__name__} has no field {field}")
@@ -197,12 +197,12 @@ class Value:
         self._f.write(f"store {spelled(self._target)} {self._f.operand(value, self._target)}, ptr {self}")
 
     def atomic(self, field: str | None = None) -> Atomic:
-        """The place that a pointer points to, or a field there, by operations that other threads see as one step."""
+        """Access the pointee, or a field of it, by atomic operations."""
         return Atomic(self if field is None else self.address(field))
 
 
 class Atomic:
-    """A place that several threads use. Orders are LLVM's; sequentially consistent unless told otherwise."""
+    """A place with atomic operations. Memory orders are LLVM's; sequentially consistent by default."""
 
     def __init__(self, place: Value):
         self.place, self.f, self.kind = place, place._f, place._target
@@ -216,12 +216,12 @@ class Atomic:
         self.f.write(f"store atomic {self.spelled} {operand}, ptr {self.place} {order}, align 8")
 
     def add(self, value: Any) -> Value:
-        """Add to it; its value before."""
+        """Fetch and add; return the value before."""
         operand = self.f.operand(value, self.kind)
         return self.f.value(self.kind, f"atomicrmw add ptr {self.place}, {self.spelled} {operand} seq_cst")
 
     def replace(self, expected: Any, value: Any) -> Value:
-        """Store a value if the expected one is there; whether it was."""
+        """Compare and exchange; return whether the expected value was there."""
         old, new = (f"{self.spelled} {self.f.operand(item, self.kind)}" for item in (expected, value))
         pair = self.f.op(f"cmpxchg ptr {self.place}, {old}, {new} seq_cst seq_cst")
         return self.f.value(I1, f"extractvalue {{ {self.spelled}, i1 }} {pair}, 1")

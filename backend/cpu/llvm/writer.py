@@ -1,4 +1,4 @@
-"""Writes functions as LLVM text: instructions, and the control flow of a structured language.
+"""Write functions as LLVM text: instructions and structured control flow.
 
     unit = Unit()
 
@@ -7,8 +7,8 @@
         with f.if_(pool.atomic("active").add(-1) == 1):
             wake(f, pool, 1)
 
-Loops and branches may change variables (`v = f.variables`, `v.best = -1`): where ways meet, phis are written for those
-that differ. All else is a Python name for a value.
+Loops and branches may assign variables (`v = f.variables`, `v.best = -1`): at joins, phis are written for those that
+differ. All else is a Python name for an SSA value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PHI = re.compile(r"%loop\d+\.\w+")  # at the head of a loop
 
 
 class Routine:
-    """A function that native code calls: one of a unit, or one of the process."""
+    """A function that native code can call: of a unit, or external."""
 
     def __init__(self, name: str, returns: Type, parameters: Sequence[Type], variadic: bool = False):
         self.name, self.returns, self.parameters, self.variadic = name, returns, parameters, variadic
@@ -51,7 +51,7 @@ class Routine:
 
 
 class Own(Routine):
-    """One whose body is written here."""
+    """A routine whose body is in the unit."""
 
     def __init__(self, body: Body, returns: Type, parameters: dict[str, Type], public: bool):
         super().__init__(body.__name__, returns, list(parameters.values()))
@@ -65,18 +65,18 @@ class Own(Routine):
 
 
 def extern(name: str, returns: Type, *parameters: Type, variadic: bool = False) -> Routine:
-    """A function of the process, or of LLVM."""
+    """Declare an external function of the process, or an intrinsic of LLVM."""
     return Routine(name, returns, parameters, variadic)
 
 
 class Unit:
-    """Functions that become one text."""
+    """Functions that are written into one LLVM text."""
 
     def __init__(self) -> None:
         self.routines: list[Own] = []
 
     def function(self, returns: Type, /, public: bool = False, **parameters: Type) -> Callable[[Body], Own]:
-        """A function of these parameters; only one that is public can be called from other units and from Python."""
+        """Define a function of these parameters; only a public one can be called from other units and from Python."""
 
         def declared(body: Body) -> Own:
             self.routines.append(Own(body, returns, parameters, public))
@@ -85,7 +85,7 @@ class Unit:
         return declared
 
     def text(self, facts: Any = None) -> str:
-        """facts: for the bodies, as f.facts."""
+        """Write the unit as LLVM text. facts: available to the bodies as f.facts."""
         functions = [routine.write(facts) for routine in self.routines]
         called = {name: routine for f in functions for name, routine in f.called.items()}
         own = {routine.name for routine in self.routines}
@@ -94,19 +94,19 @@ class Unit:
 
 
 class Join:
-    """A label that several ways lead to, and the values that variables have where each comes from."""
+    """A label with several predecessors, and the values of variables at the end of each."""
 
     def __init__(self, f: Function, name: str):
         self.f, self.label = f, f.label(name)
         self.ways: list[tuple[str, dict[str, Value]]] = []
 
     def note(self) -> str:
-        """A branch that is about to be written leads here."""
+        """Note the current block as a predecessor; the branch is written next."""
         self.ways.append((self.f.block, dict(self.f.values)))
         return f"label %{self.label}"
 
     def reach(self) -> None:
-        """Go on here, unless the way has ended already."""
+        """Begin the block of this label, with a branch from the current one if that is open."""
         if self.f.block:
             self.f.write(f"br {self.note()}")
             self.f.block = ""
@@ -117,7 +117,7 @@ class Join:
         if not self.ways:
             return
         if len(self.ways) == 1 and f.lines[-1] == f"  br label %{self.label}":
-            f.lines.pop()  # the only way goes on
+            f.lines.pop()  # the only predecessor falls through
             f.block, f.values = self.ways[0]
             return
         f.start(self.label)
@@ -134,7 +134,7 @@ def _phi(ways: Sequence[tuple[Value, str]]) -> str:
 
 
 class Variables:
-    """f.variables: names whose values may change from one statement to the next."""
+    """f.variables: mutable names of SSA values."""
 
     def __init__(self, f: Function):
         object.__setattr__(self, "_f", f)
@@ -151,7 +151,7 @@ class Variables:
 
 
 class Function:
-    """The text of a function while it is being written. Integers are i64 unless an instruction says otherwise."""
+    """The text of a function under construction. Integers are i64 unless an instruction says otherwise."""
 
     def __init__(
         self,
@@ -165,16 +165,16 @@ class Function:
         given = ", ".join(f"{kind} %{item}" for kind, item in parameters)
         self.head = f"define {linkage}{spelled(returns)} @{name}({given}) {attributes} {{"
         self.name, self.returns, self.facts = name, returns, facts
-        self.locals: list[str] = []  # instructions of the first block that others need before theirs
+        self.locals: list[str] = []  # instructions of the entry block (allocas)
         self.lines: list[str] = []
-        self.block = "entry"  # that is being written; none after a return or a branch
+        self.block = "entry"  # current one; empty after a return or a branch
         self.count = 0
         self.called: dict[str, Routine] = {}
         self.values: dict[str, Value] = {}  # of the variables
         self.variables = Variables(self)
-        self.equal: dict[str, str] = {}  # phis that turned out to be just another value
-        self.loops: list[tuple[Join, Join]] = []  # those around: where the next round and where the end is
-        self.refusals: dict[str, Join] = {}  # where constants are returned
+        self.equal: dict[str, str] = {}  # trivial phis, and the value that each is equal to
+        self.loops: list[tuple[Join, Join]] = []  # enclosing ones: labels of the next iteration and of the end
+        self.refusals: dict[str, Join] = {}  # blocks that return a constant
         self.last_if: tuple[int, int, str, Join] | None = None
 
     def finish(self) -> str:
@@ -196,7 +196,7 @@ class Function:
         self.lines.append(f"  {text}")
 
     def op(self, text: str) -> str:
-        """An instruction with a result."""
+        """Write an instruction with a result; return its name."""
         self.count += 1
         name = f"%v{self.count}"
         self.write(f"{name} = {text}")
@@ -217,7 +217,7 @@ class Function:
         return self.op(f"call i64 @llvm.smin.i64(i64 {left}, i64 {right})")
 
     def even(self, size: str, most: str | int, unit: int = 1) -> str:
-        """The length of equal parts of at most `most`; a multiple of `unit`, a power of two, if `most` is one."""
+        """Compute the length of equal parts of at most `most`; a multiple of `unit`, a power of two, if `most` is."""
         pieces = self.op(f"udiv i64 {self.add(self.add(size, most), -1)}, {most}")
         pieces = self.op(f"call i64 @llvm.smax.i64(i64 {pieces}, i64 1)")
         each = self.op(f"udiv i64 {self.add(self.add(size, pieces), -1)}, {pieces}")
@@ -225,7 +225,7 @@ class Function:
         return each if unit == 1 else self.op(f"and i64 {self.add(each, unit - 1)}, {-unit}")
 
     def first_lanes(self, count: str, lanes: int) -> str:
-        """A mask of so many lanes, of which the first `count` are set."""
+        """Make a mask of so many lanes with the first `count` set."""
         kind = f"<{lanes} x i64>"
         one = self.op(f"insertelement {kind} poison, i64 {count}, i64 0")
         spread = self.op(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
@@ -258,7 +258,7 @@ class Function:
         body: Callable[[str, list[str]], Sequence[str]],
         carried: Sequence[Typed] = (),
     ) -> list[str]:
-        """for i in start..stop by step: carried = body(i, carried). Gives what is carried at the end."""
+        """Write `for i in start..stop by step: carried = body(i, carried)`; return the last carried values."""
         names = [self.label("carried") for _ in carried]
         self.values |= {name: Value(self, kind, first) for name, (kind, first) in zip(names, carried, strict=True)}
         with self.for_(*(Value(self, I64, str(item)) for item in (start, stop, step))) as number:
@@ -273,7 +273,7 @@ class Function:
         yes: Callable[[], Sequence[Typed] | None],
         no: Callable[[], Sequence[Typed] | None] | None = None,
     ) -> list[str]:
-        """if condition: yes() else: no(). Gives what the branches give."""
+        """Write `if condition: yes() else: no()`; return phis of the branches' results."""
         names: list[str] = []
 
         def give(branch: Callable[[], Sequence[Typed] | None]) -> None:
@@ -291,18 +291,18 @@ class Function:
     # Typed values.
 
     def value(self, kind: Type, text: str) -> Value:
-        """The result of an instruction."""
+        """Write an instruction; return its result as a typed value."""
         return Value(self, kind, self.op(text))
 
     def result(self, kind: Type, text: str) -> Value | None:
-        """The same of a call, which may have none."""
+        """Write a call; return its result as a typed value, None of a void function."""
         if kind is not None:
             return self.value(kind, text)
         self.write(text)
         return None
 
     def operand(self, item: Any, kind: Type) -> str:
-        """A value, or a number of Python, where a type is expected."""
+        """Spell a value, or a Python number, as an operand of the expected type."""
         if isinstance(item, Value):
             if spelled(item._kind) != spelled(kind):
                 raise TypeError(f"{spelled(item._kind)} {item} where {spelled(kind)} is expected")
@@ -316,7 +316,7 @@ class Function:
         raise TypeError(f"{item!r} is no {spelled(kind)}")
 
     def constant(self, item: Any, kind: Type = None) -> Value:
-        """A value as it is; a number of Python with a type, i64 unless told otherwise, None a pointer."""
+        """Make a typed value of a Python number, i64 by default, or a pointer of None; return values as they are."""
         if isinstance(item, Value):
             return item
         default = PTR if item is None else I1 if isinstance(item, bool) else I64
@@ -339,13 +339,13 @@ class Function:
         return found
 
     def local(self, kind: Type) -> Value:
-        """A place in the function's own memory, as a pointer."""
+        """Allocate a local on the stack; return a pointer to it."""
         self.count += 1
         self.locals.append(f"  %v{self.count} = alloca {in_memory(kind)}, align 8")
         return Value(self, to(kind._type_ if issubclass(kind, Array) else kind), f"%v{self.count}")
 
     def call(self, function: Value, returns: Type, *arguments: Value) -> Any:
-        """Call what a pointer points to."""
+        """Call a function by its pointer."""
         given = ", ".join(f"{spelled(item._kind)} {item}" for item in arguments)
         return self.result(returns, f"call {spelled(returns)} {function}({given})")
 
@@ -365,7 +365,7 @@ class Function:
         self.block = ""
 
     def return_if(self, condition: Value, value: Any = None) -> None:
-        """Return a constant: all that return it do so in one place, behind the code that goes on."""
+        """Return a constant if a condition holds, by a branch to one block per constant, behind the hot path."""
         kind = spelled(self.returns)
         operand = kind if self.returns is None else f"{kind} {self.operand(value, self.returns)}"
         if isinstance(value, Value):
@@ -393,7 +393,7 @@ class Function:
 
     @contextmanager
     def else_(self) -> Iterator[None]:
-        """Right after an if_."""
+        """Begin the else branch, right after an if_."""
         assert self.last_if is not None
         branch, mark, text, done = self.last_if
         label = self.label("else")
@@ -431,7 +431,7 @@ class Function:
 
     @contextmanager
     def while_(self, condition: Callable[[], Value] | None = None) -> Ways:
-        """As long as a condition holds, or for ever."""
+        """Loop while a condition holds, or without end."""
         header, done = Join(self, "loop"), Join(self, "done")
         header.reach()
         with self._rounds(header, header, done):
@@ -485,7 +485,7 @@ class Function:
 
     @contextmanager
     def scope(self) -> Ways:
-        """Statements that can be left as a loop can, but are done once."""
+        """Write statements that break_ can leave, done once."""
         done = Join(self, "done")
         self.loops.append((done, done))
         yield
