@@ -152,7 +152,7 @@ def _as_in_numpy(self: Value, op: OpDef, function: Any, *args: Any, **named: Any
     return op(self, *args, **named)
 
 
-# Computes the array of a value that depends on no parameter; set by jit.py, which knows the back ends.
+# Computes the array of a value that depends on no parameter; set by the public face, which knows the back ends.
 _evaluators: list[Callable[[Value], np.ndarray | None]] = process.keep("evaluator of known tensors", [])
 
 

@@ -1,4 +1,4 @@
-"""`torch.compile(model, backend="smelt")`: Dynamo's graph, through AOTAutograd, to programs of smelt's."""
+"""`torch.compile(model, backend="smelt")`: compiles Dynamo's graph, through AOTAutograd, to smelt programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .receipt import record, timed_tracing
 
 @dataclass(frozen=True)
 class Options:
-    """What torch.compile(..., options={...}) may say.
+    """The options of torch.compile(..., options={...}).
 
     fallback: "allow" lets PyTorch run what smelt cannot compile, "error" forbids it
     rng: "smelt" draws random numbers by smelt's own generator, seeded from torch's; "eager" gives PyTorch's own
@@ -69,8 +69,8 @@ def compile_program(
     packed: Sequence[tuple[str, int]] = (),
     returned: int | None = None,
 ) -> Program:
-    """A functional graph of aten ops as a program. The receipt names the weights that were packed for it. The caller
-    gets so many of its results, or all; AOTAutograd keeps the others for the backward graph."""
+    """Compile a functional graph of aten ops. The receipt names the weights that were packed for it. `returned`: the
+    number of results that the caller gets, None for all; AOTAutograd keeps the others for the backward graph."""
     return with_room(lambda: _compile_program(kind, options, module, packed, returned))
 
 
@@ -89,7 +89,7 @@ def _compile_program(
         step.compile(sizes)
     for step in program.natives:
         step.finish()
-    # Code for other sizes is compiled later.
+    # Other sizes are compiled when they come.
     before = time.perf_counter() - started - sum(step.compile_seconds for step in program.natives)
     record(
         {
@@ -109,7 +109,7 @@ def _compile_program(
 
 
 def compile_frozen(kind: str, options: Options, module: GraphModule, static: Mapping[int, str]) -> Frozen:
-    """A graph with the inputs of these numbers and names as constants."""
+    """Compile a graph with the inputs of these positions and names as constants."""
     prologue = freeze(module, static)
     return Frozen(compile_program(kind, options, module, prologue.packed), prologue)
 
@@ -130,7 +130,7 @@ def compile_inference(
 
 
 def input_names(module: GraphModule) -> list[str]:
-    """What the inputs of Dynamo's graph are called in the model: `layers.0.weight`."""
+    """Return the model's names for the inputs of Dynamo's graph, such as `layers.0.weight`."""
     found: list[str] = []
     for node in module.graph.nodes:
         if node.op == "placeholder":
@@ -141,7 +141,7 @@ def input_names(module: GraphModule) -> list[str]:
 
 
 def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-    """What AOTAutograd calls if there is something to differentiate."""
+    """Compile a forward or backward graph of AOTAutograd: its compiler where gradients are needed."""
     if options.freeze:
         raise CompileError(
             "freeze makes constants of parameters, but gradients are wanted: call the compiled model under "
@@ -154,7 +154,8 @@ def compile_fx(kind: str, options: Options, module: GraphModule, example_inputs:
 
 
 def split(joint: GraphModule, inputs: Sequence[Any], **arguments: Any) -> tuple[GraphModule, GraphModule]:
-    """A graph of results and gradients as two: AOTAutograd's partition, with the types that PyTorch computes with."""
+    """Split a joint graph into forward and backward by AOTAutograd's partitioner, after correcting types of
+    statistics."""
     correct_statistics(joint.graph)
     return min_cut_rematerialization_partition(joint, inputs, **arguments)
 

@@ -1,7 +1,7 @@
-"""Which convolutions are smelt's: those that are as fast as PyTorch's, measured forward and backward.
+"""Chooses the convolutions that smelt compiles: those as fast as PyTorch's, measured forward and backward.
 
-Patches and kernels of 1 are one matrix product. With one channel for each group PyTorch's gradients are slow, and so
-is its small kernel; a large one it runs faster. All else is PyTorch's.
+Patches and kernels of size 1 are one matrix product. For depthwise convolutions PyTorch is slow in gradients and for
+small kernels, faster for large kernels. All other convolutions are left to PyTorch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .rules import rule
 
 
 def _is_product(weight: Tensor, a: dict[str, Any]) -> bool:
-    """Whether windows are points, or lie side by side."""
+    """Whether the convolution is one matrix product: kernel size 1, or windows side by side."""
     kernel, rank = weight.shape[2:], weight.ndim - 2
     side_by_side = not any(a["padding"]) and all(apart == 1 for apart in a["dilation"])
     return side_by_side and a["groups"] == 1 and tuple(a["stride"]) in (kernel, kernel[:1]) and rank > 0
@@ -36,7 +36,7 @@ def _is_wide(value: Tensor) -> bool:
 
 
 def _check(weight: Tensor, a: dict[str, Any], places: int) -> None:
-    """Say why a convolution is left to PyTorch, if it is."""
+    """Raise Unsupported with the reason if a convolution is left to PyTorch."""
     if not _is_wide(weight):
         raise CompileError(f"PyTorch's is faster in {weight.dtype}")
     kernel = "x".join(map(str, weight.shape[2:]))

@@ -29,7 +29,7 @@ WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 @dataclass(frozen=True)
 class ExportedReport:
-    """What the compiler did with each graph of an exported program, in order."""
+    """The compilation reports of an exported program's graphs, in order."""
 
     graphs: list[Report]
 
@@ -49,10 +49,10 @@ class Exported:
 
     def __init__(self, exported: ExportedProgram, options: Options):
         self.options = options
-        self.source = exported  # which has the same tensors, and a graph that compiling leaves as it is
-        # Of aten's ops, only those that have no definition of their own in PyTorch are left.
+        self.source = exported  # for pickling: it shares the tensors, and compiling does not change its graph
+        # Decomposed to the aten ops that PyTorch does not decompose further.
         with warnings.catch_warnings():
-            # PyTorch copies structures of its own, and warns of how it made them.
+            # PyTorch warns about its own copies of pytree structures.
             warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
             self.exported = exported.run_decompositions({})
         self.signature = self.exported.graph_signature
@@ -81,18 +81,19 @@ class Exported:
             self.program = compile_program("exported", options, graph_module)
 
     def __reduce__(self) -> Any:
-        """The program and its tensors, as torch.export.save writes them; the other process compiles, or finds the code
-        in its cache."""
+        """Pickle the program and its tensors as torch.export.save writes them; the other process compiles the program,
+        or finds its code in the cache."""
         file = io.BytesIO()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about what PyTorch leaves out of a file: nothing that a call needs
+            warnings.simplefilter("ignore")  # about metadata that PyTorch leaves out of the file, which no call needs
             torch.export.save(self.source, file)
         return _unpickled, (file.getvalue(), self.options)
 
     def _overwritten(self, module: GraphModule) -> list[int]:
-        """The results that show the memory of an input which is written after the call, by their numbers.
+        """Return the positions of results that alias an input which is overwritten after the call.
 
-        A graph is functional: they are what was there before, as in a delay line of buffers.
+        In a functional graph they have the elements from before the write, as in a delay line of buffers, so they are
+        copied.
         """
         targets = {item.target for item in self.signature.output_specs if item.kind in WRITES}
         nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -105,7 +106,7 @@ class Exported:
         return [at for at, item in enumerate(output.args[0]) if isinstance(item, Node) and root_of(item) in written]
 
     def _inputs(self, given: Sequence[Any]) -> list[Any]:
-        """What the graph takes: the module's own tensors, and those of a call."""
+        """Return the inputs of the graph: the module's own tensors, then those of a call."""
         remaining = iter(given)
         found: list[Any] = []
         for item in self.signature.input_specs:
@@ -118,7 +119,7 @@ class Exported:
         return found
 
     def _tensor(self, name: str) -> Any:
-        """One of the module's own tensors. Buffers that are not saved with it are among the constants."""
+        """Return one of the module's own tensors. Non-persistent buffers are among the constants."""
         state = self.exported.state_dict
         found = state[name] if name in state else self.exported.constants[name]
         kind = tuple(found.shape), found.dtype, found.device
@@ -127,7 +128,8 @@ class Exported:
         return found
 
     def _check(self, placed: Sequence[tuple[Any, Any]]) -> None:
-        """Native code relies on types, sizes and places: with others it would read beyond the memory of arguments."""
+        """Raise unless arguments have the types, sizes and devices of the program: native code could read out of bounds
+        otherwise."""
         try:
             self.exported._check_input_constraints(placed)
         except RuntimeError as error:
@@ -155,12 +157,12 @@ class Exported:
                 )
 
     def _place(self, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> list[tuple[Any, Any]]:
-        """All that is in the arguments, with its path, in the order of the program."""
+        """Return the leaves of the arguments with their paths, in the order of the program."""
         placed, structure = pytree.tree_flatten_with_path(arguments)
         expected = self.exported.call_spec.in_spec
         assert expected is not None
         if structure != expected:
-            # Arguments that have names, and the entries of dicts, may come in any order.
+            # Keyword arguments and dict entries may come in any order.
             with contextlib.suppress(ValueError):
                 ordered = pytree.tree_unflatten(expected.flatten_up_to(arguments), expected)
                 placed, structure = pytree.tree_flatten_with_path(ordered)
@@ -195,7 +197,7 @@ class Exported:
 
     @property
     def graphs(self) -> list[Graph]:
-        """What smelt compiled, one graph for each native call."""
+        """The compiled graphs, one for each native call."""
         return [version.traced.graph for step in self.program.natives for version in step.versions]
 
     def report(self) -> ExportedReport:
@@ -207,7 +209,7 @@ def _tensor_text(shape: tuple[int, ...], dtype: torch.dtype, device: torch.devic
 
 
 def _repeated(examples: Sequence[Any]) -> list[tuple[int, int]]:
-    """The places of arguments that were one tensor when a program was exported."""
+    """Return pairs of positions of arguments that were one tensor at export."""
     first: dict[int, int] = {}
     tensors = [(at, item) for at, item in enumerate(examples) if isinstance(item, torch.Tensor)]
     numbered = [(first.setdefault(id(item), at), at) for at, item in tensors]
@@ -228,13 +230,13 @@ class _Leaf:
 
 
 def _structure_text(structure: pytree.TreeSpec) -> str:
-    """What arguments are made of: (..., mask=...)"""
+    """Return the structure of arguments as text: (..., mask=...)"""
     args, kwargs = pytree.tree_unflatten([_Leaf()] * structure.num_leaves, structure)
     return f"({', '.join([*map(repr, args), *(f'{name}={item!r}' for name, item in kwargs.items())])})"
 
 
 def from_exported(exported: ExportedProgram, options: dict[str, Any] | None = None) -> Exported:
-    """A function that runs an exported program; the options are those of torch.compile's back end."""
+    """Return a function that runs an exported program; the options are those of torch.compile's back end."""
     if not isinstance(exported, ExportedProgram):
         raise ArgumentError(
             f"from_exported takes what torch.export.export(module, inputs) returns, got {type(exported).__name__}",
@@ -244,6 +246,6 @@ def from_exported(exported: ExportedProgram, options: dict[str, Any] | None = No
 
 
 def from_module(module: torch.nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> Exported:
-    """A module, exported for inputs like these; a dict has them by name."""
+    """Export a module for inputs like these and compile it; a dict has the inputs by name."""
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, None)
     return from_exported(torch.export.export(module, args, kwargs))

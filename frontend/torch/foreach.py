@@ -1,4 +1,4 @@
-"""Ops on lists of tensors, `_foreach_add` and its like: the op of that name on each, and fusion joins them again."""
+"""Ops on lists of tensors, such as `_foreach_add`: one op for each tensor; fusion merges them again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.fx import Node
 
 from .rules import RULES, apply
 
-NAMED = {"alpha", "value", "dtype"}  # what comes behind the operands
+NAMED = {"alpha", "value", "dtype"}  # parameters after the operands
 SAME_NAME = (
     "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "copy", "cos", "cosh",
     "div", "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
@@ -19,7 +19,7 @@ OTHER_NAME = {"norm": "linalg_vector_norm", "max": "amax"}
 
 
 def each(name: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """An op on each of the tensors, with one of each list and with what is no list as it is."""
+    """Apply an op to each of the tensors; other lists are zipped with them, all else is passed unchanged."""
     arguments = dict(arguments)
     if name in ("addcmul", "addcdiv") and "scalars" in arguments:
         arguments["value"] = arguments.pop("scalars")

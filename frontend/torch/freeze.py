@@ -1,9 +1,9 @@
 """Parameters as constants: `options={"freeze": True}`.
 
-Batch norms of fixed statistics are put into the weights of the convolution or product before them, and the weights of
-products are packed in panels, as the routines for products read them. Then all that depends on parameters alone becomes
-a program of its own, which runs before the first call, and again before a call that comes with other parameters or with
-changed ones.
+Batch norms with fixed statistics are folded into the weights of the convolution or product before them, and the weights
+of matrix products are packed in panels for the GEMM micro-kernels. Then the part of the graph that depends on
+parameters alone becomes a prologue, a program that runs before the first call, and again before a call with other or
+modified parameters.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .rules import RANDOM
 
 aten = torch.ops.aten
 _is_freed: Callable[[int], bool] = torch.UntypedStorage._expired  # type: ignore[assignment]
-# Ops with a row of their weight for each channel. Those that AOTAutograd takes apart are in exported programs.
+# Ops whose weight has a row for each channel. Those that AOTAutograd decomposes occur in exported programs.
 WITH_ROWS = {
     aten.convolution.default, aten.conv1d.default, aten.conv2d.default, aten.conv3d.default, aten.linear.default
 }  # fmt: skip
 
 ENCODER = aten._transformer_encoder_layer_fwd.default
-# Products: in which dim of their weights the columns of the result are, and which arguments these are.
+# Products: the dim of their weights with the columns of the result, and the names of the weights.
 WEIGHTS: dict[Any, tuple[int, tuple[str, ...]]] = {
     aten.mm.default: (1, ("mat2",)),
     aten.addmm.default: (1, ("mat2",)),
@@ -45,11 +45,12 @@ WEIGHTS: dict[Any, tuple[int, tuple[str, ...]]] = {
     ENCODER: (0, ("qkv_weight", "proj_weight", "ffn_weight_1", "ffn_weight_2")),
 }
 PACKED = {torch.float32: "f32", torch.float64: "f64"}
-HELD = "smelt_held"  # in a node's meta: whether it is a constant
+HELD = "smelt_held"  # key in a node's meta that overrides whether it is a constant
 
 
 def freeze(module: GraphModule, static: Mapping[int, str]) -> Prologue:
-    """Take what depends on the inputs of these numbers alone out of a graph; they have names for the receipt."""
+    """Move the part that depends only on the inputs at these positions out of a graph; their names are for the
+    receipt."""
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     held = {number: placeholders[number] for number in static if _may_be_held(placeholders[number])}
     names = {node: static[number] for number, node in held.items()}
@@ -59,7 +60,8 @@ def freeze(module: GraphModule, static: Mapping[int, str]) -> Prologue:
 
 
 def _origin(node: Node, names: Container[Node]) -> Node:
-    """The largest of the inputs that a weight is made of: the others scale it, or are joined to it."""
+    """Return the largest of the inputs that a weight is computed from, whose name it gets in the receipt: the others
+    scale it, or are concatenated to it."""
     found: dict[Node, None] = {}
     pending, seen = [node], {node}
     while pending:
@@ -73,16 +75,16 @@ def _origin(node: Node, names: Container[Node]) -> Node:
 
 
 def _may_be_held(node: Node) -> bool:
-    """Whether an input is a tensor that the graph itself does not change."""
+    """Whether an input is a tensor that the graph itself does not overwrite."""
     written = any(user.target is aten.copy_.default and user.args[0] is node for user in node.users)
     return isinstance(node.meta.get("val"), torch.Tensor) and not written
 
 
 def _constants(graph: Graph, held: Any) -> dict[Node, None]:
-    """The nodes that depend on held inputs alone, and these, in order.
+    """Return the held inputs and the nodes that depend on them alone, in order.
 
-    What is larger than that which it is made of is not one of them: it is cheaper to compute it than to read it. Nor is
-    memory that the caller gets, who may change it.
+    A node larger than its operands is left out: recomputing it is cheaper than reading it. So is memory that the caller
+    gets and may overwrite.
     """
     found: dict[Node, None] = dict.fromkeys(held)
     (output,) = (node for node in graph.nodes if node.op == "output")
@@ -107,10 +109,10 @@ def _elements(node: Node) -> int:
 
 
 class Prologue:
-    """What is computed of held inputs, as a graph of its own; the other graph has constants in place of its results."""
+    """The graph of constants computed from held inputs; in the main graph, constants stand for its results."""
 
     def __init__(self, module: GraphModule, held: dict[int, Node], packed: Sequence[tuple[str, int]]):
-        self.packed = packed  # weights that are kept in panels, with their bytes there
+        self.packed = packed  # packed weights: name, bytes of the panels
         graph = module.graph
         constants = _constants(graph, held.values())
         self.held = list(held)
@@ -126,7 +128,7 @@ class Prologue:
             if node.op == "placeholder" or isinstance(node.meta.get("val"), (tuple, list)) or not readers:
                 continue
             name = f"frozen_{len(self.names)}"
-            module.register_buffer(name, torch.empty(0), persistent=False)  # until it is computed
+            module.register_buffer(name, torch.empty(0), persistent=False)  # a placeholder until the prologue runs
             with graph.inserting_after(list(held.values())[-1]):
                 constant = graph.create_node("get_attr", name)
             constant.meta = dict(node.meta)
@@ -145,8 +147,8 @@ class Prologue:
 
 @cache
 def _fused_steps() -> list[int]:
-    """The number of steps of optimizers with fused=True from now on: PyTorch's fused kernels change parameters, but not
-    their `_version`."""
+    """Return a counter of steps of optimizers with fused=True from now on: PyTorch's fused kernels write parameters
+    without incrementing their `_version`."""
     count = [0]
 
     @torch.compiler.disable
@@ -158,16 +160,16 @@ def _fused_steps() -> list[int]:
 
 
 class Folded:
-    """The constants that were computed of some tensors, for as long as these are as they were."""
+    """Constants computed from some tensors, valid while these are unchanged."""
 
     def __init__(self, held: Sequence[torch.Tensor], is_guarded: bool):
         self.fused_steps = _fused_steps()[0]
         self.tensors = [weakref.ref(tensor) for tensor in held]
         self.state = [(_version(tensor), tensor.data_ptr()) for tensor in held]
-        # While a storage lives, no other memory is at its address: `p.data = other` frees it, with the same `_version`.
+        # An address identifies memory only while its storage lives: `p.data = other` frees it and keeps `_version`.
         self.storages = [StorageWeakRef(tensor.untyped_storage()) for tensor in held]
         self.storage_words = [storage.cdata for storage in self.storages]
-        # How the memory is read, where no guard of Dynamo's compares that.
+        # Strides and lazy bits, unless Dynamo's guards compare them.
         self.layouts = None if is_guarded else [_layout(tensor) for tensor in held]
         self.constants = Constants([])
 
@@ -191,14 +193,14 @@ class Folded:
 
 
 class Frozen:
-    """A program with the constants of the tensors that it is called with; it keeps those of the last few models."""
+    """A program that runs with constants computed from its arguments; keeps the constants of the latest few models."""
 
     def __init__(self, program: Program, prologue: Prologue):
         self._boxed_call = True
         self.program, self.prologue = program, prologue
         slots = {node.target: slot for node, slot in program.slots.items() if node.op == "get_attr"}
         self.places = [slots[name] for name in prologue.names]
-        self.folded: tuple[Folded, ...] = ()  # the newest first; replaced as a whole, as threads read it meanwhile
+        self.folded: tuple[Folded, ...] = ()  # newest first; an immutable tuple, since threads read it without a lock
         self.lock = threading.Lock()
         self.folds = 0
 
@@ -216,7 +218,7 @@ class Frozen:
         return self.program.run(args, folded.constants)
 
     def _fold(self, held: list[torch.Tensor]) -> Folded:
-        folded = Folded(held, self.program.is_guarded)  # as they are before they are read
+        folded = Folded(held, self.program.is_guarded)  # notes versions before the tensors are read
         with self.lock, torch.no_grad():
             template = folded.constants.template
             template += self.program.template
@@ -229,7 +231,8 @@ class Frozen:
 
 
 def _version(tensor: torch.Tensor) -> Any:
-    """How often a tensor was changed. One of inference mode does not know: it may have been, every time."""
+    """Return the version counter of a tensor. Inference tensors have none: a new object, so that none compares
+    equal."""
     return object() if tensor.is_inference() else tensor._version
 
 
@@ -261,7 +264,7 @@ def _fold_batch_norms(graph: Graph, constants: dict[Node, None]) -> None:
 
 
 def _product_of(node: Node, constants: dict[Node, None]) -> tuple[Node, Node | None, int] | None:
-    """The weight, the bias, and the dim of the weight in which the channels are, of what may take in a batch norm."""
+    """Return the weight, the bias, and the weight's channel dim of a product that a batch norm can be folded into."""
     weight: Any
     bias: Any
     if node.target in WITH_ROWS:
@@ -286,13 +289,13 @@ def _product_of(node: Node, constants: dict[Node, None]) -> tuple[Node, Node | N
 
 
 def _have_one_type(*nodes: Any) -> bool:
-    """Whether nothing is rounded to a narrower type between the two ops."""
+    """Whether all tensors are f32, or all f64, so that folding removes no rounding."""
     types = {node.meta["val"].dtype for node in nodes if node is not None}
     return len(types) == 1 and types <= {torch.float32, torch.float64}
 
 
 def _with_norm(graph: Graph, node: Node, weight: Node, bias: Node | None, dim: int, norm: Sequence[Any]) -> Node:
-    """(w x + b - mean) * scale / sqrt(variance + epsilon) + shift as one product."""
+    """Emit (w x + b - mean) * scale / sqrt(variance + epsilon) + shift as one product."""
     scale, shift, mean, variance, _, epsilon = norm[1:]
     with graph.inserting_before(node):
         emit = partial(_emit, graph, node)
@@ -313,7 +316,7 @@ def _with_norm(graph: Graph, node: Node, weight: Node, bias: Node | None, dim: i
 
 
 def _emit(graph: Graph, origin: Node, target: Any, *args: Any) -> Node:
-    """A call in place of another node, or for it."""
+    """Emit a call with the user's line of another node."""
     made = graph.call_function(target, args)
     fake = [item.meta["val"] if isinstance(item, Node) else item for item in args]
     mode = next(item.fake_mode for item in fake if isinstance(item, FakeTensor))
@@ -327,16 +330,16 @@ def _emit(graph: Graph, origin: Node, target: Any, *args: Any) -> Node:
 
 
 def _pack_weights(graph: Graph, constants: dict[Node, None]) -> list[tuple[Node, int]]:
-    """The weights of products in panels; who reads one sees it through views, which lowering knows.
+    """Pack the weights of products in panels; products read them through views that lowering recognises.
 
-    Which ones, and the bytes of their panels.
+    Returns the weights and the bytes of their panels.
     """
     packed: dict[tuple[Node, int], Node] = {}
     found: list[tuple[Node, int]] = []
     for node in list(graph.nodes):
         dim, names = WEIGHTS.get(node.target, (0, ()))
         if node.target is ENCODER and any(isinstance(item, Node) for item in (*node.args[18:], *node.kwargs.values())):
-            continue  # one with a mask is PyTorch's, who would put the weight together in every call
+            continue  # with a mask it is left to PyTorch, and the weight would be unpacked in each call
         for position in (_position(node.target, name) for name in names):
             weight = node.args[position]
             if weight not in constants or not _may_be_packed(weight.meta["val"], node.meta["val"]):
@@ -354,15 +357,16 @@ def _position(target: Any, name: str) -> int:
 
 
 def _may_be_packed(weight: torch.Tensor, result: torch.Tensor) -> bool:
-    """Whether a product reads panels. One of a single row reads its matrix but once, from end to end."""
+    """Whether a product reads its weight in panels. A product of a single row reads its matrix once, in memory
+    order."""
     known = all(isinstance(size, int) and size > 1 for size in weight.shape)
     is_row = all(isinstance(size, int) and size == 1 for size in result.shape[:-1])
     return known and not is_row and weight.device.type == "cpu" and weight.dtype in PACKED
 
 
 def _packed(emit: Callable[..., Node], weight: Node, dim: int) -> tuple[Node, Node]:
-    """A weight in panels, as a constant, and views of it that are the weight again. The columns of the product are in
-    one of its dims."""
+    """Return a weight in panels, as a constant, and the weight as views of the panels. `dim`: the weight's dim with the
+    columns of the product."""
     whole = weight if dim else emit(aten.permute.default, weight, [1, 0])
     value = whole.meta["val"]
     depth, columns = value.shape

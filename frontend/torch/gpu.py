@@ -1,4 +1,4 @@
-"""Native steps on NVIDIA GPUs: on PyTorch's memory, on the stream that is current there."""
+"""Native steps on NVIDIA GPUs: on PyTorch's memory and its current stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @lru_cache
 def refusal() -> str:
-    """Why no code is compiled for GPUs; nothing if it is."""
+    """Return why no code is compiled for GPUs, or ''."""
     from ..backend.cuda.compile import check_installed
 
     try:
@@ -37,20 +37,20 @@ def architecture(device: torch.device) -> str:
 
 
 def stream_handle(device: torch.device) -> int:
-    """The stream that PyTorch works on now; 0 is the default one."""
+    """Return the handle of PyTorch's current stream; 0 is the default stream."""
     return torch.cuda.current_stream(device).cuda_stream
 
 
 def moved(array: np.ndarray, device: torch.device) -> torch.Tensor:
-    """The bytes of a constant of a program, where they are needed."""
+    """Return a constant of a program on the device."""
     return torch.from_numpy(np.array(array, order="C").reshape(-1).view(np.uint8)).to(device)
 
 
 class Launch:
-    """The call of a program for some sizes: the addresses of parameters, and then of stored arrays.
+    """The call of a program for some sizes: addresses of parameters, then of stored arrays.
 
-    PyTorch's allocator gives the same ones to calls that are alike: from the second time on they are one launch of a
-    CUDA graph, as calls of `smelt.jit` are.
+    PyTorch's allocator gives equal calls equal addresses: from the second time on, a call is one launch of a CUDA
+    graph, as in `smelt.jit`.
     """
 
     def __init__(self, executable: Any, plan: SizedPlan, device: torch.device):
@@ -67,7 +67,7 @@ class Launch:
         with current(self.index):
             ready = self.launcher.on(self.index)
             stream = stream_of(stream_handle(self.device) or LEGACY)
-            # From PyTorch's allocator, which hands it out again in the order of the same stream.
+            # From PyTorch's allocator, which reuses the memory in stream order.
             arena = torch.empty(ready.size, dtype=torch.uint8, device=self.device)
             ready.launch(stream, addresses, arena.data_ptr())
             ready.raise_errors(stream, arena.data_ptr())

@@ -1,7 +1,8 @@
 """Nodes of an FX graph as op calls: aten's names are the names of smelt's ops, so most nodes need no rule.
 
 A node is bound to aten's schema, its arguments become smelt's (values, sizes, element types), and the op of that name
-is called with them. rules.py has what differs. What smelt does not have, or refuses, is `Unsupported`, with the reason.
+is called with them. rules.py has the exceptions. A node whose op smelt lacks or refuses raises `Unsupported`, with the
+reason.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from .rules import RANDOM, RULES, apply
 from .sizes import UnknownSize, dim_of
 from .types import DTYPE, refusal
 
-# What says where and how a tensor is kept: smelt's tensors are in row-major order, all of a program in one place.
+# Arguments about layout and device, which are ignored: tensors are row-major, all of a program on one device.
 PLACEMENT = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"}
 
 
 class Unsupported(Exception):
-    """Why a node is not smelt's."""
+    """The reason for which smelt does not compile a node."""
 
 
 def op_name(node: Node) -> str:
-    """How receipts name what a node calls."""
+    """Return the name of a node's target, as in receipts."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         return str(target).removesuffix(".default")
@@ -42,18 +43,18 @@ def op_name(node: Node) -> str:
 
 
 def result_tensors(node: Node) -> list[Any]:
-    """What is known of a node's results: fake tensors, symbolic sizes, None."""
+    """Return the fake tensors, symbolic sizes or None that tracing recorded for a node's results."""
     found = node.meta.get("val")
     return list(found) if isinstance(found, (tuple, list)) else [found]
 
 
 def device_of(node: Node) -> torch.device | None:
-    """Where a node's first result is."""
+    """Return the device of a node's first tensor result."""
     return next((item.device for item in result_tensors(node) if isinstance(item, torch.Tensor)), None)
 
 
 def check_device(node: Node) -> None:
-    """All tensors of a node must be in one place, for which smelt can compile."""
+    """Raise Unsupported unless all tensors of a node are on one device, for which smelt can compile."""
     tensors = [item for one in (node, *node.all_input_nodes) for item in result_tensors(one)]
     devices = dict.fromkeys(str(item.device) for item in tensors if isinstance(item, torch.Tensor))
     if len(devices) > 1:
@@ -63,14 +64,14 @@ def check_device(node: Node) -> None:
 
 
 def extents_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """All the sizes that say where the elements of a tensor are. One that is not dense has no strides."""
+    """Return the sizes, strides and offset of a tensor. A tensor that is not strided has no strides."""
     if tensor.layout is not torch.strided:
         return tuple(tensor.shape)
     return (*tensor.shape, *tensor.stride(), tensor.storage_offset())
 
 
 class Importer:
-    """Calls smelt's ops for nodes. `pinned` has the symbolic sizes that are known, or known to be others."""
+    """Calls smelt's ops for nodes. `pinned` maps symbols to known sizes, or to other expressions."""
 
     def __init__(self, pinned: Mapping[Symbol, Dim], eager_random: bool):
         self.pinned = dict(pinned)
@@ -81,7 +82,7 @@ class Importer:
         return found if isinstance(found, int) or not self.pinned else substitute(found, self.pinned)
 
     def call(self, node: Node, lookup: Callable[[Node], Any]) -> Any:
-        """The results of a node: a value, or a tuple of values."""
+        """Return the results of a node: a value, or a tuple of values."""
         if node.target is operator.getitem:
             return lookup(node.args[0])[node.args[1]]  # type: ignore[arg-type, index]
         target = node.target
@@ -118,7 +119,7 @@ class Importer:
                 raise Unsupported(f"smelt's {name} does not do this")
             return result
         defn = REGISTRY.get(name)
-        if defn is None or not defn.is_own:  # a user's op of this name need not be PyTorch's
+        if defn is None or not defn.is_own:  # a user's op of this name may mean something else
             raise Unsupported("smelt has no such op")
         kept: dict[str, Any] = {}
         for key, value in arguments.items():
@@ -127,7 +128,7 @@ class Importer:
             elif key not in PLACEMENT and not _is_default(node, key, value):
                 raise Unsupported(f"smelt's {name} has no argument {key}")
         if "dtype" in defn.by_name and kept.get("dtype") is None and not defn.tensors:
-            # What is made of nothing has PyTorch's default type.
+            # Without operands the result has PyTorch's default type.
             kept["dtype"] = DTYPE[node.meta["val"].dtype]
         return apply(name, **kept)
 
@@ -154,7 +155,7 @@ class Importer:
 
 
 def reason_of(error: Exception) -> str:
-    """Why something is left to PyTorch, in one line. An error that is none of smelt's own is named, too."""
+    """Return the reason of a fallback to PyTorch as one line, with the type of an error that is not smelt's own."""
     text = str(error).partition("\n")[0]
     if isinstance(error, (SmeltError, UnknownSize, Unsupported)):
         return text
@@ -162,9 +163,10 @@ def reason_of(error: Exception) -> str:
 
 
 def as_expected(node: Node, result: Any) -> Any:
-    """What smelt made, which must be what PyTorch's tracing says: all that follows relies on it.
+    """Return smelt's result, checked against the shape and type of PyTorch's tracing, on which later nodes rely.
 
-    In one thing that is not what PyTorch itself computes: the statistics of norms of f16 and bf16, which are f32.
+    Tracing differs from PyTorch's own kernels in one respect: in the type of statistics of f16 and bf16 norms
+    (norms.py).
     """
     values = result if isinstance(result, tuple) else (result,)
     expected = result_tensors(node)
@@ -179,14 +181,14 @@ def _expected(value: Any, tensor: Any) -> Any:
         return value
     if value.ndim != tensor.ndim:
         raise Unsupported(f"it has {value.ndim} dimensions here, {tensor.ndim} there")
-    # Of open sizes there are many ways to say the same: those are compared when they are numbers (native.py).
+    # Equal open sizes may be spelled differently: they are compared once they are numbers (native.py).
     sizes = zip(value.shape, tensor.shape)
     if any(isinstance(own, int) and isinstance(other, int) and own != other for own, other in sizes):
         raise Unsupported(f"its shape is {list(value.shape)} here, {list(tensor.shape)} there")
     wanted = DTYPE[tensor.dtype]
     if value.dtype is wanted:
         return value
-    if value.dtype.is_float and wanted.is_float and wanted.name != "f64":  # which has digits that were not computed
+    if value.dtype.is_float and wanted.is_float and wanted.name != "f64":  # f64: more digits than computed
         return convert(value, wanted)
     raise Unsupported(f"it makes {value.dtype} here, {wanted} there")
 
@@ -202,6 +204,6 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def location_of(node: Node) -> Location | None:
-    """The user's line that a node comes from."""
+    """Return the user's line that a node comes from."""
     found = _FRAME.findall(node.meta.get("stack_trace") or "")
     return Location(found[-1][0], int(found[-1][1])) if found else None

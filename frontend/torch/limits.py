@@ -1,4 +1,4 @@
-"""How much the back end of torch.compile keeps and tries."""
+"""Limits on memory and work of the back end of torch.compile."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class TorchLimits:
     """Chosen, not measured."""
 
-    calls: int = 1024  # sizes that a step remembers; a program whose sizes grow with every call has no end of them
-    models: int = 4  # whose constants a program keeps
-    constant: int = 1 << 20  # bytes of a constant, at most, that is a part of the program
-    some_size: int = 16  # in place of a size that only data decides, to try an op
-    kernel_places: int = 9  # of a convolution, at most, that is computed place by place
+    calls: int = 1024  # sets of sizes whose calls a step keeps: sizes may grow with every call
+    models: int = 4  # models whose frozen constants a program keeps
+    constant: int = 1 << 20  # bytes: the largest tensor that is computed once and kept as a constant
+    some_size: int = 16  # elements: stands for a data-dependent size when an op is tried
+    kernel_places: int = 9  # kernel elements of the largest depthwise convolution that is compiled
 
 
 LIMITS = TorchLimits()

@@ -1,8 +1,8 @@
-"""Whose memory a tensor shows, and how one is laid out at run time.
+"""Aliasing of tensors at compile time, and their layout at run time.
 
-A node is a view of another by its op's schema, never because two tensors shared memory while tracing: no guard holds
-that for the arguments of a later call. A view of an argument is made from the argument itself. Its strides are those of
-tracing if the argument lies as it did then; otherwise PyTorch's own ops make it again, from what is there.
+A node is a view of another by its op's schema, never because two tensors shared memory during tracing: no guard checks
+that for later arguments. A view of an argument is made from the argument itself. Its strides are those of tracing if
+the argument has its traced layout; otherwise PyTorch's own ops make it again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from torch.fx.node import map_arg
 from .types import layout_of, storage_of
 
 aten = torch.ops.aten
-Reading = tuple[torch.dtype, bool, bool]  # of memory: the element type, and whether to conjugate and to negate
-# Views for which the schema does not say so.
+Reading = tuple[torch.dtype, bool, bool]  # how memory is interpreted: element type, lazy conjugation, lazy negation
+# Views that the schema does not mark.
 UNMARKED = {aten._unsafe_view.default}
-# Views that PyTorch refuses to make of memory that is still to be conjugated or negated.
+# Views that PyTorch refuses for lazily conjugated or negated memory.
 REREAD = {aten.view_as_real.default, aten.view.dtype}
 STRIDED = {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}
 
@@ -30,7 +30,8 @@ STRIDED = {aten.as_strided.default, aten.as_strided_copy.default, aten.as_stride
 
 
 def source_of(node: Node) -> Node | None:
-    """The node whose memory this one shows; None if it has its own. A tuple of views shows what they are views of."""
+    """Return the node that this one is a view of; None if it owns its memory. A tuple of views is a view of their
+    base."""
     if node.op != "call_function":
         return None
     if node.target is operator.getitem:
@@ -46,7 +47,7 @@ def source_of(node: Node) -> Node | None:
 
 
 def _shares(node: Node, source: Node) -> bool:
-    """Whether an op that may return a view of an operand has done so."""
+    """Whether an op that may return a view of an operand did so while tracing."""
     found = node.meta.get("val")
     items = found if isinstance(found, (tuple, list)) else [found]
     base = _storage(source.meta.get("val"))
@@ -58,7 +59,7 @@ def _storage(item: Any) -> int | None:
 
 
 def lineage(node: Node) -> Iterable[Node]:
-    """A node, the one whose memory it shows, the one which that shows, and so on."""
+    """Yield a node, the node that it is a view of, the base of that, and so on."""
     found: Node | None = node
     while found is not None:
         yield found
@@ -66,13 +67,13 @@ def lineage(node: Node) -> Iterable[Node]:
 
 
 def root_of(node: Node) -> Node:
-    """The node that has the memory."""
+    """Return the node that owns the memory of this one."""
     *_, last = lineage(node)
     return last
 
 
 def placed_absolutely(graph: Graph) -> set[Node]:
-    """Nodes of whose whole memory as_strided takes some part, wherever they begin in it."""
+    """Return the nodes whose storage as_strided addresses absolutely, independent of their own offset in it."""
     return {
         item
         for node in graph.nodes
@@ -82,7 +83,7 @@ def placed_absolutely(graph: Graph) -> set[Node]:
 
 
 def depends_on_order(graph: Graph) -> bool:
-    """Whether results depend on the order in which eager lays out a computed tensor, as it does its operands."""
+    """Whether results depend on the layout that eager gives a computed tensor, which follows its operands' layout."""
     return any(
         node.target in (*STRIDED, aten.resize.default)
         and isinstance(node.args[0], Node)
@@ -92,7 +93,7 @@ def depends_on_order(graph: Graph) -> bool:
 
 
 def lie_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the elements of two tensors are in one order in memory, both without gaps or with the same strides."""
+    """Whether two tensors have their elements in the same order in memory, both dense or with the same strides."""
     found, wanted = layout_of(tensor), layout_of(other)
     return found.order == wanted.order and (found.order is not None or found.strides == wanted.strides)
 
@@ -102,7 +103,7 @@ def reading_of(tensor: torch.Tensor) -> Reading:
 
 
 class Replay:
-    """The ops that make a view of a node, to be run again on a tensor that does not lie as it did while tracing."""
+    """The ops that make a view of a node, to be run again on a tensor whose layout is not the traced one."""
 
     def __init__(self, base: Node, node: Node):
         self.base = base
@@ -116,11 +117,11 @@ class Replay:
     def __call__(self, tensor: Any, number: Callable[[Any], int]) -> Any:
         """`number` gives symbolic sizes their values."""
         for node in self.nodes:
-            # The first operand is what the view is made of, in all ops that make views.
+            # In all view ops the first operand is the base.
             rest, named = map_arg((node.args[1:], dict(node.kwargs)), lambda item: number(item.meta["val"]))
             first = resolved(tensor) if node.target in REREAD else tensor
             if node.target is aten.view.default or node.target in UNMARKED:
-                # What eager's reshape does: tracing knew that this can be a view, which other strides may rule out.
+                # As eager's reshape: tracing chose a view, which may be impossible with these strides.
                 tensor = first.reshape(_numbers(rest[0], number))
             else:
                 tensor = node.target(first, *_numbers(rest, number), **named)  # type: ignore[operator]
@@ -139,7 +140,7 @@ def _numbers(item: Any, number: Callable[[Any], int]) -> Any:
 def view_of(
     tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int], offset: int, reading: Reading | None
 ) -> torch.Tensor:
-    """A view that begins so many of its elements behind a tensor."""
+    """Return a view that begins `offset` of its elements after the start of a tensor."""
     if reading is None:
         return tensor.as_strided(shape, strides, tensor.storage_offset() + offset)
     dtype, is_conjugate, is_negative = reading
@@ -151,7 +152,7 @@ def view_of(
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor whose memory has its numbers: nothing is left to be conjugated or negated."""
+    """Return a tensor without lazy conjugation or negation."""
     return tensor.resolve_conj().resolve_neg()
 
 
@@ -165,7 +166,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two elements may be in one place."""
+    """Whether two elements of the layout may share an address."""
     span = 1
     for stride, size in sorted((stride, size) for size, stride in zip(shape, strides) if size != 1):
         if size == 0:
@@ -177,19 +178,19 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def lies_as(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the strides of a tensor of this shape say the same as these."""
+    """Whether a tensor of this shape has strides equivalent to these."""
     return all(a == b or size == 1 for a, b, size in zip(tensor.stride(), strides, shape)) or 0 in shape
 
 
 def laid_out(tensor: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    """The tensor with these strides, which put no two elements in one place; itself where its own say the same."""
+    """Return the tensor with these strides, which must not overlap; the tensor itself if its own are equivalent."""
     if lies_as(tensor, shape, strides):
         return tensor
     return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def moved(tensor: torch.Tensor) -> torch.Tensor:
-    """The same at an address where native code can read it, gaps and all."""
+    """Return a copy at an aligned address with the same strides, gaps included."""
     if tensor.numel() == 0:
         return torch.empty_like(tensor)
     span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
@@ -198,13 +199,13 @@ def moved(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def same_memory(origin: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """The elements of one tensor, in the order of memory, in the shape and order of another."""
+    """Return one tensor's elements, in memory order, with the shape and strides of another tensor."""
     flat = origin.as_strided((origin.numel(),), (1,), origin.storage_offset())
     return flat.as_strided(target.shape, target.stride(), origin.storage_offset())
 
 
 def are_apart(starts: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether no two of these pieces of memory overlap."""
-    # The end of each is before the next start exactly if that holds for starts and ends that are sorted by themselves.
+    """Whether no two of these blocks of memory overlap; sizes in bytes."""
+    # Equivalent: with starts and ends sorted separately, each end is at or before the next start.
     ends = sorted(map(operator.add, starts, sizes))
     return all(map(operator.le, ends, sorted(starts)[1:]))

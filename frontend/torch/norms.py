@@ -1,8 +1,8 @@
-"""The statistics of norms of f16 and bf16, which PyTorch's tracing says are of the input's type.
+"""Corrects the traced type of statistics of f16 and bf16 norms, which PyTorch's tracing gives the input's type.
 
-Its kernels on processors keep them in the type of the parameters: f32, if those are f32 as under autocast. A gradient
-made of rounded ones is off by the rounding of the mean, so what was traced is put right before the graph is split into
-forward and backward.
+PyTorch's CPU kernels keep them in the type of the parameters: f32 if those are f32, as under autocast. A gradient
+computed from rounded statistics is off by the rounding of the mean, so the traced types are corrected before the graph
+is split into forward and backward.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-# Where a norm has its parameters: the first that is given decides.
+# Positions of a norm's parameters: the first that is given decides the type.
 PARAMETERS = {
     "native_layer_norm": (2, 3),
     "native_group_norm": (1, 2),
@@ -30,7 +30,7 @@ def _name(node: Node) -> str:
 
 
 def _copies(node: Node) -> Iterator[Node]:
-    """A node and all that only passes it on; a user of another kind than a norm's gradient ends in an error."""
+    """Yield a node and its copies; raise LookupError if anything but a norm's gradient uses them."""
     yield node
     for user in node.users:
         if _name(user) in ("detach", "alias"):
@@ -42,7 +42,7 @@ def _copies(node: Node) -> Iterator[Node]:
 def correct_statistics(graph: Graph) -> None:
     """Give the mean and the inverse deviation of each norm the type that PyTorch's own kernels give them.
 
-    Those that something else than the norm's gradient reads, the caller perhaps, stay what they were said to be.
+    Statistics with other readers than the norm's gradient, such as the caller, keep their traced type.
     """
     for node in graph.nodes:
         parameters = [node.args[place] for place in PARAMETERS.get(_name(node), ())]

@@ -1,6 +1,7 @@
-"""The tensors of a native step: what it reads, what it writes, and what only shows the memory of others.
+"""The tensors of a native step: inputs, outputs, and views of other tensors' memory.
 
-`Input`, `Output` and `Shown` are known when a graph is compiled, `Read` and `View` are these for calls with some sizes.
+`Input`, `Output` and `Shown` are known when a graph is compiled; `Read`, `Overwritten` and `View` are their facts for
+given sizes.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ if TYPE_CHECKING:
 
 
 class Input:
-    """A tensor that native code reads, as a parameter.
+    """A tensor that native code reads: a parameter.
 
-    `is_apart`: no two of its elements are taken to be in one place, whatever was traced.
+    `is_apart`: assume that no two of its elements share an address, even if they did while tracing.
     """
 
     def __init__(self, node: Node, slot: int, program: Program, is_apart: bool):
         self.node, self.slot = node, slot
-        # In shape or type: what PyTorch's ops make may not be what their fake kernels promised, and the user's hooks
-        # may unpack other tensors than they packed.
+        # In shape or type: results of PyTorch's ops may differ from their fake kernels' results, and a user's
+        # saved-tensor hooks may unpack other tensors than they packed.
         self.may_differ = node.op == "call_function" or (node.op == "placeholder" and not program.is_typed)
-        self.number = number_type(node.meta["val"])  # of sizes, which Python computes for each call
+        self.number = number_type(node.meta["val"])  # of sizes, computed by Python in each call
         if self.number is None:
             tensor = node.meta["val"]
         else:
@@ -58,7 +59,7 @@ class Input:
         return TensorType(self.dtype, self.shape)
 
     def seen(self, param: Value, size: Any) -> Value:
-        """The tensor as its shape says; `size` puts what is known of symbolic sizes into one."""
+        """Return the parameter in the tensor's own shape; `size` substitutes what is known of symbolic sizes."""
         layout = self.layout
         shape = tuple(map(size, layout.shape))
         if layout.order is None:
@@ -77,9 +78,9 @@ class Output:
         self.layout = layout_of(tensor)
         self.dtype: torch.dtype = tensor.dtype
         self.is_spread = self.layout.order is None
-        # The slot of an input that this is only copied into, so that it may be computed there.
+        # The slot of an input that this is only copied into, so that the output can be computed in its memory.
         self.over: int | None = None
-        self.is_weight = self.may_be_lazy = False  # that input: a model's weight; as of an Input
+        self.is_weight = self.may_be_lazy = False  # of that input
 
     def write_over(self, node: Node, slot: int, is_guarded: bool) -> None:
         tensor = node.meta["val"]
@@ -90,7 +91,7 @@ class Output:
             self.may_be_lazy = may_be_lazy(tensor, is_guarded)
 
     def written(self, value: Value) -> Value:
-        """The value in the order in which it lies in memory."""
+        """Return the value in memory order."""
         layout = self.layout
         for dim in layout.repeated:
             value = slice_of(value, dim, 0, 1)
@@ -109,13 +110,13 @@ class Shown:
         self.replay = Replay(base, node)
         ahead = tensor.storage_offset() * tensor.itemsize - whole.storage_offset() * whole.itemsize
         self.offset = ahead // tensor.itemsize
-        # How its memory is read, if in another way than the other's.
+        # How its memory is interpreted, unless as the base's.
         self.reading = reading_of(tensor) if reading_of(tensor) != reading_of(whole) else None
         self.base_reading = reading_of(whole)
 
 
 class Read:
-    """A tensor that native code reads in calls with some sizes."""
+    """An `Input` for given sizes."""
 
     def __init__(self, item: Input, device: torch.device, number: Callable[[Dim], int]):
         self.slot, self.may_be_lazy = item.slot, item.may_be_lazy
@@ -128,29 +129,30 @@ class Read:
         self.device = device
 
     def fits(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor has the shape and type that native code was compiled for: of another one it would
-        read beyond the memory, or take it for other numbers."""
+        """Whether a tensor has the shape and type that native code was compiled for: another one would be read out of
+        bounds, or misinterpreted."""
         return self.number is not None or (tensor.shape == self.shape and tensor.dtype is self.dtype)
 
     def resolved(self, item: Any) -> torch.Tensor:
-        """What native code reads, of what may be no plain tensor."""
+        """Return the tensor that native code reads, for a number or a lazily conjugated or negated tensor."""
         if self.number is not None:
             return torch.scalar_tensor(item, dtype=self.number, device=self.device)
         return resolved(item)
 
 
 class Overwritten:
-    """An argument in whose memory native code computes a result, in calls with some sizes, if it lies as expected.
+    """An argument in whose memory native code computes a result, for given sizes, if it has the expected layout.
 
-    PyTorch's own memory is aligned for all stores, but a view, whose memory is overwritten, may start anywhere."""
+    PyTorch's allocations are aligned for all stores, but an overwritten view may start anywhere."""
 
     def __init__(self, item: Output, slot: int, strides: tuple[int, ...], alignment: int):
         self.slot, self.strides, self.dtype, self.may_be_lazy = slot, strides, item.dtype, item.may_be_lazy
-        self.misaligned = alignment - 1  # bits of addresses
+        self.misaligned = alignment - 1  # mask of address bits that must be zero
 
 
 class View:
-    """How a view is made in calls with some sizes. A base that is no result of the same call is looked at first."""
+    """A `Shown` for given sizes. The layout of a base is checked first, unless the base is a result of the same
+    call."""
 
     def __init__(self, item: Shown, is_own: bool, number: Callable[[Dim], int]):
         self.slot, self.base, self.is_own = item.slot, item.base, is_own
@@ -176,11 +178,11 @@ class View:
 
 
 def may_be_lazy(tensor: torch.Tensor, is_guarded: bool) -> bool:
-    """Return whether an argument's memory may be still to be conjugated or negated, which PyTorch leaves to readers."""
+    """Whether an argument may be lazily conjugated or negated."""
     return not is_guarded or tensor.dtype.is_complex or tensor.is_neg()
 
 
 def bytes_of(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> int:
-    """From the first element to the end of the last."""
+    """Return the bytes from the first element to the end of the last."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
     return 0 if 0 in shape else span * dtype.itemsize

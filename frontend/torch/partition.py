@@ -1,9 +1,9 @@
-"""Which nodes smelt compiles and which PyTorch runs, and in which order.
+"""Divides a graph into nodes that smelt compiles and nodes that PyTorch runs, in levels.
 
-Each node is tried with smelt's ops, all sizes being numbers: what they refuse is PyTorch's. Nodes then get a level,
-the even ones smelt's and the odd ones PyTorch's, as early as their arguments allow; a level is one step of the program,
-so a graph without a refusal is one native call. What PyTorch makes of known numbers alone is a constant of the program
-and no step of it.
+Each node is tried with smelt's ops, with numbers for all sizes; a node that they refuse is left to PyTorch. Nodes get
+levels, even ones for smelt and odd ones for PyTorch, as early as their arguments allow. A level is one step of the
+program, so a graph without a refusal is one native call. A node of PyTorch's that depends on known numbers alone is a
+constant of the program, not a step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .rules import RANDOM
 from .sizes import symbol_of
 from .types import DTYPE, is_supported, number_type, refusal
 
-# What only looks at sizes.
+# Ops that only check sizes.
 CHECKS = {
     torch.ops.aten._assert_scalar.default,
     torch.ops.aten.sym_constrain_range.default,
@@ -44,26 +44,26 @@ class Level:
 @dataclass
 class Partition:
     levels: list[Level]
-    refused: dict[Node, str]  # why
-    constants: list[Node]  # that PyTorch computes once, when the program is made
-    writes: list[Node]  # copy_ of results into the caller's tensors, after all else
-    sizes: dict[Symbol, int]  # that the graph was traced with
+    refused: dict[Node, str]  # with the reason
+    constants: list[Node]  # PyTorch computes them once, when the program is made
+    writes: list[Node]  # copy_ of results into the caller's tensors, after all steps
+    sizes: dict[Symbol, int]  # of the symbols while tracing
 
 
 def is_size(node: Node) -> bool:
-    """A symbolic number, or what is computed from such."""
+    """Whether a node is a symbolic number, or computed from such."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
 
 
 def draws(node: Node) -> bool:
-    """Whether PyTorch's generator moves on."""
+    """Whether a node advances PyTorch's generator."""
     return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 
 def _is_constant(node: Node, given_away: set[Node]) -> bool:
     """Whether a node of PyTorch's depends on known numbers alone, so that its result can be kept.
 
-    Not what the caller gets: who may change it has to get a new one from each call.
+    Not if the caller gets the result, which may be overwritten: each call has to return a new one.
     """
     target, tensor = node.target, node.meta.get("val")
     if not isinstance(target, torch._ops.OpOverload) or not isinstance(tensor, torch.Tensor) or node.all_input_nodes:
@@ -74,7 +74,7 @@ def _is_constant(node: Node, given_away: set[Node]) -> bool:
 
 
 def traced_sizes(graph: Graph) -> dict[Symbol, int]:
-    """The sizes that PyTorch had at hand, of all symbols in the graph."""
+    """Return PyTorch's size hints for all symbols in the graph."""
     found: dict[Symbol, int] = {}
 
     def note(size: Any) -> None:
@@ -83,7 +83,7 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
         environment = size.node.shape_env
         for symbol in size.node.expr.free_symbols:
             hint = environment.backed_var_to_val.get(symbol)
-            # The lengths that a nested tensor has in one dim are one symbol there, with an object as its value.
+            # The ragged dim of a nested tensor is a symbol whose hint is not an integer.
             known = getattr(hint, "is_Integer", isinstance(hint, int))
             found[symbol_of(symbol, environment)] = int(hint) if known else LIMITS.some_size
 
@@ -98,7 +98,7 @@ def traced_sizes(graph: Graph) -> dict[Symbol, int]:
 
 
 def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> Partition:
-    """The caller gets so many of the results, or all."""
+    """Partition a graph. `returned`: the number of results that the caller gets, None for all."""
     sizes = traced_sizes(graph)
     pinned: dict[Symbol, Dim] = dict(sizes.items())
     importer = Importer(pinned, eager_random)
@@ -113,10 +113,10 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
     results = output.args[0]
     given = results[:returned] if isinstance(results, (tuple, list)) else [results]
     given_away = {root_of(item) for item in given if isinstance(item, Node)}
-    last_draw = 1  # the level of the last node that takes PyTorch's random numbers
+    last_draw = 1  # the level of the last node that draws from PyTorch's generator
 
     def fresh(item: Any) -> Any:
-        """What a node of PyTorch's gives to smelt's ops."""
+        """Return a value that stands for a result of PyTorch's in trials of smelt's ops."""
         if isinstance(item, torch.Tensor):
             if not is_supported(item):
                 return None
@@ -146,14 +146,14 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
             continue
         before = [level[item] for item in node.all_input_nodes if item in level]
         if is_size(node):
-            # Python computes with sizes wherever they are needed.
+            # Python computes sizes: at an odd level, or before all steps.
             values[node] = fresh(node.meta["val"])
             level[node] = max([at if at % 2 else at + 1 for at in before], default=-1)
             if level[node] >= 0:
                 levels.setdefault(level[node], Level(False)).nodes.append(node)
             continue
         if node.target in CHECKS:
-            # Python looks at sizes, too.
+            # Python checks sizes, too.
             values[node], level[node] = None, max([at if at % 2 else at + 1 for at in before], default=1)
             level[node] = max(level[node], 1)
             levels.setdefault(level[node], Level(False)).nodes.append(node)
@@ -177,7 +177,7 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
         values[node] = tuple(items) if isinstance(node.meta.get("val"), (tuple, list)) else items[0]
         level[node] = max([at if at % 2 else at + 1 for at in before if at >= 0], default=1)
         if draws(node):
-            # As eager does: in the order of the program.
+            # In program order, as in eager mode.
             level[node] = last_draw = max(level[node], last_draw)
         levels.setdefault(level[node], Level(False)).nodes.append(node)
     return Partition([levels[at] for at in sorted(levels)], refused, constants, writes, sizes)

@@ -1,5 +1,5 @@
-"""A partitioned graph as something to call: steps over a list of slots, one slot for each tensor or size that is
-handed from one step to another."""
+"""A partitioned graph as a callable: steps over a list of slots, one slot for each tensor or size that one step passes
+to another."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ Step = Callable[[Slots], None]
 
 
 class Constants:
-    """What is in the slots before a call, and how the program is called with that."""
+    """The contents of slots before a call, and the specialised call for them."""
 
     def __init__(self, template: Slots):
         self.template = template
-        self.specialized: Run | None = None  # from the second call on, if the program is that simple
+        self.specialized: Run | None = None  # a generated function, from the second call on, for simple programs
         self.calls = 0
 
 
 class Program:
-    """Called with the list of all inputs, which it empties: what nobody needs any more is freed while it runs."""
+    """A callable that takes the list of all inputs and empties it, so that tensors are freed after their last use."""
 
     def __init__(self, module: GraphModule, found: Partition, options: Options, kind: str):
-        self._boxed_call = True  # as AOTAutograd asks; of the object, since wrappers copy only that
+        self._boxed_call = True  # AOTAutograd's flag; on the object, since wrappers copy only its attributes
         self.graph = module.graph
         self.partition = found
         self.eager_random = options.rng == "eager"
         self.rounding = options.rounding
-        # Dynamo's guards compare strides, types and lazy signs of the arguments before each call, but for a backward
-        # graph's: gradients and saved tensors come from autograd, through the user's hooks.
+        # Dynamo's guards check strides, types and lazy bits of the arguments before each call, except those of a
+        # backward graph: gradients and saved tensors come from autograd, through the user's hooks.
         self.is_guarded = kind in ("inference", "forward")
-        self.is_typed = kind != "backward"  # shapes and types alone: an exported program looks at them itself
+        self.is_typed = kind != "backward"  # shapes and types are guarded: an exported program checks them itself
         self.may_fall_back = options.fallback == "allow"
         self.fallback = [(op_name(node), reason) for node, reason in found.refused.items()]
         self.slots: dict[Node, int] = {}
@@ -55,7 +55,7 @@ class Program:
         (self.output,) = (node for node in self.graph.nodes if node.op == "output")
         self.placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         for node in self.placeholders:
-            self.slot(node)  # the first ones, in order
+            self.slot(node)  # inputs take the first slots, in order
         for node in self.graph.nodes:
             if node.op == "get_attr":
                 self.template[self.slot(node)] = operator.attrgetter(node.target)(module)
@@ -68,7 +68,7 @@ class Program:
         self.constants = Constants(self.template)
 
     def result_places(self) -> list[int | None]:
-        """The slot of each result; None for what is no tensor."""
+        """Return the slot of each result; None for a result that is not a tensor."""
         return [item.place if type(item) is _Slot else None for item in self.results]
 
     def slot(self, node: Node) -> int:
@@ -100,19 +100,20 @@ class Program:
                     steps.append(self._eager(node))
                     self.uses.append(set(node.all_input_nodes))
         if steps and isinstance(last := steps[-1], NativeStep):
-            last.mark_writes()  # what an error of a later step finds changed would stay changed
+            last.mark_writes()  # of the last step only: an error in a later step could not undo the writes
         for node in found.writes:
             steps.append(self._write(node))
             self.uses.append(set(node.all_input_nodes))
         return steps
 
     def _needed_later(self, nodes: Sequence[Node]) -> list[Node]:
-        """Tensors made in a level that others read."""
+        """Return tensors made in a level that later levels or the caller read."""
         inside = set(nodes)
         return [node for node in nodes if any(user not in inside for user in node.users) and not _is_tuple(node)]
 
     def _wanted_sizes(self) -> set[Node]:
-        """Sizes that somebody reads at run time: PyTorch's nodes, the caller, or smelt for a symbol."""
+        """Return sizes that are read at run time: by PyTorch's nodes, by the caller, or by smelt as the value of a
+        symbol."""
         wanted: set[Node] = set()
         native = {node for level in self.partition.levels if level.native for node in level.nodes}
         pending: list[Node] = []
@@ -132,7 +133,7 @@ class Program:
         return wanted
 
     def _eager(self, node: Node) -> Step:
-        """Call what the node calls."""
+        """Return a step that runs the node in PyTorch."""
         target = node.target
         place = self.slot(node)
         given = map_arg((node.args, dict(node.kwargs)), self._place)
@@ -149,7 +150,7 @@ class Program:
         place = self.slot(node)
 
         def run(slots: Slots) -> None:
-            # Gradients are not recorded inside of a compiled graph, but its inputs may want them.
+            # A compiled graph records no gradients, but its inputs may require them.
             if slots[source] is not slots[target]:
                 with torch.no_grad():
                     slots[target].copy_(slots[source])
@@ -158,7 +159,7 @@ class Program:
         return run
 
     def _release(self, found: Partition) -> None:
-        """After which step each slot is of no more use."""
+        """Compute the slots that die after each step."""
         kept = {self.slots[node] for node in self.output.all_input_nodes}
         kept |= {self.slots[node] for node in self.graph.nodes if node.op == "get_attr" and node in self.slots}
         kept |= {self.slots[node] for node in found.constants}
@@ -195,7 +196,8 @@ class Program:
 
 
 def by_device(nodes: Sequence[Node]) -> dict[torch.device, list[Node]]:
-    """Nodes by where they are computed. In one level they do not need each other: PyTorch moves tensors, in between."""
+    """Group the nodes of a level by device. The groups are independent: moving tensors is a node of PyTorch's, in
+    another level."""
     found: dict[torch.device, list[Node]] = {}
     for node in nodes:
         found.setdefault(device_of(node) or torch.device("cpu"), []).append(node)
@@ -203,14 +205,14 @@ def by_device(nodes: Sequence[Node]) -> dict[torch.device, list[Node]]:
 
 
 class _Slot:
-    """Where an argument of a node is found."""
+    """The slot of a node's argument."""
 
     def __init__(self, place: int):
         self.place = place
 
 
 def _filler(given: Any) -> Callable[[Slots], Any]:
-    """A function that puts what is in the slots in their places."""
+    """Return a function that replaces each `_Slot` in a structure by the contents of that slot."""
     if type(given) is _Slot:
         return operator.itemgetter(given.place)
     if isinstance(given, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Random numbers whose distributions smelt has under other names, or by a formula of an even one."""
+"""Rules for random ops with another name in smelt, or with a formula over uniform numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .types import DTYPE
 
 
 def _even(a: dict[str, Any]) -> Tensor:
-    """From 0 to before 1, in the type that arithmetic is done in."""
+    """Draw uniform numbers in [0, 1), in the compute type."""
     return random.rand(a["self"].shape, dtype=a["self"].dtype.compute)
 
 
@@ -52,7 +52,7 @@ def log_normal(node: Node, a: dict[str, Any]) -> Any:
 
 @rule("geometric")
 def geometric(node: Node, a: dict[str, Any]) -> Any:
-    """How many trials until the first success."""
+    """The number of trials up to the first success, by inversion."""
     if not a["self"].dtype.is_float:
         return NotImplemented
     drawn = rounding.ceil(elementary.log1p(-_even(a)) / math.log1p(-a["p"]))

@@ -1,4 +1,4 @@
-"""What the back end did in this process: what smelt compiled, what fell back to PyTorch and why."""
+"""Statistics of the back end in this process: the graphs that smelt compiled, the fallbacks to PyTorch with reasons."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..ir.process import process
 
 
 class _Receipts:
-    """The graphs that were compiled, and the counters of Dynamo and AOTAutograd when the statistics began."""
+    """The compiled graphs, and the counters of Dynamo and AOTAutograd at the last reset."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.graphs: list[dict[str, Any]] = []
-        self.warned: set[str] = set()  # ops that a warning has named
+        self.warned: set[str] = set()  # ops named in a warning already
         self.aot_seconds = 0.0
         self.breaks_before: Counter[str] = Counter()
         self.frames_before = 0
-        # Dynamo's own lists, and how long they were.
+        # Dynamo's own lists, and their lengths at the last reset.
         self.dynamo_before: dict[str, tuple[list[float], int]] = {}
 
 
@@ -35,14 +35,14 @@ _receipts = process.keep("receipts of graphs", _Receipts())
 
 
 def record(entry: dict[str, Any]) -> None:
-    """A graph that was compiled."""
+    """Record a compiled graph, and warn of its fallbacks."""
     with _receipts.lock:
         _receipts.graphs.append(entry)
     warn_of_fallback(entry["fallback"])
 
 
 def warn_of_fallback(fallback: Sequence[tuple[str, str]]) -> None:
-    """Name the ops that PyTorch runs, each once in a process."""
+    """Warn of the ops that PyTorch runs, of each once in a process."""
     with _receipts.lock:
         new = sorted({name for name, _ in fallback} - _receipts.warned)
         _receipts.warned.update(new)
@@ -56,7 +56,7 @@ def warn_of_fallback(fallback: Sequence[tuple[str, str]]) -> None:
 
 @contextmanager
 def timed_tracing() -> Iterator[None]:
-    """Around AOTAutograd, which calls smelt: the time that is not smelt's is counted as AOTAutograd's."""
+    """Context that counts its time as AOTAutograd's, minus the time in which AOTAutograd calls smelt."""
     before, started = own_seconds(), time.perf_counter()
     try:
         yield
@@ -70,14 +70,15 @@ def own_seconds() -> float:
 
 
 def _dynamo_times() -> dict[str, list[float]]:
-    """Seconds that Dynamo took to compile frames, and those for which it called the back end; its reset begins anew."""
+    """Return Dynamo's lists of seconds for compiling frames and for calling the back end; its own reset replaces
+    them."""
     from torch._dynamo.utils import compilation_time_metrics as found
 
     return {name: found.get(name, []) for name in ("_compile.compile_inner", "OutputGraph.call_user_compiler")}
 
 
 def _dynamo_seconds() -> float:
-    """What Dynamo itself took since the beginning, as far as it remembers."""
+    """Return the seconds of Dynamo itself since the last reset, as far as its lists reach."""
     since = []
     for name, times in _dynamo_times().items():
         known, length = _receipts.dynamo_before.get(name, (times, 0))
@@ -117,7 +118,7 @@ def stats() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CompiledGraph:
-    """A graph of smelt's that came from torch.compile or torch.export: one native call."""
+    """A compiled graph from torch.compile or torch.export: one native call."""
 
     number: int  # in the report
     kind: str
@@ -125,7 +126,7 @@ class CompiledGraph:
     options: CompileOptions
 
     def text(self, stage: str = "graph") -> str:
-        """The program at a stage of its compilation: "graph", "fuse", "loops", "llvm", "asm" and the others of
+        """Return the program at a stage of its compilation: "graph", "fuse", "loops", "llvm", "asm" or another of
         `smelt dump`."""
         from ..backend.compile import compile_stages
 
@@ -139,7 +140,8 @@ class CompiledGraph:
 
 
 def graphs() -> list[CompiledGraph]:
-    """What smelt compiled since reset_stats(), in the order of the report: one for each native call and its sizes."""
+    """Return the graphs compiled since reset_stats(), in the order of the report: one for each native call and set of
+    sizes."""
     with _receipts.lock:
         found = list(enumerate(_receipts.graphs))
     return [
@@ -151,7 +153,7 @@ def graphs() -> list[CompiledGraph]:
 
 
 def _breaks() -> dict[str, int]:
-    """Why Dynamo ended graphs or left functions to PyTorch, since the beginning, and how often."""
+    """Return Dynamo's reasons for graph breaks and skipped functions since the last reset, with counts."""
     found = _dynamo_counts()["graph_break"]
     since: Counter[str] = Counter()
     for text, count in found.items():
@@ -171,8 +173,8 @@ def _dynamo_counts() -> dict[str, Counter[str]]:
 
 
 def report() -> str:
-    """Each graph: how many ops smelt compiled into how many kernels, which weights are kept in the order in which
-    products read them, and what PyTorch runs, with the reason; then what Dynamo kept from all back ends."""
+    """Return a text with, for each graph, the numbers of ops and kernels, the packed weights, and the ops that PyTorch
+    runs, with reasons; then Dynamo's graph breaks."""
     with _receipts.lock:
         graphs = list(_receipts.graphs)
     lines: list[str] = []

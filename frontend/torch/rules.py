@@ -1,4 +1,4 @@
-"""Nodes whose arguments or results are not quite those of smelt's op of the same name."""
+"""Rules for nodes whose arguments or results differ from those of smelt's op of the same name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def apply(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the op of a name; integers become PyTorch's default type, f32 unless the user has set another."""
+    """Call an op by name; integers become PyTorch's default float type where the op needs floats."""
     defn = REGISTRY[name]
     arguments = defn.bind(args, kwargs)
     for parameter in defn.tensors:
@@ -55,13 +55,13 @@ def apply(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _wrapped(defn: OpDef, name: str, arguments: dict[str, Any]) -> Any:
-    """An open size beside a narrower integer type: binary ops of PyTorch's wrap it, others raise where it is too large,
-    and of u8 wrap what is below zero."""
+    """Return an open size beside a narrower integer type: PyTorch's binary ops wrap it, others raise if it is too
+    large, but wrap negative numbers for u8."""
     wanted = defn.dtype_of_number(DTYPES["i64"], arguments)
     if not wanted.is_integer or wanted.bits == 64:
         return arguments[name]
     size = create.extent(value=arguments[name], dtype=DTYPES["i64"])
-    if defn.name in ("div", "true_divide"):  # in floats
+    if defn.name in ("div", "true_divide"):  # computed in floats
         return size
     is_binary = defn.name == "rsub" or getattr(defn.kind, "promote", "") == "same"
     if not is_binary or (defn.name, name) == ("pow", "exponent"):
@@ -98,7 +98,7 @@ def resized(node: Node, a: dict[str, Any]) -> Any:
     if order is None or not isinstance(old, int) or not isinstance(new, int):
         return NotImplemented
     flat = reshape_to(permute(a["self"], order), (old,))
-    if new > old:  # what is behind is anything
+    if new > old:  # new elements are undefined
         flat = join.cat([flat, create.full((new - old,), 0, dtype=flat.dtype)])
     return reshape_to(slice_of(flat, 0, 0, new), a["size"])
 
@@ -123,9 +123,10 @@ def scattered(node: Node, a: dict[str, Any]) -> Any:
 
 
 def _memory_order(node: Any) -> tuple[int, ...] | None:
-    """The order in which the dims of a tensor lie, if it is all of the memory that it shows.
+    """Return the memory order of a tensor's dims, if it covers all of its base's memory; else None.
 
-    Strides are of the memory that eager has, and count from where that begins: an argument may lie anywhere in it.
+    Strides and offsets count from the start of eager's storage, and an argument may begin anywhere in its storage, so
+    only computed tensors have an order here.
     """
     root = root_of(node)
     layout, whole = (layout_of(item.meta["val"]) for item in (node, root))
@@ -136,7 +137,7 @@ def _memory_order(node: Any) -> tuple[int, ...] | None:
 
 @rule("split", "split_copy", "unsafe_split")
 def parted(node: Node, a: dict[str, Any]) -> Any:
-    # PyTorch has counted the parts, and guards their number: sizes need not be known for it.
+    # PyTorch guards the number of parts, so the size may stay open.
     size, dim, count = a["split_size"], a.get("dim", 0), len(node.meta["val"])
     if not isinstance(size, tuple):
         size = (*(size,) * (count - 1), a["self"].shape[dim] - size * (count - 1))
@@ -155,7 +156,7 @@ def filled(node: Node, a: dict[str, Any]) -> Any:
     value = a["fill_value"]
     if isinstance(value, Expr):
         value = create.extent(value=value, dtype=DTYPES["i64"])
-    if isinstance(value, Value):  # of a size, or a number that comes with each call
+    if isinstance(value, Value):  # an open size, or a number passed to each call
         if dtype is DTYPES["u8"] and value.dtype is DTYPES["i64"]:
             raise CompileError(_TOO_NARROW)
         return expand(as_dtype(value, dtype) if dtype.is_integer else pointwise.convert(value, dtype), shape)
@@ -164,7 +165,7 @@ def filled(node: Node, a: dict[str, Any]) -> Any:
 
 @rule("index_select")
 def selected(node: Node, a: dict[str, Any]) -> Any:
-    # A number is its own first element.
+    # A 0-dim tensor has one element, which is selected.
     return a["self"].alias() if a["self"].ndim == 0 else indexing.index_select(**a)
 
 
@@ -181,7 +182,7 @@ def masked(node: Node, a: dict[str, Any]) -> Any:
     source = reshape_to(a["source"], (-1,))
     if source.shape[0] == 0:
         return NotImplemented
-    # The first chosen place takes the first number, the second the second.
+    # The k-th true element of the mask takes the k-th element of the source.
     order = scan.cumsum(reshape_to(mask, (-1,)), 0, dtype=DTYPES["i64"]) - 1
     chosen = reshape_to(indexing.index(source, (extremes.clamp_min(order, 0),)), shape)
     return pointwise.where(mask, chosen, a["self"])
@@ -210,7 +211,7 @@ def resolved(node: Node, a: dict[str, Any]) -> Any:
 
 @rule("__lshift__", "__rshift__")
 def moved_bits(node: Node, a: dict[str, Any]) -> Any:
-    # What `<<` and `>>` call; all other operators are ops that have a name.
+    # The ops of `<<` and `>>`; all other operators have named ops.
     name = "left" if "lshift" in str(node.target) else "right"
     return apply(f"bitwise_{name}_shift", a["self"], a["other"])
 
@@ -222,7 +223,7 @@ def scalar(node: Node, a: dict[str, Any]) -> Any:
 
 @rule("arange")
 def counted(node: Node, a: dict[str, Any]) -> Any:
-    # With one number aten calls it the end.
+    # A single number is `end`.
     dtype = DTYPE[node.meta["val"].dtype]
     return create.arange(a.get("start", 0), a["end"], a.get("step", 1), dtype=dtype)
 
@@ -281,7 +282,7 @@ def extreme(node: Node, a: dict[str, Any]) -> Any:
 
 @rule("_transformer_encoder_layer_fwd")
 def encoder_layer(node: Node, a: dict[str, Any]) -> Any:
-    """What nn.TransformerEncoderLayer calls in inference, in place of all that it is made of."""
+    """Expand the fused op that nn.TransformerEncoderLayer calls in inference."""
     if a.get("mask") is not None:
         return NotImplemented
     linear, norm = REGISTRY["linear"], REGISTRY["layer_norm"]

@@ -1,4 +1,4 @@
-"""Symbolic sizes: PyTorch's (a SymInt, with an expression of sympy behind it) as smelt's."""
+"""Conversion of PyTorch's symbolic sizes (a SymInt with a sympy expression) to smelt's."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..ir.proofs import floor_divide, maximum, minimum, remainder
 from ..ir.symbolic import Dim, Symbol
 from ..trace import SMALLEST
 
-LIMIT = 1 << 31  # a bound beyond this is none
+LIMIT = 1 << 31  # elements: a bound from here on counts as none
 
 
 class UnknownSize(Exception):
-    """A size that smelt's expressions cannot say."""
+    """A size that smelt's expressions cannot represent."""
 
 
 def dim_of(size: Any) -> Dim:
-    """A size as smelt has it: a number, or an expression of the same symbols."""
+    """Return a size as a number or an expression over the same symbols."""
     if isinstance(size, int):
         return size
     expression = size.node.expr
@@ -32,7 +32,7 @@ def dim_of(size: Any) -> Dim:
 
 
 def symbol_of(expression: Any, environment: Any) -> Symbol:
-    """A symbol of PyTorch's, always with the range that it had when it was first met: guards may narrow it later on."""
+    """Return the symbol for one of PyTorch's, with the range it had at first sight, which later guards may narrow."""
     known = _symbols.setdefault(environment, {})
     name = str(expression)
     if name not in known:
@@ -44,14 +44,14 @@ _symbols: WeakKeyDictionary[Any, dict[str, Symbol]] = process.keep("symbols of P
 
 
 def symbol_name(size: Any) -> str | None:
-    """The name of the symbol that a SymInt is, if it is nothing else."""
+    """Return the name of a SymInt that is a single symbol, else None."""
     if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
         return str(size.node.expr)
     return None
 
 
 def _convert(expression: Any, environment: Any) -> Dim:
-    # By the names of sympy's classes and of PyTorch's own: neither need be imported for that.
+    # Classes of sympy and of PyTorch are compared by name, so that neither has to be imported.
     kind = type(expression).__name__
     if expression.is_Integer:
         return int(expression)
@@ -78,10 +78,10 @@ def _convert(expression: Any, environment: Any) -> Dim:
 
 
 def _range(symbol: Any, environment: Any) -> tuple[int | None, int | None]:
-    """What PyTorch knows of a size, by the guards of the graph: sizes outside of them never come here.
+    """Return the bounds of a symbol by the graph's guards: calls with other sizes do not reach this graph.
 
-    0 and 1 are never symbolic there either, but for sizes that data decides. Of a number that is no size, such as the
-    place of an element, it need not know anything: that may be negative.
+    Sizes 0 and 1 are not symbolic in PyTorch either, except data-dependent ones. A number that is not a size, such as
+    an index, may have no bounds and be negative.
     """
     found = environment.var_to_range.get(symbol)
     if found is None:

@@ -1,4 +1,4 @@
-"""Types and layouts of PyTorch's tensors as smelt has them."""
+"""Conversion of the types and layouts of PyTorch's tensors to smelt's."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TORCH_DTYPE: dict[DType, torch.dtype] = {value: key for key, value in DTYPE.item
 
 
 def is_supported(tensor: Any) -> bool:
-    """Whether smelt can compute with tensors like this one: strided, on a CPU or GPU, of a type that it has."""
+    """Whether smelt can compile for this tensor: strided, on a CPU or GPU, of a supported type."""
     return isinstance(tensor, torch.Tensor) and not refusal(tensor)
 
 
 def refusal(tensor: torch.Tensor) -> str:
-    """Why smelt cannot compute with a tensor; nothing if it can."""
+    """Return why smelt cannot compile for a tensor, or ''."""
     if tensor.device.type not in ("cpu", "cuda"):
         return f"tensors on {tensor.device} are not smelt's"
     if tensor.layout is not torch.strided or tensor.is_quantized:
@@ -51,7 +51,8 @@ def refusal(tensor: torch.Tensor) -> str:
 
 
 def number_type(item: Any) -> DType | None:
-    """The type of a symbolic number that native code takes as an argument: no expression of sizes is the same."""
+    """Return the type of a symbolic number that is not an expression of sizes, so that native code takes it as an
+    argument; else None."""
     if isinstance(item, torch.SymFloat):
         return DTYPES["f64"]
     if isinstance(item, torch.SymBool):
@@ -65,10 +66,10 @@ def number_type(item: Any) -> DType | None:
 
 
 class Layout:
-    """How a tensor lies in memory: all of its elements side by side, in some order of its dims, or else spread.
+    """The layout of a tensor in memory: dense in some order of its dims, or spread.
 
-    `order` is that of the dims, the slowest first, if the tensor is dense. Dims that are repeated (stride 0) are in
-    memory once.
+    `order` has the dims from the largest stride to the smallest if the tensor is dense, else it is None. Repeated dims
+    (stride 0) are in memory once.
     """
 
     def __init__(self, shape: Sequence[Dim], strides: Sequence[Dim]):
@@ -90,14 +91,14 @@ class Layout:
         wanted = contiguous_strides([self.held[dim] for dim in order])
         if any(self.strides[dim] != stride for dim, stride in zip(order, wanted)):
             return None
-        # Dims of size 1 lie anywhere: where they are if nothing is moved, else in front.
+        # Dims of size 1 fit anywhere: they keep their positions if the order is row-major, else come first.
         if order == sorted(order):
             return tuple(range(len(self.held)))
         return (*(dim for dim in range(len(self.held)) if dim not in moving), *order)
 
     @property
     def span(self) -> Dim:
-        """Elements from the first to the last, those between them included."""
+        """The number of elements of memory from the first to the last, gaps included."""
         if any(size == 0 for size in self.shape):
             return 0
         last: Dim = 0
@@ -107,7 +108,7 @@ class Layout:
 
 
 def _by_stride(dims: Sequence[int], strides: Sequence[Dim]) -> list[int] | None:
-    """Dims by falling stride; None if that cannot be told for symbolic ones."""
+    """Return dims by descending stride."""
     order: list[int] = []
     for dim in dims:
         at = len(order)
@@ -120,7 +121,7 @@ def _by_stride(dims: Sequence[int], strides: Sequence[Dim]) -> list[int] | None:
 def _is_less(left: Dim, right: Dim) -> bool:
     if isinstance(left, int) and isinstance(right, int):
         return left < right
-    # A stride is a product of sizes: the longer product has the other as a factor.
+    # A stride is a product of sizes: the product of higher degree is the larger stride.
     return left != right and _factors(right) > _factors(left)
 
 
@@ -136,5 +137,5 @@ def layout_of(tensor: torch.Tensor) -> Layout:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """What tells one memory from another while tracing."""
+    """Return an identifier of a tensor's storage while tracing."""
     return tensor.untyped_storage()._cdata
