@@ -1,10 +1,9 @@
-"""Loads and stores of a region: elements of buffers as registers, and back.
+"""Write the loads and stores of a region.
 
-An access is a vector access where the place moves by one element a lane, a scalar one where it does not move. Otherwise
-every lane is loaded on its own; where only some may be, and for stores, it is a gather or a scatter. A place that wraps
-around, such as that of a roll, is read as a vector unless the vector happens to lie across the wrap. Lanes that the
-mask of the last vector or a guard switches off touch no memory, so their places, and the first lane's among them, need
-not lie in the buffer.
+An access of stride 1 from lane to lane is a vector access, one of stride 0 a scalar access. Otherwise every lane is
+loaded by itself; masked loads and all stores are a gather or a scatter. A wrapping index, such as that of a roll, is
+read as a vector unless the vector crosses the wrap. Lanes switched off by the mask of the last vector or by a guard
+touch no memory, so their addresses, the first lane's included, may be outside of the buffer.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     from .region import Region
 
 
-SECOND_CACHE = 2  # as llvm.prefetch says it
-NONTEMPORAL = "!1000000"  # metadata; a number that debug information does not reach
+SECOND_CACHE = 2  # locality argument of llvm.prefetch: into L2
+NONTEMPORAL = "!1000000"  # metadata node; a number above those of debug information
 
 
 class Accesses:
-    """The accesses of one region."""
+    """Writer of the accesses of one region."""
 
     def __init__(self, region: Region):
         self.region = region
@@ -65,14 +64,14 @@ class Accesses:
         active = self._active(guard)
         value = self.emitter.splat(value, self.region.lanes)
         if scale == 2:
-            how = "anywhere"  # the parts of neighbours are two apart
+            how = "anywhere"  # the real parts of neighbours are two apart
         for number, part in enumerate(value.parts):
             text = self.emitter.to_memory(Lanes(register, self.region.lanes, (part,), value.stored), real)
             self._write_vector(buffer, place * scale + number, how, text, active, statement.stream)
 
     def fetch(self, statement: Fetch) -> None:
-        """The lines of a vector, by their last elements: where an array begins within a line, a vector lies in one line
-        more, which the vector before it has fetched. The last, incomplete one is left to be read when it is needed."""
+        """Prefetch the cache lines of a vector, by their last elements: the first line of an unaligned vector was
+        prefetched with the previous vector. The last, incomplete vector is not prefetched."""
         place, how = self._how(statement.buffer, statement.index)
         if how == "anywhere" or self.region.mask is not None:
             return
@@ -86,7 +85,7 @@ class Accesses:
             self.region.write(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {SECOND_CACHE}, i32 1)")
 
     def _how(self, buffer: Buffer, index: Sequence[Dim]) -> tuple[Dim, str]:
-        """The linear place of an access and how it moves from lane to lane: still, along, or anywhere."""
+        """Return the linear index of an access and its stride over lanes: still (0), along (1), or anywhere."""
         region = self.region
         place = offset(buffer, index)
         if region.lanes == 1 or not region.varying(place):
@@ -94,7 +93,7 @@ class Accesses:
         return place, "along" if region.moves_along(place) else "anywhere"
 
     def _active(self, guard: Lanes | None) -> str | None:
-        """Which lanes may touch memory; None for all."""
+        """Return the mask of lanes that may touch memory; None for all."""
         region = self.region
         if guard is None:
             return region.mask
@@ -124,7 +123,7 @@ class Accesses:
         return self.emitter.from_memory(part, dtype, self.region.lanes)
 
     def _wrapped(self, place: Dim) -> Compound | None:
-        """The remainder that keeps a place from moving along: e % n in x + e % n, where e moves by one a lane."""
+        """Find the remainder that makes an index wrap: e % n in x + e % n, where e has stride 1."""
         region = self.region
         if not isinstance(place, Expr) or region.variable is None:
             return None
@@ -141,7 +140,7 @@ class Accesses:
         return atom if along else None
 
     def _read_around(self, buffer: Buffer, place: Dim, wrapped: Compound, active: str | None) -> str:
-        """A vector if it ends before the wrap, else a gather."""
+        """Load a vector if it ends before the wrap, else gather."""
         region, lanes, element = self.region, self.region.lanes, MEMORY[buffer.dtype.name]
         write = self.emitter.instruction
         first, size = region.uniform(Expr((((wrapped,), 1),))), region.uniform(wrapped.right)
@@ -178,10 +177,10 @@ class Accesses:
         parts = [self._read_vector(buffer, place * 2 + number, "anywhere", active) for number in (0, 1)]
         return Lanes(buffer.dtype, lanes, tuple(parts))
 
-    # Addresses. Places are in elements; in those of the parts for complex numbers.
+    # Addresses. Indices are in elements; for complex numbers, in elements of their real type.
 
     def _element(self, buffer: Buffer, place: Dim, element: str, guard: Lanes | None = None, instead: str = "") -> str:
-        """The address of an element that is in the buffer; where the guard is false, `instead`."""
+        """Compute the address of an element in the buffer; where the guard is false, `instead`."""
         base = self.region.pointer(buffer)
         address = self.emitter.instruction(
             f"getelementptr inbounds {element}, ptr {base}, i64 {self.region.uniform(place)}"
@@ -191,7 +190,7 @@ class Accesses:
         return self.emitter.instruction(f"select i1 {guard.name}, ptr {address}, ptr {instead}")
 
     def _places(self, buffer: Buffer, place: Dim, how: str, element: str) -> tuple[str, str]:
-        """What a masked access takes: the first lane's address (along) or all of them, with the type."""
+        """Compute the address operand of a masked access and its type: the first lane's (along), or all lanes'."""
         base = self.region.pointer(buffer)
         if how == "along":
             first = self.emitter.instruction(f"getelementptr {element}, ptr {base}, i64 {self.region.uniform(place)}")
@@ -223,7 +222,7 @@ class Accesses:
         )
 
     def _read_each(self, buffer: Buffer, place: Dim, element: str) -> str:
-        """Elements from anywhere, one by one: the processor's own gathers take up to twice as long."""
+        """Load lanes one by one: hardware gathers take up to twice as long."""
         lanes, write = self.region.lanes, self.emitter.instruction
         base, places = self.region.pointer(buffer), self.region.wide(place)
         found = "poison"

@@ -1,4 +1,4 @@
-"""Calls of what every program shares: matrix products (gemm.py) and transpositions (transpose.py)."""
+"""Write calls of the micro-kernels' routines: GEMM (gemm.py, dots.py) and transposition (transpose.py)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Calls:
-    """Those of one region."""
+    """Writer of the calls of one region."""
 
     def __init__(self, region: Region):
         self.region = region
 
     def gemm(self, statement: Gemm) -> None:
-        """A call of one of the routines of dots.py, or of gemm.py, with scratch memory for what it packs."""
+        """Call a routine of dots.py or gemm.py, with scratch memory for packed panels."""
         output, left, right = statement.output, statement.left, statement.right
         dtype = left.buffer.dtype.name
         if is_dots(statement):
@@ -33,7 +33,7 @@ class Calls:
             self.region.write(f"call void {self._routine(dtype, 'dots')}({', '.join(arguments)})")
             return
         scratch = self.region.scratch(id(statement))
-        # From row to row of packed panels it is as far as the depth of one, on the average.
+        # The row stride of packed panels is a panel's depth, on the average.
         left_row = floor_divide(left.column_stride, left.panel) if left.panel else left.row_stride
         left_numbers = (left_row, left.panel or left.column_stride, left.panel)
         panel = right.column_stride if right.panel else 0
@@ -47,7 +47,7 @@ class Calls:
         )
 
     def transpose(self, statement: Transpose) -> None:
-        """A call of one of the routines of transpose.py."""
+        """Call a routine of transpose.py."""
         target, source = statement.target, statement.source
         arguments: list[str] = []
         for matrix, step in ((target, target.row_stride), (source, source.column_stride)):
@@ -64,7 +64,7 @@ class Calls:
         self.region.write(f"call void {function}{', '.join(arguments)})")
 
     def pack(self, statement: Pack) -> None:
-        """A matrix as panels, which the routines for products take as they are."""
+        """Pack a matrix into panels, as the GEMM routines take them."""
         output, source = statement.output, statement.source
         numbers = (source.column_stride, source.row_stride, statement.columns, statement.rows)
         self.region.write(
@@ -74,17 +74,17 @@ class Calls:
         )
 
     def _routine(self, dtype: str, name: str) -> str:
-        """The address of a routine, from the tables in ctx."""
+        """Load the address of a routine from the tables in ctx."""
         return self._loaded(f"%{name}.{dtype}", self._table(dtype), ROUTINES.index(name))
 
     def _table(self, dtype: str) -> str:
-        """The address of the table of an element type's routines."""
+        """Load the address of the table of an element type's routines."""
         context = self._loaded("%context", "%args", 0)
         tables = self._loaded("%products", context, PRODUCTS)
         return self._loaded(f"%products.{dtype}", tables, PRODUCT_TYPES.index(dtype))
 
     def _loaded(self, name: str, table: str, place: int) -> str:
-        """An address from a table, which a region reads once."""
+        """Load an address from a table, once per region."""
         region, write = self.region, self.region.emitter.instruction
         if name not in region.pointers:
             with region.at(0):
@@ -93,7 +93,7 @@ class Calls:
         return region.pointers[name]
 
     def _address(self, matrix: Matrix) -> str:
-        """Where a matrix begins."""
+        """Compute the address of a matrix."""
         region, write = self.region, self.region.emitter.instruction
         place = write(f"mul i64 {region.uniform(matrix.offset)}, {matrix.buffer.dtype.bytes}")
         return write(f"getelementptr inbounds i8, ptr {region.pointer(matrix.buffer)}, i64 {place}")

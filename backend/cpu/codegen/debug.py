@@ -1,6 +1,6 @@
-"""Debug information: which line of the user's code an instruction comes from.
+"""Write debug information: the line of the user's code of each instruction.
 
-With it the assembly shows the user's lines, and profilers count by them. It is made only when asked for.
+Assembly then shows the user's lines, and profilers attribute time to them. It is made on request only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class FunctionNotes:
         self.scope = scope
 
     def line(self, location: Location) -> str:
-        """What to put behind an instruction that comes from a line."""
+        """Return the suffix of an instruction of a user's line."""
         return f", !dbg {self.info.location(self.scope, location)}"
 
     @property
     def nowhere(self) -> str:
-        """What a call to a function with notes needs when it comes from no line."""
+        """Return the suffix of an instruction of no line: LLVM requires one at calls of functions with debug info."""
         return f", !dbg {self.info.node(f'!DILocation(line: 0, column: 0, scope: {self.scope})')}"
 
 
@@ -44,7 +44,7 @@ class DebugInfo:
         self.type = self.node(f"!DISubroutineType(types: {self.empty})")
 
     def node(self, text: str) -> str:
-        """The number of a metadata node."""
+        """Return the number of a metadata node; add it if it is new."""
         if text not in self.nodes:
             self.nodes[text] = f"!{len(self.nodes)}"
         return self.nodes[text]
@@ -69,13 +69,13 @@ class DebugInfo:
 
 
 def readable_text(text: str) -> str:
-    """LLVM text without the notes: its comments say the same to people."""
+    """Remove the debug information from LLVM text: its comments say the same to people."""
     body = text.split("!llvm.dbg.cu", 1)[0]
     return re.sub(r",? !dbg !\d+", "", body).rstrip() + "\n"
 
 
 def readable_assembly(text: str) -> str:
-    """Assembly with the user's lines as comments, without directives that say nothing about the code."""
+    """Reduce assembly to code, with the user's lines as comments and without directives."""
     files: dict[str, str] = {}
     lines: list[str] = []
     for line in text.splitlines():

@@ -1,8 +1,8 @@
-"""A compiled graph as one LLVM module: `run(ctx)` calls its kernels in order.
+"""Emit a compiled graph as one LLVM module: `run(ctx)` calls its kernels in order.
 
-`ctx` is a block of 64-bit slots (backend/cpu/abi.py, Layout). A kernel is a function of its own block of arguments,
-which `run` fills: ctx, the number of its first site, its sizes and its buffers, and those numbers that only the
-routines of matrix products need to know. So kernels that differ only in these are the same code, and are compiled once.
+`ctx` is a block of 64-bit slots (backend/cpu/abi.py, Layout). A kernel is a function of its own argument block, which
+`run` fills: ctx, the number of its first site, its sizes and its buffers, and the numbers that only GEMM routines use.
+So kernels that differ only in these share their code, which is compiled once.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from .accesses import NONTEMPORAL
 from .debug import DebugInfo
 from .region import Region
 
-SMALL = 64  # numbers up to this, such as sizes of tiles, are the same in most kernels
+SMALL = 64  # numbers up to this stay constants of the code: sizes of tiles and the like are the same in most kernels
 
 
 @dataclass
 class Layout:
-    """Which slot of ctx holds what. Addresses are in bytes."""
+    """The slots of ctx. Offsets in the arena are in bytes."""
 
     sizes: dict[str, int]
     pointers: dict[str, int]  # parameters and results, by buffer name
-    arena: Arena  # where temporaries lie, and scratch of what the caller runs alone
+    arena: Arena  # offsets of temporaries, and of the scratch of steps that the caller runs alone
 
 
 @dataclass(frozen=True)
 class Step:
-    """One function of a kernel: how often its loop runs, and how many iterations a thread takes at a time."""
+    """One function of a kernel, with the trip count of its loop and its grain: iterations a thread takes at a time."""
 
     function: str
     count: Dim
     grain: int | None  # None: the caller runs it alone
-    long: bool = False  # enough work to wake a thread that sleeps
-    blocks: tuple[tuple[int, ...], ...] = ()  # the buffers of each branch, by their numbers in the kernel
+    long: bool = False  # enough work to wake a sleeping thread
+    blocks: tuple[tuple[int, ...], ...] = ()  # buffers of each branch, as indices into the kernel's
 
 
 @dataclass(frozen=True)
 class Address:
-    """An argument: where scratch of what the caller runs alone lies, the kernel's n-th."""
+    """An argument: the address of the kernel's n-th scratch buffer that the caller uses alone."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Code:
-    """What became of a kernel, and of all that are equal to it."""
+    """The emitted code of a kernel, shared by all kernels equal to it."""
 
     steps: list[Step]
     sizes: list[Symbol]
-    arguments: list[int | Address]  # behind its buffers
+    arguments: list[int | Address]  # that follow its buffers
 
 
 # A block of arguments: its head, then sizes, then buffers, then numbers and addresses of scratch.
@@ -102,18 +102,18 @@ done:
 
 
 class ModuleEmitter:
-    """Takes the kernels one after the other. Parts of the module that are long enough can be had at once."""
+    """Emits kernels one after the other. Parts of the module are available as soon as they are long enough."""
 
     def __init__(self, machine: Machine, annotate: bool, data_offset: int | None):
-        self.layout: Layout  # given to finish
+        self.layout: Layout  # set by finish
         self.added: list[tuple[Kernel, Code]] = []
-        self.data_offset = data_offset  # of the data's address in an array object; None: slots hold the address itself
+        self.data_offset = data_offset  # offset of the data pointer in an array object; None: slots hold data pointers
         self.machine = machine
         self.debug = DebugInfo() if annotate else None
         self.declarations: set[str] = set()
         self.module = Module()
-        self.is_long = False  # some step has enough work to wake a thread that sleeps
-        self.transpositions: dict[tuple[int, bool], str] = {}  # by the size of elements, and whether they are fetched
+        self.is_long = False  # some step has enough work to wake a sleeping thread
+        self.transpositions: dict[tuple[int, bool], str] = {}  # by element size, and whether prefetched
         self.known: dict[str, Code] = {}  # kernels, by their identity
         self.functions: dict[str, str] = {}  # names of functions, by their texts
         self.branches: dict[str, str] = {}  # functions of branches, by their identity
@@ -124,15 +124,15 @@ class ModuleEmitter:
         self.next_block = 0  # where the arguments of the next branch begin
         self.kernel: Kernel | None = None
         self.sizes: list[str] = []
-        self.arguments: list[int | Address] = []  # of the kernel, behind its buffers
+        self.arguments: list[int | Address] = []  # of the kernel, following its buffers
         self.passes_numbers = False  # whether numbers may be among them
 
     def add(self, kernel: Kernel, scratch: KernelScratch, like: int | None = None) -> None:
-        """The functions of the next kernel: those of an earlier one if it is like that but for its names."""
+        """Add the functions of the next kernel; those of an earlier one if the kernels are equal but for names."""
         self.added.append((kernel, self._code(kernel, scratch) if like is None else self.added[like][1]))
 
     def next_part(self) -> Part | None:
-        """What is there, if it is enough to be compiled meanwhile."""
+        """Take the part of the module emitted so far, if it is long enough to be compiled already."""
         if self.debug is not None or not self.module.is_enough():
             return None
         text = "\n".join(self.module.taken())
@@ -142,7 +142,7 @@ class ModuleEmitter:
         return Part("\n".join([text, *map(declaration, others), *self._shared(text)]), False)
 
     def finish(self, layout: Layout) -> Module:
-        """The whole module, with the function that runs the kernels."""
+        """Write `run` and return the whole module."""
         self.layout = layout
         self._run()
         module = self.module
@@ -158,17 +158,17 @@ class ModuleEmitter:
         return module
 
     def _transpositions(self, text: str) -> None:
-        """Routines that a text calls."""
+        """Write the transposition routines that a text calls."""
         for kind in itertools.product(ELEMENTS, (False, True)):
             if kind not in self.transpositions and called(*kind) in text:
                 self.transpositions[kind] = transpose_text(*kind, self.machine, self.declarations)
 
     def _shared(self, text: str) -> list[str]:
-        """What functions need beside each other."""
+        """Write declarations, attributes and metadata for all parts."""
         bits = self.machine.vector_bits
         shared = [item for item in sorted(self.declarations) if not item.startswith("define")]
         shared.append(
-            # Without an aligned stack every vector that is spilled may lie across two cache lines.
+            # Without an aligned stack, spilled vectors may cross cache lines.
             f'attributes #0 = {{ nounwind alignstack={bits // 8} "prefer-vector-width"="{bits}" '
             f'"min-legal-vector-width"="{bits}" }}'
         )
@@ -181,7 +181,7 @@ class ModuleEmitter:
     # run
 
     def _run(self) -> None:
-        """The function that calls the kernels in order."""
+        """Write the function that calls the kernels in order."""
         run = Region(self.declarations, self._run_pointer, self._run_size, self._scratch, self.machine.vector_bits)
         for name, slot in (("parallel", PARALLEL), ("pool", POOL)):
             run.write(f"%{name}.at = getelementptr i64, ptr %ctx, i64 {slot}")
@@ -193,7 +193,7 @@ class ModuleEmitter:
             self.sites += len(kernel.sites)
         body = "\n".join(run.frames[0].lines)
         block = f"  %args = alloca [{slots} x i64], align 16\n" if slots else ""
-        # It runs once, and with many kernels it is long.
+        # Not optimized: it runs once, and with many kernels it is long.
         self.module.plain.append(f"define void @run(ptr %ctx) nounwind {{\nentry:\n{block}{body}\n  ret void\n}}")
 
     def _run_pointer(self, region: Region, buffer: Buffer) -> str:
@@ -208,7 +208,7 @@ class ModuleEmitter:
         return self._planned(region, buffer.name)
 
     def _planned(self, region: Region, place: Place) -> str:
-        """The address of what plan_arena has a place for."""
+        """Compute the address of a buffer with a place in the arena."""
         arena, write = self.layout.arena, region.emitter.instruction
         slot, offset = (SCRATCH, arena.unshared[place]) if place in arena.unshared else (ARENA, arena.offsets[place])
         base = write(f"load ptr, ptr {write(f'getelementptr i64, ptr %ctx, i64 {slot}')}, align 8")
@@ -219,9 +219,9 @@ class ModuleEmitter:
         return region.emitter.instruction(f"load i64, ptr {at}, align 8")
 
     def _call(self, run: Region, place: int, kernel: Kernel, code: Code) -> int:
-        """Fill the block of arguments and run the kernel's steps; gives the block's length.
+        """Fill the argument block and run the kernel's steps; return the block's length.
 
-        The buffers of concurrent loops are arguments of the branches, which have a block each."""
+        The buffers of concurrent loops are arguments of the branches, each with a block of its own."""
         run.write(f"; {kernel.name}")
         head = [("ptr", "%ctx"), ("i64", str(self.sites))]
         buffers = [("ptr", run.pointer(buffer)) for buffer in kernel.buffers]
@@ -259,12 +259,12 @@ class ModuleEmitter:
         return self._argument(region, "i64", HEAD + self.sizes.index(symbol.name))
 
     def _number(self, region: Region, number: int) -> str:
-        """A number that code is none the better for knowing."""
-        # One argument for each use: which of them are equal is another thing that kernels would differ in.
+        """Use a number as an argument instead of a constant: code does not get better by knowing it."""
+        # One argument for each use: sharing equal ones would make kernels differ by which of them are equal.
         return self._passed(region, "i64", number) if self.passes_numbers and number > SMALL else str(number)
 
     def _passed(self, region: Region, kind: str, value: int | Address) -> str:
-        """One more argument."""
+        """Add an argument; return its loaded value."""
         assert self.kernel is not None
         slot = HEAD + len(self.sizes) + len(self.kernel.buffers) + len(self.arguments)
         self.arguments.append(value)
@@ -291,7 +291,7 @@ class ModuleEmitter:
             return write(f"getelementptr i8, ptr {region.pointers['%scratch']}, i64 {offset}")
 
     def _code(self, kernel: Kernel, scratch: KernelScratch) -> Code:
-        """The functions of a kernel; those of an equal kernel if there is one."""
+        """Emit the functions of a kernel; return those of an equal kernel if there is one."""
         key = identity(kernel)
         if key in self.known:
             return self.known[key]
@@ -323,11 +323,11 @@ class ModuleEmitter:
         )
 
     def _finish(self, name: str, region: Region, plain: bool) -> str:
-        """Add a function, unless one has the same text. Gives its name."""
+        """Add a function unless one has the same text; return its name."""
         lines = "\n".join(region.frames[0].lines)
         sink = "  %sink = alloca [32 x i8], align 16\n" if "%sink" in lines else ""
         if NONTEMPORAL in lines:
-            # Such stores are not ordered by the atomics that tell the others that this part is done.
+            # Non-temporal stores are not ordered by the atomics with which a thread reports the end of its share.
             lines += "\n  fence seq_cst"
         note = f" !dbg {region.note.scope}" if region.note is not None else ""
         text = (
@@ -340,7 +340,7 @@ class ModuleEmitter:
         return self.functions[text]
 
     def _places(self, first: Statement) -> Mapping[Owner, Dim]:
-        """The places of scratch in the region that begins with a statement."""
+        """Return the places of scratch in the region that begins with a statement."""
         assert self.scratch is not None
         plan = self.scratch.plans.get(id(first))
         return {} if plan is None else plan.offsets
@@ -349,7 +349,7 @@ class ModuleEmitter:
         region = self._region(name)
         self.places = self._places(statements[0])
         for statement in statements:
-            # Not before those in front of it, which may make what it packs.
+            # Not before the preceding ones, which may compute the matrix that it packs.
             region.prepare([statement])
             region.body([statement])
         return self._finish(name, region, only_calls(statements))
@@ -367,7 +367,7 @@ class ModuleEmitter:
         return self._finish(name, region, only_calls([loop]))
 
     def _concurrent(self, name: str, statement: Concurrent) -> Step:
-        """Tiles of all branches in one region: tile numbers run through the branches in turn."""
+        """Emit a region of the tiles of all branches: tile numbers run through the branches in turn."""
         kernel = self.kernel
         assert kernel is not None
         counts: list[Dim] = []
@@ -384,14 +384,14 @@ class ModuleEmitter:
         def body(current: list) -> list:
             now = region.symbols["%tile"].name
             write = region.emitter.instruction
-            # The end of the run before this tile, if this thread did one.
+            # The end of the previous run of this thread, if it had one.
             before = write(f"select i1 {write(f'icmp eq i64 {now}, %begin')}, i64 %before, i64 {now}")
             first: Dim = 0
             for branch, count, function, block in zip(statement.branches, counts, functions, blocks, strict=True):
                 low, high = region.uniform(first), region.uniform(first + count)
                 above, below = write(f"icmp sge i64 {now}, {low}"), write(f"icmp slt i64 {now}, {high}")
                 local = write(f"sub i64 {now}, {low}")
-                # Scratch is as this branch left it if the run before was one of its own.
+                # Scratch keeps the packed panels if the previous run was of this branch.
                 after, until = write(f"icmp sgt i64 {before}, {low}"), write(f"icmp sle i64 {before}, {high}")
                 again = write(f"zext i1 {write(f'and i1 {after}, {until}')} to i64")
 
@@ -421,7 +421,7 @@ class ModuleEmitter:
         return Step(name, total, 1 if threaded else None, cost([statement]) >= self.machine.sharing.wake, tuple(blocks))
 
     def _branch(self, name: str, branch: Loop, block: tuple[int, ...]) -> str:
-        """The function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""
+        """Emit the function of a branch: a kernel of its own, with its own arguments. Equal branches share it."""
         assert self.kernel is not None
         whole = self.kernel
         self.kernel = Kernel(name, tuple(whole.buffers[number] for number in block), (branch,), whole.sites)
@@ -434,16 +434,16 @@ class ModuleEmitter:
 
 
 def only_calls(statements: Sequence[Statement]) -> bool:
-    """Whether others do all of the work, each time so much of it that the way there does not count."""
+    """Whether all work is in calls of routines, each long enough that the cost of the call does not count."""
     return all(isinstance(item, (Loop, Gemm, Pack, Transpose, Alloc)) for item in walk(statements))
 
 
 def takes_numbers(kernel: Kernel) -> bool:
-    """Whether it has matrix products, and arguments of its own: those of branches are theirs."""
+    """Whether a kernel has GEMM calls and arguments of its own: those of branches belong to the branches."""
     items = list(walk(kernel.body))
     return any(isinstance(item, Gemm) for item in items) and not any(isinstance(item, Concurrent) for item in items)
 
 
 def only_concurrent(kernel: Kernel) -> bool:
-    """Whether nothing but branches needs the buffers."""
+    """Whether the buffers are used by branches alone."""
     return all(isinstance(item, Concurrent) for item in kernel.body)

@@ -1,7 +1,7 @@
-"""The text of a function while it is being written: a frame for each loop that is open, and index arithmetic.
+"""Write the text of a function in frames, one for each open loop, and its index arithmetic.
 
-Index arithmetic goes to the outermost loop where its variables exist: lines may be added to the frames around a loop
-until it is closed.
+Index arithmetic is hoisted to the outermost loop where its variables exist: lines can be added to the frames around a
+loop until it is closed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from .scalars import ScalarEmitter
 
 
 def ordered_symbols(value: Dim) -> list[Symbol]:
-    """The symbols of an expression by name: sizes are loaded in the order in which they are asked for, which must not
-    follow from the hashes of this process."""
+    """Sort the symbols of an expression by name: sizes are loaded in the order of first use, which must not depend on
+    the hashes of this process."""
     return sorted(symbols_of(value), key=attrgetter("name"))
 
 
 class Frame:
-    """A loop body being written."""
+    """A loop body under construction."""
 
     def __init__(self, label: str):
         self.lines: list[str] = []
-        self.label = label  # of the basic block that the next line goes to
+        self.label = label  # of the current basic block
         self.cache: dict[Dim, str] = {}
 
 
 class Outside:
-    """While it is entered, lines go to an outer frame. Every statement does that: a generator would take longer."""
+    """Context manager that writes to an outer frame. Not a generator, which is slower: every statement uses one."""
 
     def __init__(self, frames: Frames, depth: int):
         self.frames = frames
@@ -46,7 +46,7 @@ class Outside:
 
 
 class Frames:
-    """What a region is written with. Inside a vector loop an index has the same value in all lanes, or one in each."""
+    """The frames of a region and its index arithmetic. In a vector loop an index is uniform or has a value per lane."""
 
     def __init__(self, emitter: ScalarEmitter, size: Callable[[Symbol], str], mark: str):
         self.frames = [Frame("entry")]
@@ -57,16 +57,16 @@ class Frames:
         self.depths: dict[str, int] = {}
         self.variable: Symbol | None = None  # of the vector loop
         self.lanes = 1
-        self.hides = False  # whether LLVM must not know the lanes of the vector loop's variable
+        self.hides = False  # whether the lanes of the vector loop's variable are made opaque to LLVM
         self.labels = 0
-        self.mark = mark  # what stands behind every instruction: the user's line, if lines are asked for
+        self.mark = mark  # suffix of every instruction: the user's line, with debug information
         self.size = size
 
     def write(self, text: str) -> None:
         self.frames[self.target].lines.append(f"  {text}{self.mark}")
 
     def at(self, depth: int) -> Outside:
-        """Lines go to an outer frame."""
+        """Write to an outer frame, by its number."""
         return Outside(self, depth)
 
     def push(self, label: str) -> None:
@@ -83,7 +83,7 @@ class Frames:
         return f"{name}{self.labels}"
 
     def symbol(self, symbol: Symbol) -> tuple[Lanes, int]:
-        """A symbol's value and the frame where it is known. A vector variable gives its first lane."""
+        """Return a symbol's value and the frame that defines it; of a vector variable, the first lane."""
         known = self.symbols.get(symbol.name)
         if known is not None:
             return known, self.depths[symbol.name]
@@ -97,7 +97,7 @@ class Frames:
         return self.symbols[symbol.name], 0
 
     def moves_along(self, place: Dim) -> bool:
-        """Whether a place is one more in each lane than in the one before."""
+        """Whether an index has stride 1 over the lanes."""
         if self.variable is None or not isinstance(place, Expr) or place.coefficient(self.variable) != 1:
             return False
         return all(symbol == self.variable or self.symbol(symbol)[0].lanes == 1 for symbol in ordered_symbols(place))
@@ -106,7 +106,7 @@ class Frames:
         return any(symbol == self.variable or self.symbol(symbol)[0].lanes > 1 for symbol in ordered_symbols(value))
 
     def uniform(self, value: Dim) -> str:
-        """An index that is the same for all lanes (or its value in the first lane), as an i64."""
+        """Compute a uniform index (or its value in the first lane) as an i64."""
         if isinstance(value, int):
             return str(value)
         parts: dict[int, list] = {}
@@ -153,7 +153,7 @@ class Frames:
         if not non_negative(atom.right - 1):
             return self._divided(atom.operator, left, right, lanes)
         if atom.operator == "%" and fits(atom.left, atom.right * 2):
-            # At most one turn too far: unsigned, a negative number is larger than any index.
+            # At most one period out of range; unsigned, a negative number is larger than any index.
             turned = write(f"sub {kind} {left}, {right}")
             return self.emitter.call(kind, f"llvm.umin.{suffix('i64', lanes)}", (kind, left), (kind, turned))
         if non_negative(atom.left):
@@ -169,8 +169,8 @@ class Frames:
         return write(f"select {mask} {negative}, {kind} {lower}, {kind} {quotient}")
 
     def _divided(self, operator: str, left: str, right: str, lanes: int) -> str:
-        """The quotient or remainder by what may have any sign, rounded down as Python does it. By zero it is zero: a
-        size such as N - 2 may be zero, and though no loop over it runs, the division stands before the loop."""
+        """Compute the quotient or remainder by a divisor of any sign, rounded down as in Python. By zero it is zero: a
+        size such as N - 2 may be zero, and though no loop over it runs, the division is hoisted before the loop."""
         kind, mask, write = vector("i64", lanes), vector("i1", lanes), self.emitter.instruction
         zero, one = constant(0, i64, lanes), constant(1, i64, lanes)
         by_zero = write(f"icmp eq {kind} {right}, {zero}")
@@ -190,7 +190,7 @@ class Frames:
         return write(f"select {mask} {by_zero}, {kind} {zero}, {kind} {found}")
 
     def wide(self, value: Dim) -> str:
-        """An index with its own value in every lane, as a vector of i64."""
+        """Compute an index with a value per lane as a vector of i64."""
         kind = vector("i64", self.lanes)
         if not self.varying(value):
             return self.emitter.splat(Lanes(i64, 1, (self.uniform(value),)), self.lanes).name

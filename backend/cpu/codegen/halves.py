@@ -1,8 +1,8 @@
-"""f16 in registers and in memory: conversions that call no function.
+"""Convert f16 between memory and registers (f32) without library calls.
 
-LLVM makes calls of `__truncdfhf2`, `fmaxf` and others of instructions on its type half, and merges a rounding to f32
-with one to half into such a call. So what is stored never has that type: x86's own instruction makes integers of
-floats, or, where the processor has none, arithmetic on their bits.
+LLVM lowers instructions on its type half to calls of `__truncdfhf2`, `fmaxf` and others, and merges a rounding to f32
+with one to half into such a call. So stored values never have that type: they are integers, made by x86's F16C
+instruction, or, where the processor has none, by arithmetic on bits.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..target import host
 if TYPE_CHECKING:
     from .scalars import ScalarEmitter
 
-NEAREST = 0  # how x86's instruction rounds: to nearest even, whatever the mode of the thread
+NEAREST = 0  # rounding argument of vcvtps2ph: to nearest even, whatever the thread's mode
 
 
 @lru_cache
 def _instruction() -> str:
-    """What converts."""
+    """Name the way to convert on this processor: "f16c", "bits" (x86 without it), or LLVM's "fptrunc"."""
     target = host()
     if not target.triple.startswith(("x86_64", "i386", "i686")):
         return "fptrunc"
@@ -30,19 +30,19 @@ def _instruction() -> str:
 
 
 def load(emitter: ScalarEmitter, part: str, lanes: int) -> str:
-    """The bits of f16 as f32."""
+    """Convert the bits of f16 to f32."""
     write = emitter.instruction
     if _instruction() == "bits":
         return _load_bits(emitter, part, lanes)
     half = write(f"bitcast {vector('i16', lanes)} {part} to {vector('half', lanes)}")
     kind = vector("float", lanes)
     extended = write(f"fpext {vector('half', lanes)} {half} to {kind}")
-    # Else LLVM computes in half what it can.
+    # Otherwise LLVM computes in half where it can.
     return emitter.call(kind, f"llvm.arithmetic.fence.{suffix('float', lanes)}", (kind, extended))
 
 
 def store(emitter: ScalarEmitter, part: str, lanes: int) -> str:
-    """f32, rounded to the bits of f16."""
+    """Round f32 to the bits of f16."""
     how, most = _instruction(), 16 if emitter.bits == 512 else 8
     write = emitter.instruction
     if how == "bits":
@@ -66,7 +66,7 @@ def store(emitter: ScalarEmitter, part: str, lanes: int) -> str:
 
 
 def _lanes(emitter: ScalarEmitter, element: str, part: str, lanes: int, first: int, count: int) -> str:
-    """Some lanes of a vector; those beyond its end may be anything."""
+    """Extract lanes of a vector; those beyond its end are poison."""
     if (first, count) == (0, lanes):
         return part
     kind = vector(element, lanes)
@@ -80,7 +80,7 @@ def _join(emitter: ScalarEmitter, low: str, high: str, lanes: int) -> str:
 
 
 def _convert(emitter: ScalarEmitter, part: str, lanes: int) -> str:
-    """4, 8 or 16 lanes to 8 (of which the last 4 are zero), 8 or 16."""
+    """Convert 4, 8 or 16 lanes; the results have 8 (the last 4 are zero), 8 or 16."""
     if lanes == 16:
         name, result = "llvm.x86.avx512.mask.vcvtps2ph.512", "<16 x i16>"
         rest = [("<16 x i16>", "zeroinitializer"), ("i16", "-1")]
@@ -100,7 +100,7 @@ def _store_bits(emitter: ScalarEmitter, part: str, lanes: int) -> str:
     odd = write(f"and {wide} {write(f'lshr {wide} {size}, {number(13)}')}, {number(1)}")
     lifted = write(f"add {wide} {write(f'add {wide} {size}, {number(0xFFF)}')}, {odd}")
     usual = write(f"lshr {wide} {write(f'sub {wide} {lifted}, {number(112 << 23)}')}, {number(13)}")
-    # Below the smallest normal number the sum with 0.5 rounds at the right bit.
+    # For subnormal results, adding 0.5 rounds at the right bit.
     floats = vector("float", lanes)
     one_half = constant(0.5, f32, lanes)
     sum_ = write(f"fadd {floats} {write(f'bitcast {wide} {size} to {floats}')}, {one_half}")

@@ -1,8 +1,8 @@
-"""Loop IR to LLVM: one region is one function that a thread runs for a range of a loop.
+"""Emit LLVM text of loop IR: a region is a function that a thread runs for a range of a loop.
 
-Inside a vector loop every register is either the same for all lanes (a scalar) or has one value a lane; a scalar
-is spread out only where it meets a vector. The last, incomplete vector of a loop runs the same body under a mask.
-frames.py has the text and the index arithmetic, accesses.py the loads and stores, calls.py what every program shares.
+In a vector loop every register is uniform (a scalar) or has a value per lane; a scalar is broadcast only where it is
+combined with a vector. The remainder of a loop, the last incomplete vector, runs the same body under a mask.
+frames.py has the text and the index arithmetic, accesses.py the loads and stores, calls.py the calls of routines.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class Region(Frames):
-    """Writes the body of one function."""
+    """Writer of the body of one function."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Region(Frames):
         emitter = ScalarEmitter(self.write, declarations, self._branch, bits)
         super().__init__(emitter, functools.partial(size, self), mark)
         self.register_depths: dict[str, int] = {}
-        self.running: dict[str, tuple[Lanes, bool]] = {}  # of prefixes: what they have reached, whether across lanes
-        self.rising: dict[str, str] = {}  # indices one more in each lane, by register: the first lane's
+        self.running: dict[str, tuple[Lanes, bool]] = {}  # running value of each prefix, and whether it is across lanes
+        self.rising: dict[str, str] = {}  # registers with indices of stride 1 over lanes: the first lane's value
         self.mask: str | None = None
         self.note = note
         self._pointer = pointer
@@ -79,7 +79,7 @@ class Region(Frames):
         self._number = number
         self.bits = bits
         self.pointers: dict[str, str] = {}
-        self.prepared: set[str] = set()  # scratch that a thread fills once
+        self.prepared: set[str] = set()  # scratch that a thread fills once per job
         self.accesses = Accesses(self)
         self.calls = Calls(self)
 
@@ -92,11 +92,11 @@ class Region(Frames):
         return found
 
     def scratch(self, owner: Owner) -> str:
-        """Memory of this thread alone."""
+        """Return the address of this thread's scratch."""
         return self._scratch(self, owner)
 
     def passed(self, value: Dim) -> str:
-        """A number that is only passed on to a routine: a constant need not be a part of the code."""
+        """Return a number that is only passed on to a routine: a constant may become an argument of the kernel."""
         return self._number(self, value) if self._number and isinstance(value, int) else self.uniform(value)
 
     # Statements.
@@ -107,7 +107,7 @@ class Region(Frames):
         return self.registers[operand.name]
 
     def prepare(self, statements: Sequence[Statement]) -> None:
-        """What a thread does before its first run of the loop. `%before` is zero then: not if it did others before."""
+        """Pack, before a thread's first run of the loop only: `%before` is zero then, and not in its later runs."""
         packs = [item for item in walk(statements) if isinstance(item, Pack) and item.once]
         if not packs:
             return
@@ -157,7 +157,7 @@ class Region(Frames):
                 raise CompileError(f"a {type(statement).__name__} inside of a function of a CPU")
 
     def _annotate(self, statement: Statement) -> None:
-        """The statement as a comment, and its line behind the instructions that it becomes."""
+        """Write the statement as a comment, and attach its line to its instructions."""
         if self.note is None:
             return
         origin = getattr(statement, "origin", None)
@@ -176,12 +176,12 @@ class Region(Frames):
         self.mark = self.note.nowhere if origin is None else self.note.line(origin)
 
     def _hoisted(self, result: Register, depth: int) -> Outside:
-        """The statement that makes `result` is written into the outermost frame that has its operands."""
+        """Hoist the statement that defines `result` to a frame: the outermost one that has its operands."""
         self.register_depths[result.name] = depth
         return self.at(depth)
 
     def _load_depth(self, statement: Load) -> int:
-        """Single numbers are read once, before all loops; other reads stay where they are known to be needed."""
+        """Choose the frame of a load: a single number is hoisted before all loops, other loads stay in place."""
         single = all(size == 1 for size in statement.buffer.shape) and statement.buffer.role == "in"
         return 0 if single and statement.guard is None else len(self.frames) - 1
 
@@ -209,10 +209,10 @@ class Region(Frames):
         self.registers[statement.result.name] = result
 
     def _narrowed(self, operands: Sequence[Operand], values: list[Lanes]) -> list[Lanes]:
-        """Where an index is compared with a number: the lanes with how far it is from the first one, in 32 bits. LLVM
-        must not know the result (see _index).
+        """Narrow a comparison of a stride-1 index with a uniform number to 32 bits: compare the lane numbers with the
+        number's distance from the first lane, made opaque to LLVM (see _index).
 
-        What is farther than all lanes is as far as the next one, which no comparison tells from it."""
+        The distance is clamped to [-1, lanes], which changes no comparison."""
         for number, other in ((0, 1), (1, 0)):
             item = operands[number]
             first = self.rising.get(item.name) if isinstance(item, Register) else None
@@ -229,8 +229,9 @@ class Region(Frames):
         return [lanes, distance] if number == 0 else [distance, lanes]
 
     def _index(self, statement: Index) -> None:
-        """LLVM must not know the lanes, as it would after the last whole vector of a known size: it makes shuffles of
-        what a known mask selects, and its code generator never ends on some shuffles of i1."""
+        """Compute an index, with its lanes made opaque to LLVM. In the remainder of a loop of known size LLVM would
+        know them; it turns selects by a known mask into shuffles, and its code generator does not terminate on some
+        shuffles of i1."""
         self.rising.pop(statement.result.name, None)
         if self.varying(statement.expression):
             self.hides = True
@@ -278,7 +279,7 @@ class Region(Frames):
         self.registers[statement.guard.name] = Lanes(bool_, lanes, (good,))
 
     def _lead(self, statement: Lead) -> None:
-        """A matter of the buffer's address alone, so it is known where that is: before all loops."""
+        """Compute the alignment prologue's length, before all loops: it depends on the buffer's address alone."""
         width = statement.buffer.dtype.bytes
         with self.at(0):
             write = self.emitter.instruction
@@ -291,7 +292,7 @@ class Region(Frames):
     # Control.
 
     def conditional(self, condition: str, body: Callable[[], Values | None], otherwise: Values | None = None) -> Values:
-        """if condition: body(). Values that the body returns are merged with `otherwise`."""
+        """Write `if condition: body()`; merge the values that the body returns with `otherwise` by phis."""
         yes, done = self.new_label("if"), self.new_label("done")
         before = self.frames[self.target].label
         self.push(yes)
@@ -304,7 +305,7 @@ class Region(Frames):
         return self._merge(otherwise or [], before, after, frame.label)
 
     def either(self, condition: str, kind: str, yes: Callable[[], str], no: Callable[[], str]) -> str:
-        """yes() if the condition holds, else no(): values of an LLVM type."""
+        """Write `yes() if condition else no()`; return a phi of the values, of an LLVM type."""
         labels = self.new_label("if"), self.new_label("else")
         done = self.new_label("done")
         frames: list[Frame] = []
@@ -322,7 +323,7 @@ class Region(Frames):
         return self.emitter.instruction(f"phi {kind} {', '.join(ways)}")
 
     def _branch(self, condition: str, yes: Callable[[], Lanes], no: Lanes) -> Lanes:
-        """ScalarEmitter's branch. What is being written into an outer frame stays straight-line code."""
+        """Write a branch for ScalarEmitter; in an outer frame, straight-line code instead."""
         if self.target != len(self.frames) - 1:
             return yes()
         ((value,),) = self.conditional(condition, lambda: [(yes(),)], [(no,)])
@@ -362,7 +363,7 @@ class Region(Frames):
         initial: Values,
         body: Callable[[Values], Values],
     ) -> Values:
-        """for variable in start..stop by step, with values carried from one iteration to the next."""
+        """Write `for variable in start..stop by step`, with values carried from one iteration to the next."""
         label, done = self.new_label("loop"), self.new_label("done")
         name = self.emitter.fresh()
         phis: list[tuple[str, str, str]] = []  # name, type, start value
@@ -404,7 +405,7 @@ class Region(Frames):
         return after if nonempty else self._merge(initial, before, after, frame.label)
 
     def loop(self, loop: Loop) -> None:
-        """A serial or vector loop."""
+        """Write a serial or vector loop; return its accumulators."""
         results = self._vector_loop(loop) if loop.kind == "vector" and self.lanes == 1 else self._serial_loop(loop)
         for item, values in zip(loop.accumulators, results, strict=False):
             for register, value in zip(item.results, values, strict=True):
@@ -423,7 +424,7 @@ class Region(Frames):
         return values
 
     def _combined(self, loop: Loop, current: Values) -> Values:
-        """The accumulators after one more iteration, whose body has been written."""
+        """Combine the accumulators with the values of the iteration just written."""
         after: Values = []
         for item, values in zip(loop.accumulators, current, strict=False):
             lanes = values[0].lanes
@@ -460,7 +461,7 @@ class Region(Frames):
             else:
                 length = self.emitter.instruction(f"sub i64 {stop}, {start}")
                 if not non_negative(extent):
-                    # The rest of fewer than no iterations would lie before the first.
+                    # A negative trip count would put the remainder before the first iteration.
                     self.emitter.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
                     length = self.emitter.instruction(f"call i64 @llvm.smax.i64(i64 {length}, i64 0)")
                 full = self.emitter.instruction(f"and i64 {length}, {-width}")
@@ -481,8 +482,8 @@ class Region(Frames):
 
             def tail() -> Values:
                 rest = self.emitter.instruction(f"sub i64 {stop}, {middle}")
-                # LLVM must not know the mask: with a constant one it merges a narrowing and a masked store of
-                # 8- or 16-bit elements into a wider store, which writes beyond the last element.
+                # The mask is opaque to LLVM: with a constant one it merges a truncation and a masked store of 8- or
+                # 16-bit elements into a wider store, which writes beyond the last element.
                 rest = self.emitter.hidden(rest)
                 many = self.emitter.splat(Lanes(i64, 1, (rest,)), width).name
                 kind = vector("i64", width)
@@ -509,11 +510,11 @@ class Region(Frames):
         ]
 
     def _starts(self, loop: Loop, lanes: int) -> Values:
-        """Where the prefixes of a loop start."""
+        """Return the start values of a loop's prefixes."""
         return [(self.emitter.splat(self.operand(item.start), lanes),) for item in prefixes(loop)]
 
     def _iteration(self, loop: Loop, current: Values, across: bool) -> Values:
-        """The body of a loop: what its accumulators and prefixes are behind it. `across`: lanes are iterations."""
+        """Write the body of a loop; return its accumulators and prefixes after it. across: lanes are iterations."""
         along = prefixes(loop)
         for item, (value,) in zip(along, current[len(loop.accumulators) :], strict=True):
             self.running[item.result.name] = value, across
@@ -527,7 +528,7 @@ class Region(Frames):
         if across:
             value = self.emitter.prefix(statement.combiner, value)
         (result,) = combine(self.emitter, (current,), (value,))
-        # What goes on to the next iterations waits for one combination only: the last lane is spread before it.
+        # The loop-carried dependence is one combination only: the last lane is broadcast before it.
         following = combine(self.emitter, (current,), (self.emitter.last(value),))[0] if across else result
         self.registers[statement.result.name] = result
         self.running[statement.result.name] = following, across

@@ -1,4 +1,4 @@
-"""Scalar ops as LLVM instructions, one lane or many: kernels.scalar.ScalarBuilder over text."""
+"""Write scalar ops as LLVM instructions, on one lane or many: a kernels.scalar.ScalarBuilder that makes text."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ....kernels.scalar.table import COMBINERS, SCALARS, spelling
 from ..llvm.types import REGISTER, Lanes, constant, register_type, stored_literal, suffix, vector
 from . import halves
 
-FLAGS = "contract "  # a * b + c of the program may become one instruction; inside of an expansion nothing may
-RARE_BYTES = 64  # of a vector that code off the common way works on at a time: the largest register
+FLAGS = "contract "  # a * b + c may be contracted to an FMA, but not inside of an expansion
+RARE_BYTES = 64  # bytes of the vectors in outlined, rarely run code: the largest register
 
 
-# if condition: the first value, made on demand; else the second.
+# (condition, first, second): `first()` under the condition, else `second`.
 Branch = Callable[[str, Callable[[], Lanes], Lanes], Lanes]
 
 
 class ScalarEmitter:
-    """Writes instructions through `line`; keeps the module's declarations, and functions that are hardly called."""
+    """Writer of instructions through `line`; collects the module's declarations and outlined functions."""
 
     def __init__(self, line: Callable[[str], None], declarations: set[str], branch: Branch, bits: int = 128):
         self._line = line
-        self.bits = bits  # of the largest vectors that instructions may be asked for
+        self.bits = bits  # of the widest vectors for which instructions are used
         self._branch = branch
         self.declarations = declarations
         self.outlined: set[str] = set()
@@ -36,17 +36,17 @@ class ScalarEmitter:
         return f"%v{self.counter}"
 
     def instruction(self, text: str) -> str:
-        """`%v = text`, giving %v."""
+        """Write `%v = text`; return %v."""
         name = self.fresh()
         self._line(f"{name} = {text}")
         return name
 
     def hidden(self, value: str) -> str:
-        """An i64 whose value LLVM does not see, so that it makes no constant of what is computed from it."""
+        """Make an i64 opaque to LLVM, so that nothing computed from it is folded to a constant."""
         return self.instruction(f'call i64 asm "", "=r,0"(i64 {value})')
 
     def call(self, result: str, function: str, *operands: tuple[str, str], flags: str = "") -> str:
-        """Call an intrinsic on (type, value) pairs; declares it."""
+        """Call an intrinsic on (type, value) pairs, and declare it."""
         types = ", ".join(kind for kind, _ in operands)
         self.declarations.add(f"declare {result} @{function}({types})")
         arguments = ", ".join(f"{kind} {value}" for kind, value in operands)
@@ -61,7 +61,7 @@ class ScalarEmitter:
         return Lanes(dtype, 1, (constant(value, dtype, 1),))
 
     def splat(self, operand: Lanes, lanes: int) -> Lanes:
-        """The same value in every lane."""
+        """Broadcast a value to all lanes."""
         if operand.lanes == lanes:
             return operand
         element = REGISTER[operand.dtype.real.name]
@@ -78,7 +78,7 @@ class ScalarEmitter:
         return Lanes(operand.dtype, lanes, tuple(parts), self._stored_alike(lanes, operand))
 
     def op(self, name: str, *operands: Lanes) -> Lanes:
-        """A scalar op of the table."""
+        """Write a scalar op of the table."""
         row = SCALARS[name]
         dtype = operands[-1].dtype
         if name in ("real", "imag") and dtype.is_complex:
@@ -108,15 +108,14 @@ class ScalarEmitter:
         return Lanes(result, lanes, (part,))
 
     def _stored_alike(self, lanes: int, operand: Lanes) -> tuple[DType, str] | None:
-        """The stored bits of one lane in every lane."""
+        """Broadcast the stored bits of a uniform value."""
         if operand.stored is None:
             return None
         dtype, bits = operand.stored
         return dtype, self.splat(Lanes(i16, 1, (bits,)), lanes).name
 
     def _chosen_stored(self, mask: str, yes: Lanes, no: Lanes, lanes: int) -> tuple[DType, str] | None:
-        """The stored bits of what a mask selects, where both have some: copies keep every bit. LLVM drops what nobody
-        stores."""
+        """Select between stored bits if both operands have them: copies keep every bit. LLVM removes them if unused."""
         dtypes = [item.stored[0] for item in (yes, no) if item.stored is not None]
         if not dtypes:
             return None
@@ -132,13 +131,13 @@ class ScalarEmitter:
     def _expand(self, expansion: Callable[..., Lanes] | None, name: str, *operands: Lanes) -> Lanes:
         if expansion is None:
             raise CompileError(f"{name} on {operands[-1].dtype} has neither a spelling nor an expansion")
-        outer, self.flags = self.flags, ""  # expansions count on every rounding
+        outer, self.flags = self.flags, ""  # expansions rely on every rounding
         result = expansion(self, *operands)
         self.flags = outer
         return result
 
     def cast(self, operand: Lanes, dtype: DType) -> Lanes:
-        """Conversion between register types. Out of range becomes the nearest value, never undefined."""
+        """Convert between register types. Values out of range saturate, they are never undefined."""
         source = operand.dtype
         if source is dtype:
             return operand
@@ -161,7 +160,7 @@ class ScalarEmitter:
         if source.is_float and dtype.is_float:
             how = "fpext" if dtype.bits > source.bits else "fptrunc"
         elif source.is_float:
-            # Narrow integers wrap like a conversion through a wide one, as PyTorch's do.
+            # Narrow integers wrap, as in a conversion through a wide integer: PyTorch's semantics.
             wide = dtype if dtype.bits >= 32 else i32
             middle = register_type(wide, lanes)
             function = f"llvm.fptosi.sat.{suffix(REGISTER[wide.name], lanes)}.{suffix(REGISTER[source.name], lanes)}"
@@ -184,7 +183,7 @@ class ScalarEmitter:
         return Lanes(dtype, operand.lanes, (self.instruction(f"bitcast {old} {operand.name} to {new}"),))
 
     def rare(self, condition: Lanes, fast: Lanes, slow: Callable[..., Lanes], operands: Sequence[Lanes]) -> Lanes:
-        """A branch around the call of what hardly ever is needed; the lanes that need it are then selected."""
+        """Branch around an outlined call that is rarely needed; select the lanes that need it."""
         lanes = condition.lanes
         some = condition.name
         if lanes > 1:
@@ -199,8 +198,8 @@ class ScalarEmitter:
         return self._branch(some, outside, fast)
 
     def _call_outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> Lanes:
-        """The expansion of all lanes, half of them at a time as long as they fill several registers: code that hardly
-        ever runs should be quick to compile."""
+        """Call the outlined expansion for all lanes, split in halves down to one register: rarely run code should be
+        quick to compile."""
         lanes = operands[0].lanes
         if lanes * result.bytes > RARE_BYTES and lanes % 2 == 0:
             half = lanes // 2
@@ -216,7 +215,7 @@ class ScalarEmitter:
         return self._shuffle(operand, None, range(first, first + operand.lanes // 2))
 
     def _outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> str:
-        """The expansion as a function of the module: cheap to compile, however often it is called."""
+        """Outline the expansion as a function of the module, compiled once for all calls."""
         lanes = operands[0].lanes
         kinds = [register_type(operand.dtype, lanes) for operand in operands]
         function = f"@rare.{slow.__name__}.{suffix(REGISTER[operands[0].dtype.name], lanes)}"
@@ -233,10 +232,10 @@ class ScalarEmitter:
             self.declarations.add(f"{head} {{\n  {body}\n}}")
         return function
 
-    # Conversions that happen where memory is touched.
+    # Conversions at loads and stores.
 
     def from_memory(self, part: str, dtype: DType, lanes: int) -> Lanes:
-        """What a load gave, as a register."""
+        """Convert a loaded value to a register."""
         if dtype.kind == "b":
             memory = vector("i8", lanes)
             return Lanes(dtype, lanes, (self.instruction(f"icmp ne {memory} {part}, {_zero(lanes)}"),))
@@ -250,7 +249,7 @@ class ScalarEmitter:
         return Lanes(dtype, lanes, (part,))
 
     def to_memory(self, operand: Lanes, dtype: DType) -> str:
-        """A register, as what a store takes. The bits of what was loaded are stored again as they are."""
+        """Convert a register to a stored value. Loaded bits are stored again unchanged."""
         lanes = operand.lanes
         if operand.stored is not None and operand.stored[0] is dtype:
             return operand.stored[1]
@@ -283,13 +282,13 @@ class ScalarEmitter:
     def round_f16(self, operand: Lanes) -> Lanes:
         return self.from_memory(self.to_memory(operand, f16), f16, operand.lanes)
 
-    # Lanes among themselves.
+    # Operations across lanes.
 
     def iota(self, lanes: int, element: str = "i64") -> str:
         return "<" + ", ".join(f"{element} {lane}" for lane in range(lanes)) + ">"
 
     def horizontal(self, combiner: str, values: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
-        """All lanes combined into one: halves onto halves, a fixed tree."""
+        """Reduce all lanes to one by a fixed tree: halves onto halves."""
         while values[0].lanes > 1:
             lanes = values[0].lanes
             half = lanes // 2
@@ -303,7 +302,7 @@ class ScalarEmitter:
         return values
 
     def prefix(self, combiner: str, value: Lanes) -> Lanes:
-        """Each lane combined with all before it: with the next one, with the next two of those, and so on."""
+        """Scan over lanes (inclusive), in log2 steps of distance 1, 2, 4, ..."""
         (identity,) = COMBINERS[combiner].identity(value.dtype)
         neutral = self.splat(self.constant(identity, value.dtype), value.lanes)
         step = 1
@@ -314,13 +313,13 @@ class ScalarEmitter:
         return value
 
     def last(self, value: Lanes) -> Lanes:
-        """The last lane in every lane."""
+        """Broadcast the last lane."""
         return self._shuffle(value, None, [value.lanes - 1] * value.lanes)
 
     def _shuffle(self, left: Lanes, right: Lanes | None, chosen: Sequence[int]) -> Lanes:
-        """Lanes of two values of one number of lanes, those of the right one numbered after those of the left one.
+        """Shuffle the lanes of two vectors of equal length; the right one's lanes are numbered after the left one's.
 
-        Bools move as bytes: LLVM's code generator never ends on some shuffles of i1 with constants."""
+        Bools are shuffled as bytes: LLVM's code generator does not terminate on some shuffles of i1 with constants."""
         if left.dtype.kind == "b":
             bytes_left = Lanes(u8, left.lanes, (self.to_memory(left, bool_),))
             bytes_right = None if right is None else Lanes(u8, right.lanes, (self.to_memory(right, bool_),))
@@ -350,7 +349,7 @@ class ScalarEmitter:
         return Lanes(yes.dtype, lanes, tuple(parts))
 
 
-# Intrinsics with a trailing "is poison for some input" flag, which we never want.
+# Intrinsics with a trailing flag "is poison for some input", always false here.
 WITH_FLAG = {"llvm.abs", "llvm.ctlz", "llvm.cttz"}
 
 

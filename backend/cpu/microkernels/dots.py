@@ -1,9 +1,9 @@
-"""Matrix products in which the depth of both matrices is adjacent, as in a linear layer, `x @ weight.T`: each element
+"""GEMM for operands that are both contiguous along the depth (K), as in a linear layer, `x @ weight.T`: each element
 of the product is a dot product of two rows. Nothing is packed.
 
-A register tile is some rows of the left matrix times some columns of the right one, with a vector of sums for each
-element. The sums of a vector are added up at the end, those of neighbours together. Rows and columns beyond the last
-repeat it, and are not stored. The order of additions depends on sizes alone.
+A register tile is some rows of the left matrix times some columns of the right one, with a vector accumulator for each
+element. The lanes of accumulators are reduced at the end, those of neighbouring elements together. Rows and columns
+beyond the last repeat it, and are not stored. The order of additions depends on sizes alone.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from .tuning import TUNING
 
 
 class Dots:
-    """The text of the routines of one element type."""
+    """Write the routines of one element type as LLVM text."""
 
     def __init__(self, shape: DotTile):
         self.shape = shape
         self.dtype = shape.dtype
         self.bytes = shape.bytes
-        self.is_own = shape.dtype in BYTES  # whether sums are of the same type, and not wider
+        self.is_own = shape.dtype in BYTES  # whether accumulators have the element type, not a wider one
         self.loaded = LOADED[shape.dtype]
-        self.line = f"<{shape.lanes} x {self.loaded}>"  # a vector of a row, or of a column
+        self.line = f"<{shape.lanes} x {self.loaded}>"  # LLVM's type for a vector of a row, or of a column
         self.total = ELEMENT[shape.total]
         self.total_bytes = BYTES[shape.total]
         self.lanes = shape.machine.vector_bytes // self.total_bytes
         self.vector = self.of(self.lanes)
         self.factor = self.line if self.is_own else f"<{shape.lanes} x bfloat>"
         self.fused = f"@llvm.fmuladd.{self.suffix}" if self.is_own else PAIRS
-        self.stored = 1 << (shape.columns - 1).bit_length()  # lanes of the vector that a row of a tile is stored as
+        self.stored = 1 << (shape.columns - 1).bit_length()  # lanes of the vector as which a row of a tile is stored
 
     def of(self, lanes: int) -> str:
         return f"<{lanes} x {self.total}>"
 
     @property
     def suffix(self) -> str:
-        """Of the names of LLVM's functions on such vectors."""
+        """Return the type suffix of intrinsics on such vectors."""
         return f"v{self.shape.lanes}{self.dtype if self.is_own else self.loaded}"
 
     def declarations(self) -> list[str]:
@@ -53,10 +53,10 @@ class Dots:
             f"declare {row} @llvm.masked.load.{kind}.p0(ptr, <{self.stored} x i1>, {row})",
             f"declare void @llvm.masked.store.{kind}.p0({row}, ptr, <{self.stored} x i1>)",
         ]
-        return list(dict.fromkeys(found))  # once each: what is loaded and what is stored may be alike
+        return list(dict.fromkeys(found))  # without duplicates: the loaded and the stored type may be the same
 
     def multiplied(self, f: Function, left: list[str], right: list[str], sums: list[str]) -> list[str]:
-        """sums + the products of each row by each column."""
+        """Multiply and accumulate each row by each column; return the new accumulators."""
         vector, factor = self.vector, self.factor
         if not self.is_own:
             cast = f"bitcast {self.line} {{}} to {factor}"
@@ -69,8 +69,8 @@ class Dots:
         return after
 
     def tile(self) -> str:
-        """output (+)= some rows of the left matrix times some of the right one. Distances of rows are in bytes.
-        Meanwhile what lies `ahead` is fetched into the second-level cache."""
+        """Write a register tile: output (+)= rows of the left matrix times rows of the right one. Row strides are in
+        bytes. Prefetches from `ahead` into L2."""
         shape, vector = self.shape, self.vector
         f = Function(
             f"dot.{self.dtype}",
@@ -138,9 +138,9 @@ class Dots:
         return f.finish()
 
     def totals(self, f: Function, vectors: list[str]) -> str:
-        """A vector of what the elements of each of these add up to."""
+        """Reduce each of these accumulators to its sum; return a vector of the sums."""
         lanes, block = self.lanes, TUNING.shuffled // self.total_bytes
-        # In each block of a vector the elements of neighbours are interleaved and added, until it has one of each.
+        # In each block of a vector, elements of two neighbours are interleaved and added, until it has one of each.
         size = 1
         while size < block:
             pairs = zip(vectors[::2], [*vectors[1::2], *vectors[-1:]], strict=False)
@@ -156,7 +156,7 @@ class Dots:
         return vectors[0]
 
     def interleaved(self, f: Function, first: str, second: str, size: int) -> str:
-        """Runs of `size` elements of two vectors: in each block, those of its lower half, and of its upper one."""
+        """Shuffle runs of `size` elements of two vectors: in each block, those of its lower half, and of its upper."""
         lanes, block = self.lanes, TUNING.shuffled // self.total_bytes
         halves: list[str] = []
         for half in (0, block // 2):
@@ -171,7 +171,7 @@ class Dots:
         return f.op(f"fadd {self.vector} {halves[0]}, {halves[1]}")
 
     def halves(self, f: Function, vector: str, lanes: int) -> str:
-        """The lower half of a vector plus the upper one, of so many lanes."""
+        """Add the lower and the upper half of a vector of so many lanes."""
         low, high = (self.shuffled(f, vector, "poison", 2 * lanes, range(at, at + lanes)) for at in (0, lanes))
         return f.op(f"fadd {self.of(lanes)} {low}, {high}")
 
@@ -181,7 +181,7 @@ class Dots:
         return f.op(f"shufflevector {vector} {first}, {vector} {second}, <{len(order)} x i32> <{numbers}>")
 
     def product(self) -> str:
-        """output = left @ right, of which the right matrix lies transposed. Strides are in elements."""
+        """Write output = left @ right, with the right matrix stored transposed. Strides are in elements."""
         shape = self.shape
         f = Function(
             f"dots.{self.dtype}",
@@ -213,7 +213,7 @@ class Dots:
                     following = f.at(source, f.multiply(right_row, shape.columns))
 
                     def tile(at: str, carried: list[str]) -> list[str]:
-                        """Each of the first ones fetches a row of the next panel."""
+                        """Compute a tile; each of the first ones prefetches a row of the next panel."""
                         (ahead,) = carried
                         f.write(
                             f"call void @dot.{self.dtype}(ptr {f.at(target, f.multiply(at, output_row))}, "
@@ -230,7 +230,7 @@ class Dots:
                 f.loop(0, "%columns", shape.columns, panel)
                 return []
 
-            # Over a depth of nothing, too: that is zero.
+            # At least one block: with depth 0 it stores zeros.
             f.loop(0, f.op("call i64 @llvm.smax.i64(i64 %depth, i64 1)"), each, depth_block)
             return []
 
@@ -239,7 +239,7 @@ class Dots:
 
 
 def dots_library(shape: DotTile) -> Module:
-    """The routines for an element type and a machine."""
+    """Write the library of routines for an element type and a machine."""
     routines = Dots(shape)
     shared = [*routines.declarations(), *shared_text(shape.machine.vector_bits)]
     return Module(hot=[routines.tile()], plain=[routines.product()], shared=shared)

@@ -1,17 +1,17 @@
-"""Matrix products: routines in LLVM text, compiled once a process and shared by all graphs.
+"""GEMM routines as LLVM text, compiled once per process and shared by all graphs.
 
-`gemm` computes rows x columns of a product. It goes through the depth in blocks. In each, the left matrix is read as
-panels of a few rows, the right one as panels of some vectors' width: from the packed copy that several calls share, or
-packed here, or where they lie if they are used too little to pack them. A register tile is the product of two panels:
-`rows` x `width` accumulators over one block of the depth.
+`gemm` computes rows x columns (M x N) of a product. It goes through the depth (K) in blocks. In each, the left matrix
+is read as panels of a few rows, the right one as panels of some vectors' width: from a packed copy that several calls
+share, or packed here, or unpacked if they are reused too little to be worth packing. The micro-kernel computes a
+register tile, the product of two panels: `rows` x `width` accumulators over one block of the depth.
 
-Packing reads any strides. Panels that are not full repeat the last row or column: what is computed with it is not
-stored. The order of additions depends on sizes and strides alone.
+Packing reads any strides. Panels that are not full repeat the last row or column, and the results of the repeats are
+not stored. The order of additions depends on sizes and strides alone.
 
-A step of the depth is one element of each row and column; of narrow types it is a pair (pairs.py).
+A step of the depth is one element of each row and column; a pair for narrow types (pairs.py).
 
-Rows that fill no register tile are left to smaller ones, which are a library of their own: most programs multiply whole
-tiles only, and do not wait for those to be compiled.
+Remainder rows (M mod MR) use smaller register tiles, which are a library of their own: most programs have whole tiles
+only, and need not wait until the smaller ones are compiled.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ..llvm.writer import Function
 from .tuning import TUNING
 
 ELEMENT = {"f32": "float", "f64": "double"}
-REST = (4, 2, 1)  # rows of the smaller tiles, which make up any rest
+REST = (4, 2, 1)  # rows of the remainder tiles; their sums make up any remainder
 
 
 class Routines:
-    """The text of the routines of one element type."""
+    """Write the routines of one element type as LLVM text."""
 
     def __init__(self, shape: RegisterTile):
         self.shape = shape
         self.dtype = shape.dtype
         self.element = ELEMENT[shape.total]  # of the product
-        self.loaded = self.item = self.element  # of the matrices; and what a lane of a panel has of one step
-        self.bytes = shape.bytes  # of a sum, and of such an item
+        self.loaded = self.item = self.element  # type of the matrices' elements; type of a panel's lane in one step
+        self.bytes = shape.bytes  # of an accumulator, and of an item
         self.loaded_bytes = shape.bytes // shape.together
-        # Lanes that packing transposes at a time: no more than the narrowest panel has.
+        # Lanes that packing transposes at a time: at most those of the narrowest panel.
         self.block = min(shape.lanes, 32 // shape.bytes, 8 if shape.rows >= 8 else 4)
         self.vector = f"<{shape.lanes} x {self.element}>"
         self.suffix = f"v{shape.lanes}{shape.total}"
@@ -55,9 +55,10 @@ class Routines:
     # One register tile.
 
     def tile(self, rows: int) -> str:
-        """output (+)= `rows` rows of the left matrix times a panel of the right one. Steps are in bytes.
+        """Write the micro-kernel: output (+)= `rows` rows of the left matrix times a panel of the right one. Strides
+        are in bytes.
 
-        Meanwhile what lies `ahead`, and the `next` rows of the left matrix, are fetched into the second-level cache.
+        It prefetches from `ahead`, and the `next` rows of the left matrix, into L2.
         """
         f = Function(
             f"tile{rows}.{self.dtype}",
@@ -73,7 +74,7 @@ class Routines:
         line = f"<{shape.lanes} x {self.item}>"
         totals = [(vector, "zeroinitializer")] * (rows * shape.vectors)
 
-        # If LLVM knew how these hang together, it would make each row's address from that of the row before.
+        # Opaque to LLVM, which would otherwise compute each row's address from the previous row's, serially.
         distances = ["0", "%left_row"]
         for row in range(2, min(rows, 4)):
             distances.append(f.op(f'call i64 asm "", "=r,0"(i64 {f.multiply("%left_row", row)})'))
@@ -112,12 +113,12 @@ class Routines:
         return f.op(f"shufflevector {line} {one}, {line} poison, <{lanes} x i32> zeroinitializer")
 
     def added(self, f: Function, left: str, right: str, total: str) -> str:
-        """total + left * right."""
+        """Write total + left * right."""
         vector = self.vector
         return f.op(f"call {vector} @llvm.fmuladd.{self.suffix}({vector} {left}, {vector} {right}, {vector} {total})")
 
     def store(self, f: Function, places: list[str], sums: list[str]) -> None:
-        """Add what is there, unless this is the first block; the columns beyond the last are left alone."""
+        """Store the accumulators, added to the output but in the first depth block; masked at the last column."""
         vectors, align, vector = self.shape.vectors, self.bytes, self.vector
         tiles = [
             (
@@ -160,10 +161,11 @@ class Routines:
     # Packing.
 
     def pack(self) -> str:
-        """Panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and `depth` elements.
+        """Write the packing into panels of `width` lanes: panel[step, lane] = source[lane, step] for `lanes` lanes and
+        `depth` elements.
 
-        `apart` is the distance of panels. The last one may have less lanes; the last of these is repeated then.
-        Strides are in elements.
+        `apart` is the stride of panels. The last panel may have fewer lanes; the last lane is repeated then. Strides
+        are in elements.
         """
         f = Function(
             f"pack.{self.dtype}",
@@ -180,7 +182,7 @@ class Routines:
             (target,) = carried
 
             def group(offset: str, _: list[str]) -> list[str]:
-                # The last group of lanes may begin in the one before.
+                # The last group of lanes may overlap the previous one.
                 self.group(f, target, first, f.minimum(offset, f.add("%width", -self.block)), steps)
                 return []
 
@@ -193,22 +195,22 @@ class Routines:
         return f.finish()
 
     def steps(self, f: Function, elements: str) -> str:
-        """How many steps so many elements along the depth are."""
+        """Convert a number of elements along the depth to steps."""
         return elements
 
     def elements(self, f: Function, steps: str) -> str:
-        """How many elements along the depth so many steps are."""
+        """Convert a number of steps to elements along the depth."""
         return steps
 
     def whole_steps(self, f: Function) -> str:
-        """Steps in which no element is missing."""
+        """Return the number of complete steps."""
         return "%depth"
 
     def copy(self, f: Function, steps: str) -> str:
-        """The whole panels, if their lanes are adjacent in memory. Gives how many lanes these have.
+        """Pack the whole panels by vector copies if their lanes are contiguous; return the number of lanes copied.
 
-        Step by step through memory, and some panels at a time: what is read of a step is a long run, and what is
-        written of a panel stays in the first-level cache until a line of it is full.
+        The loop over steps is outside, some panels inside: reads of a step are a long contiguous run, and the written
+        lines of the panels stay in L1 until they are full.
         """
         shape = self.shape
         wide = f.compare("eq", "%width", shape.width)
@@ -249,11 +251,11 @@ class Routines:
         return copied
 
     def fetch(self, f: Function, place: str) -> None:
-        """Into the second-level cache: lines of columns that are a power of two apart would soon leave the first."""
+        """Prefetch into L2: lines a power of two apart map to the same sets, and would soon be evicted from L1."""
         f.write(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 2, i32 1)")
 
     def group(self, f: Function, panel: str, first: str, offset: str, steps: str) -> None:
-        """Some lanes of a panel, over the whole depth."""
+        """Pack some lanes of a panel over the whole depth, by transposition or element by element."""
         block, align = self.block, f"align {self.loaded_bytes}"
         vector = f"<{block} x {self.item}>"
         last = f.subtract("%lanes", "1")
@@ -261,7 +263,7 @@ class Routines:
         for lane in range(block):
             number = f.minimum(f.add(f.add(first, offset), lane), last)
             source = f.at("%source", f.multiply(number, "%lane"), self.loaded)
-            # LLVM would look for ways to make these addresses from each other, and find none that are better.
+            # Opaque: LLVM would spend time deriving these addresses from each other, without gain.
             sources.append(f.op(f'call ptr asm "", "=r,0"(ptr {source})'))
         panel = f.at(panel, offset, self.item)
         line = f.multiply("%width", self.bytes)
@@ -269,8 +271,8 @@ class Routines:
         turn = CACHE_LINE // self.bytes
 
         def line_of_each(at: str, _: list[str]) -> list[str]:
-            """Lines that are a power of two apart soon leave the cache: each is read in full. Meanwhile those of the
-            next group are fetched."""
+            """Read each cache line in full at once, since lines a power of two apart are soon evicted; prefetch those
+            of the next group."""
             ahead = f.add(self.elements(f, at), following)
             for source in sources:
                 self.fetch(f, f.at(source, ahead, self.loaded))
@@ -301,7 +303,7 @@ class Routines:
         f.loop(done, steps, 1, single)
 
     def items(self, f: Function, sources: list[str], step: str) -> Iterator[str]:
-        """What each lane has of a step."""
+        """Yield each lane's item of a step."""
         place = f.multiply(step, "%step")
         for source in sources:
             yield f.op(f"load {self.element}, ptr {f.at(source, place, self.element)}, align {self.bytes}")
@@ -309,11 +311,11 @@ class Routines:
     # The product.
 
     def gemm(self) -> str:
-        """output = left @ right. With a `panel` stride the right matrix is packed: that far apart are its panels.
+        """Write output = left @ right. With a `panel` stride the right matrix is packed, in panels so far apart.
 
-        With a `left_panel` the left matrix is packed in panels of so many rows: its row stride is the depth of a panel,
-        which is how far it is from row to row on the average, and its column stride the width of a panel.
-        `table` is that of all routines: of the smaller tiles it has those that this number of rows needs.
+        With a `left_panel` the left matrix is packed in panels of so many rows: its row stride is a panel's depth (the
+        average distance of rows), its column stride a panel's width. `table` has the addresses of all routines; of the
+        remainder tiles, those that this number of rows needs.
         """
         shape, element = self.shape, self.element
         f = Function(
@@ -339,10 +341,10 @@ class Routines:
         streamed = f.op(f"and i1 {flat}, {f.compare('eq', '%panel', 0)}")
         most = f.op(f"select i1 {streamed}, i64 {TUNING.flat_depth}, i64 {shape.depth}")
         each = f.even("%depth", most, shape.together)
-        # A panel of the right matrix, if it is packed here, then a block of the left one.
+        # Scratch: a panel of the right matrix, if it is packed here, then a block of the left one.
         line = f.op(f"select i1 {packed}, i64 0, i64 {shape.width * self.loaded_bytes}")
         left_block = f.at("%scratch", f.multiply(each, line))
-        # A packed left matrix is read from end to end: any cache will do.
+        # A packed left matrix is read sequentially, so its block need not fit a cache.
         all_rows = f.op("call i64 @llvm.smax.i64(i64 %rows, i64 1)")
         block = f.op(f"select i1 {prepared}, i64 {all_rows}, i64 {TILING.block_rows // shape.rows * shape.rows}")
 
@@ -350,7 +352,7 @@ class Routines:
             many = f.minimum(f.subtract("%rows", row), block)
             left = f.at("%left", f.multiply(row, left_row))
             output = f.at("%output", f.multiply(row, output_row))
-            # While one panel of the right matrix is multiplied, each tile of rows fetches its share of the next one.
+            # While a panel of the right matrix is in use, each tile of rows prefetches its share of the next one.
             tiles = f.op(f"udiv i64 {f.add(many, shape.rows - 1)}, {shape.rows}")
             ahead_step = f.op(f"udiv i64 {f.add(tiles, shape.width * self.bytes - 1)}, {tiles}")
 
@@ -413,25 +415,25 @@ class Routines:
         return f.finish()
 
     def right_as_it_lies(self, f: Function, right_row: str) -> tuple[str, str]:
-        """Whether there are few rows for adjacent columns; and whether the right matrix is read as it lies, for that
-        reason or because it is small."""
+        """Write two conditions: whether the product is flat (few rows, contiguous columns), and whether the right
+        matrix is read without packing, because of that or because it fits in L1."""
         adjacent = f.compare("eq", "%right_column", 1)
         flat = f.op(f"and i1 {f.compare('sle', '%rows', TILING.flat_tiles * self.shape.rows)}, {adjacent}")
         small = f.op(f"and i1 {f.compare('sle', f.multiply('%depth', right_row), self.shape.machine.l1)}, {adjacent}")
         return flat, f.op(f"or i1 {flat}, {small}")
 
     def left_as_it_lies(self, f: Function) -> str:
-        """Whether the left matrix is read as it lies."""
+        """Write the condition under which the left matrix is read without packing."""
         return f.compare("sle", "%columns", TUNING.narrow_panels * self.shape.width)
 
     def shares(self, f: Function, right_row: str) -> tuple[str, str]:
-        """The distance of shares of a panel that is not packed yet, and how many there are."""
+        """Compute the stride in bytes of the prefetch shares of a panel not yet packed, and their number."""
         apart = f.multiply("%right_column", self.bytes)
         share = f.op(f"call i64 @llvm.smax.i64(i64 {apart}, i64 {CACHE_LINE})")
         return share, f.op(f"udiv i64 {f.multiply(apart, self.shape.width)}, {share}")
 
     def tiles(self, f: Function, rows: str, body: Callable[[int, str, str], None]) -> None:
-        """body(height, first row of the panel, row in the panel) for tiles of all rows."""
+        """Write body(height, first row of the panel, row in the panel) for the tiles of all rows."""
         rest = f.op(f"urem i64 {rows}, {self.shape.rows}")
         whole = f.subtract(rows, rest)
 
@@ -443,7 +445,7 @@ class Routines:
 
         def some() -> None:
             for height in REST:
-                # The rest in binary: 5 rows are 4 and 1.
+                # The remainder in binary: 5 rows are tiles of 4 and 1.
                 wanted = f.compare("ne", f.op(f"and i64 {rest}, {height}"), 0)
                 before = f.op(f"and i64 {rest}, {-2 * height}")
 
@@ -458,8 +460,8 @@ class Routines:
         self, f: Function, column: str, count: str, start: str, depth: str, steps: str, packed: str, direct: str,
         right_row: str, ahead_step: str,
     ) -> list[str]:  # fmt: skip
-        """Where a panel of the right matrix begins and how many bytes lie between its steps. What comes next, of which
-        each tile of rows fetches a share: where it begins, the bytes between steps and between shares, the last share.
+        """Locate a panel of the right matrix: address and stride of steps in bytes; then the next panel, of which each
+        tile of rows prefetches a share: address, strides of steps and of shares in bytes, number of the last share.
         """
         shape, element = self.shape, self.loaded
         line = shape.width * self.bytes
@@ -485,8 +487,8 @@ class Routines:
                     f"call void @pack.{self.dtype}(ptr %scratch, i64 {shape.width}, i64 0, ptr {source}, "
                     f"i64 %right_column, i64 %right_row, i64 {lanes}, i64 {depth})"
                 )
-                # The next one to pack: beside this one, or the first one of the next block. A share is a cache line of
-                # each step, or a lane with all its steps.
+                # The next panel to pack: the next one of this depth block, or the first one of the next block. A share
+                # is a cache line of each step, or a lane with all its steps.
                 below = f.at("%right", f.multiply(f.add(start, depth), "%right_row"), element)
                 beside = f.at(source, f.multiply("%right_column", shape.width), element)
                 is_last = f.compare("sle", count, shape.width)
@@ -506,11 +508,11 @@ class Routines:
 
 
 def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
-    """A square of vectors transposed: neighbours are interleaved, then pairs, then fours."""
+    """Transpose a square of vectors in registers: interleave neighbours, then pairs, then groups of four."""
     count = len(rows)
     size = 1
     while size < count:
-        # Blocks of `size` elements: the odd ones of the first row change places with the even ones of the second.
+        # Blocks of `size` elements: swap the odd ones of the first row with the even ones of the second.
         after = list(rows)
         for row in range(count):
             if row & size:
@@ -528,7 +530,7 @@ def transposed(f: Function, rows: list[str], vector: str) -> list[str]:
 
 
 def shared_text(bits: int) -> list[str]:
-    """What routines for vectors of so many bits declare."""
+    """Write the declarations and attributes of routines for vectors of so many bits."""
     return [
         "declare i64 @llvm.smin.i64(i64, i64)",
         "declare i64 @llvm.smax.i64(i64, i64)",
@@ -538,8 +540,8 @@ def shared_text(bits: int) -> list[str]:
 
 
 def gemm_library(routines: Routines) -> Module:
-    """Products of any matrices."""
-    # What only calls the others is not worth optimizing: that would take longer than all of them.
+    """Write the library for GEMM of any strides."""
+    # `gemm` itself is compiled without optimization, which would take longer than compiling all the rest.
     return Module(
         hot=[routines.pack(), routines.tile(routines.shape.rows)],
         plain=[routines.gemm()],
@@ -548,6 +550,6 @@ def gemm_library(routines: Routines) -> Module:
 
 
 def rest_library(routines: Routines) -> Module:
-    """The smaller tiles."""
+    """Write the library of remainder tiles."""
     tiles = [routines.tile(height) for height in REST]
     return Module(hot=tiles, shared=[*routines.declarations(), *shared_text(routines.shape.machine.vector_bits)])

@@ -1,5 +1,4 @@
-"""Libraries of routines that are not in the cache are compiled while the program that needs them still goes through
-its passes."""
+"""Compile the libraries of GEMM routines that are not in the cache, in the background of the program's passes."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _started: dict[tuple[str, int], tuple[Kept, Started]] = process.keep("libraries 
 
 
 def library(name: str, bits: int) -> Module:
-    """ "f32", for products of any matrices; "f32 rest", the tiles for rows that are left over there; "f32 dots"."""
+    """Write a library by its name: "f32", GEMM of any strides; "f32 rest", its remainder tiles; "f32 dots"."""
     dtype, _, kind = name.partition(" ")
     machine = host().machine.with_vector_bits(bits)
     if kind == "dots":
@@ -32,7 +31,7 @@ def library(name: str, bits: int) -> Module:
 
 
 def start(names: Iterable[str], bits: int) -> None:
-    """Let threads compile the libraries that nobody has yet."""
+    """Start to compile, in threads, the libraries that are neither loaded, cached nor started."""
     for key in ((name, bits) for name in names):
         kept = None if key in _started else find(*key)
         if kept is not None:
@@ -41,18 +40,18 @@ def start(names: Iterable[str], bits: int) -> None:
 
 
 def finish(names: Iterable[str], bits: int) -> None:
-    """Make libraries ready."""
+    """Wait for libraries to be compiled; load and cache them."""
     start(names, bits)
     for name in names:
         while not is_ready(name, bits):
-            start([name], bits)  # again, if another thread that was to make it ready did not
+            start([name], bits)  # again, if the thread that was to load it failed
             found = _started.get((name, bits))
             if found is None:
-                continue  # another thread has
+                continue  # loaded by another thread
             kept, started = found
             try:
                 code = started.image()
-                add(name, bits, code)  # while it still counts as started: else others would miss it
+                add(name, bits, code)  # before it leaves `_started`: other threads find it in one of both
             finally:
                 _started.pop((name, bits), None)
             kept.store(code)

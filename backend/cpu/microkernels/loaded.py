@@ -1,4 +1,4 @@
-"""The libraries of routines of matrix products that this process has loaded."""
+"""Load the libraries of GEMM routines; each process loads one at most once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...process.forks import no_forks
 from ..image.cached import Kept
 from ..image.image import Image
 
-# By the names of libraries and the bits of vectors.
+# By name of the library and bits of the vectors.
 images: dict[tuple[str, int], Image] = process.keep("libraries that are loaded", {})
 _guard = process.keep("lock of libraries", threading.Lock())
 
@@ -19,7 +19,7 @@ def is_ready(name: str, bits: int) -> bool:
 
 
 def find(name: str, bits: int) -> Kept | None:
-    """Make a library ready if the cache has it; else where to keep it."""
+    """Load a library if the cache has it; otherwise return the cache entry to store it in."""
     if is_ready(name, bits):
         return None
     kept = Kept(f"matrix products of {name}", {"vector_bits": bits})

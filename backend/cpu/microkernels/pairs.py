@@ -1,7 +1,8 @@
-"""Matrix products of narrow elements: a step of the depth is a pair of elements, which lie together in panels.
+"""GEMM of narrow elements (bf16): a step of the depth is a pair of elements, adjacent in packed panels.
 
-Processors multiply two pairs and add both products to a sum, in f32. Packing interleaves two rows where columns are
-adjacent, and moves a pair as a whole where the depth is. The last element of an odd depth has a zero beside it.
+The dot-product instruction multiplies two pairs and adds both products to an f32 accumulator. Packing interleaves two
+rows where columns are contiguous, and moves a pair as a whole where the depth is. The last element of an odd depth is
+paired with a zero.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from ..llvm.writer import Function
 from .gemm import ELEMENT, Routines
 from .tuning import TUNING
 
-LOADED = {**ELEMENT, "bf16": "i16"}  # narrow elements are moved as integers: LLVM knows more of these
-PAIRS = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds the products of neighbours, in f32
+LOADED = {**ELEMENT, "bf16": "i16"}  # narrow elements are moved as integers, which LLVM supports in more instructions
+PAIRS = "@llvm.x86.avx512bf16.dpbf16ps.512"  # adds the products of adjacent pairs to f32 accumulators
 
 
 class Pairs(Routines):
-    """The text of the routines of a narrow element type."""
+    """Write the routines of a narrow element type as LLVM text."""
 
     def __init__(self, shape: RegisterTile):
         super().__init__(shape)
@@ -52,11 +53,11 @@ class Pairs(Routines):
         return f.op("lshr i64 %depth, 1")
 
     def partner(self, f: Function, step: str) -> str:
-        """Whether a step has a second element."""
+        """Write the condition that a step has a second element."""
         return f.compare("slt", f.add(self.elements(f, step), 1), "%depth")
 
     def copy(self, f: Function, steps: str) -> str:
-        """All panels, if their lanes are adjacent: those that are not full have zeros beyond the last lane."""
+        """Pack all panels if their lanes are contiguous; lanes beyond the last are zeros."""
         shape = self.shape
         wide = f.compare("eq", "%width", shape.width)
         copied = f.op(f"select i1 {f.compare('eq', '%lane', 1)}, i64 %lanes, i64 0")
@@ -100,7 +101,7 @@ class Pairs(Routines):
         return copied
 
     def masked(self, f: Function, place: str, bits: str, lanes: int) -> str:
-        """Lanes that are in memory, and zeros."""
+        """Load under a mask; lanes switched off are zeros."""
         vector, mask = f"<{lanes} x {self.loaded}>", f.op(f"bitcast i{lanes} {bits} to <{lanes} x i1>")
         name = f"@llvm.masked.load.v{lanes}{self.loaded}.p0"
         source = f"ptr align {self.loaded_bytes} {place}"
@@ -120,17 +121,17 @@ class Pairs(Routines):
             yield f.op(f"or {self.item} {first}, {f.op(f'shl {self.item} {second}, {8 * self.loaded_bytes}')}")
 
     def right_as_it_lies(self, f: Function, right_row: str) -> tuple[str, str]:
-        """Pairs of rows lie nowhere but in panels."""
+        """Return false: pairs of rows are adjacent only in packed panels."""
         return "false", "false"
 
     def left_as_it_lies(self, f: Function) -> str:
-        """Adjacent columns are pairs as they lie, if none of them lacks an element."""
+        """Write the condition that contiguous columns are pairs without packing: the depth is even."""
         whole = f.compare("eq", f.op("and i64 %depth, 1"), 0)
         pairs = f.op(f"and i1 {whole}, {f.compare('eq', '%left_column', 1)}")
         return f.op(f"and i1 {pairs}, {super().left_as_it_lies(f)}")
 
     def shares(self, f: Function, right_row: str) -> tuple[str, str]:
-        """Of adjacent columns each step has a line in two rows, which are a share each."""
+        """Compute stride and number of prefetch shares: for contiguous columns two, the lines of a step's two rows."""
         adjacent = f.compare("eq", "%right_column", 1)
         apart = f.op(f"call i64 @llvm.smax.i64(i64 {f.multiply('%right_column', self.loaded_bytes)}, i64 {CACHE_LINE})")
         share = f.op(f"select i1 {adjacent}, i64 {right_row}, i64 {apart}")
@@ -138,13 +139,13 @@ class Pairs(Routines):
 
 
 def first_bits(f: Function, count: str, lanes: int) -> str:
-    """An integer of so many bits, of which the lowest `count` are set, and at least one is."""
+    """Make an integer of so many bits with the lowest `count` set (count >= 1)."""
     missing = f.op(f"trunc i64 {f.subtract(lanes, f.minimum(count, lanes))} to i{lanes}")
     return f.op(f"lshr i{lanes} -1, {missing}")
 
 
 def interleaved(f: Function, rows: list[str], lanes: int, vector: str) -> list[str]:
-    """Two vectors with the elements of two others in turn."""
+    """Interleave the elements of two vectors into two vectors."""
     first, second = rows
     parts: list[str] = []
     for start in (0, lanes // 2):

@@ -1,5 +1,4 @@
-"""Tables of the routines of matrix products, for native code. libraries.py, which takes LLVM, is loaded only to compile
-what the cache does not have."""
+"""Make the tables of GEMM routines for native code. libraries.py, which loads LLVM, is imported only on a miss."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from . import loaded
 
 @lru_cache
 def tables(names: frozenset[str], bits: int) -> ctypes.Array:
-    """Addresses of the tables of element types, with the routines of the libraries that a graph needs."""
+    """Make the tables, one for each element type, of the routines that a graph needs; return their addresses."""
     missing = [name for name in names if loaded.find(name, bits) is not None]
     if missing:
         from .libraries import finish
 
         finish(missing, bits)
     types, size = len(PRODUCT_TYPES), len(ROUTINES)
-    block = (ctypes.c_void_p * (types + types * size))()  # the tables stand behind their addresses
+    block = (ctypes.c_void_p * (types + types * size))()  # addresses first, then the tables
     for number, dtype in enumerate(PRODUCT_TYPES):
         images = [loaded.images[name, bits] for name in names if name.partition(" ")[0] == dtype]
         found = {symbol: image[symbol] for image in images for symbol in image.symbols}

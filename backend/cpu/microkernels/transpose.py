@@ -1,15 +1,15 @@
-"""Transposes of blocks: one function for each size of elements, `@transpose.4(...)`, written when it is called.
+"""Transposition of blocks: one function for each element size, `@transpose.4(...)`, written when it is called.
 
-What comes from memory is fetched ahead, in `@transpose.fetch.4(...)`, which is told how far: short runs of many rows
-are nothing that a processor foresees, and it waits for one small square at a time.
+`@transpose.fetch.4(...)` prefetches sources that are not cached, at a distance that is an argument: hardware
+prefetchers do not follow short runs of many rows, and without it each small square waits for memory.
 
-A square block goes through registers: each of its source's rows is one load, a network of shuffles turns them, each
-of the target's rows is one store. Blocks start at multiples of their width; the last one of an incomplete row or
-column of blocks starts earlier, so that it ends where the matrix does: it moves some elements once more, and
-needs no mask. What is smaller than a block is moved in smaller ones, at last element by element.
+A square block goes through registers: one load per row of the source, a network of shuffles, one store per row of the
+target. Blocks start at multiples of their width; the last one of an incomplete row or column of blocks starts earlier,
+so that it ends with the matrix: it moves some elements twice, and needs no mask. Remainders narrower than a block use
+smaller blocks, and in the end single elements.
 
-Arrays of others begin anywhere. A load that crosses from one cache line into the next needs both, and lines of columns
-that are a power of two apart are soon gone again: after the first block, rows continue where the source is aligned.
+Sources may be unaligned. A load that crosses a cache line needs both lines, and lines a power of two apart are soon
+evicted: after the first block, rows continue at the first aligned address of the source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ELEMENTS = {1: "i8", 2: "i16", 4: "float", 8: "double", 16: "<2 x i64>"}
 
 
 def transpose_text(size: int, fetch: bool, machine: Machine, declarations: set[str]) -> str:
-    """The function for elements of a number of bytes."""
+    """Write the function for elements of a number of bytes."""
     return TransposeText(size, fetch, machine, declarations).text()
 
 
@@ -33,7 +33,7 @@ def called(size: int, fetch: bool) -> str:
 
 
 class TransposeText:
-    """Writes one function."""
+    """Writer of one transposition function."""
 
     def __init__(self, size: int, fetch: bool, machine: Machine, declarations: set[str]):
         declarations.add("declare i64 @llvm.smin.i64(i64, i64)")
@@ -68,7 +68,7 @@ class TransposeText:
         return f"%{self.names}"
 
     def loops(self, width: int) -> None:
-        """All blocks of a width, and the end of the function."""
+        """Write the loops over all blocks of a width, and the end of the function."""
         row, column, row_loop, column_loop = (f"{name}{width}" for name in ("r", "c", "rows", "columns"))
         self.lines.append(f"by{width}:")
         last_row, last_column = self.value(f"sub i64 %rows, {width}"), self.value(f"sub i64 %columns, {width}")
@@ -94,9 +94,9 @@ class TransposeText:
         self.lines.append("  ret void")
 
     def second_row(self, width: int) -> str:
-        """Where the second block of a column starts: at the first place at which all columns' loads are aligned.
+        """Compute the start of a column's second block: the first row at which the loads of all columns are aligned.
 
-        Columns which are no multiple of that apart have no such place, and a single block needs none.
+        There is none if the stride of columns is not a multiple of the alignment; a single block needs none.
         """
         size = width * self.size
         if width == 1 or size > CACHE_LINE:
@@ -111,7 +111,7 @@ class TransposeText:
         return self.value(f"select i1 {as_it_is}, i64 {width}, i64 {elements}")
 
     def block(self, width: int, row: str, column: str) -> None:
-        """The block whose first element is at (row, column)."""
+        """Write the transposition of the block whose first element is at (row, column)."""
         kind = vector(self.element, width)
         align = min(self.size, 8)
         first = self.value(f"add i64 {self.value(f'mul i64 {column}, %source.step')}, {row}")
@@ -122,8 +122,8 @@ class TransposeText:
                 at = self.value(f"getelementptr inbounds {self.element}, ptr {at}, i64 %source.step")
             loaded.append(self.value(f"load {kind}, ptr {at}, align {align}"))
             if self.fetch and width > 1:
-                # Fetching does no harm where there is no memory. Into the second cache: the first one has few places
-                # for columns that are a power of two apart.
+                # A prefetch beyond mapped memory does no harm. Into L2: L1 has few ways for columns that are a power
+                # of two apart.
                 later = self.value(f"getelementptr {self.element}, ptr {at}, i64 %ahead")
                 self.lines.append(f"  call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
         first = self.value(f"add i64 {self.value(f'mul i64 {row}, %target.step')}, {column}")
@@ -134,7 +134,7 @@ class TransposeText:
             self.lines.append(f"  store {kind} {item}, ptr {at}, align {align}")
 
     def turned(self, rows: Sequence[str]) -> list[str]:
-        """The columns of as many rows as a row has elements."""
+        """Transpose a square of rows in registers."""
         width = len(rows)
         if width == 1:
             return list(rows)
@@ -144,7 +144,7 @@ class TransposeText:
         return [across[column][lane] for lane in range(width // each) for column in range(each)]
 
     def within_lanes(self, rows: Sequence[str], width: int, each: int) -> list[str]:
-        """In every lane, columns of as many rows as a lane has elements: halves of pairs are interleaved."""
+        """Transpose within each lane of `shuffled` bytes, by interleaving the halves of pairs of rows."""
         count = len(rows)
         if count == 1:
             return list(rows)
@@ -167,7 +167,7 @@ class TransposeText:
         )
 
     def fenced(self, value: str, width: int) -> str:
-        """The same value, but LLVM does not look behind it: it looks for better shuffles, in vain and at length."""
+        """Make a value opaque to LLVM, which otherwise searches for better shuffles, long and in vain."""
         kind, count = vector(self.element, width), width * self.size // 4
         floats = vector("float", count)
         name = f"@llvm.arithmetic.fence.v{count}f32"
@@ -178,7 +178,7 @@ class TransposeText:
         return value if kind == floats else self.value(f"bitcast {floats} {value} to {kind}")
 
     def across_lanes(self, rows: Sequence[str], width: int, each: int) -> list[str]:
-        """Lanes as elements of a square of 1, 2 or 4 rows: row n of the result has lane n of every row."""
+        """Transpose a square of 1, 2 or 4 rows of lanes: row n of the result has lane n of every row."""
         if len(rows) == 1:
             return list(rows)
 

@@ -1,4 +1,4 @@
-"""Figures of the micro-kernels that no size of a product decides."""
+"""Constants of the micro-kernels that are independent of a product's sizes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MicroKernels:
-    """How routines move matrices. No measurement of a single figure is recorded."""
+    """Constants of packing, prefetching and transposition; chosen, no measurement of a single one is recorded."""
 
-    flat_depth: int = 64  # of a block of a flat product: so many rows are fetched from memory at a time
-    narrow_panels: int = 4  # of columns, at most, that use the left matrix too little to pack it
-    packed_panels: int = 8  # that are packed at a time
-    fetched_steps: int = 16  # of the depth that packing fetches from memory before it copies them
-    block_rows: int = 16  # of the widest network of transposes
-    shuffled: int = 16  # bytes of the part of a vector in which shuffles move elements freely
-    columns_ahead: int = 16  # between what is fetched and what is transposed, where a kernel does not say
-    fenced_rows: int = 4  # turned rows at which the widest network is cut in two, for LLVM
+    flat_depth: int = 64  # depth of a block of a flat product: rows of the right matrix prefetched at a time
+    narrow_panels: int = 4  # panels of columns up to which the left matrix is reused too little to be packed
+    packed_panels: int = 8  # panels that are packed at a time
+    fetched_steps: int = 16  # steps of the depth that packing prefetches ahead of copying
+    block_rows: int = 16  # rows of the widest transposition network
+    shuffled: int = 16  # bytes of a lane, within which shuffles are cheap
+    columns_ahead: int = 16  # prefetch distance of transpositions, in columns, where a kernel does not give one
+    fenced_rows: int = 4  # rows of lanes at which the widest network is cut in two by `fenced`
 
 
 TUNING = MicroKernels()
