@@ -120,6 +120,11 @@ def _no_slope(operands: Operands, arguments: Arguments) -> bool:
     return _empty(operands, arguments) or arguments["tensor1"] == arguments["tensor2"]
 
 
+def _larger_source(operands: Operands, arguments: Arguments) -> bool:
+    """The gradient of src has the shape of index, and is broadcast."""
+    return len(operands) > 2 and operands[1].shape != operands[2].shape
+
+
 def _large_order(operands: Operands, arguments: Arguments) -> bool:
     """inf / inf in the derivative of norms with a large p."""
     return 10 < arguments.get("p", 2) < math.inf
@@ -134,7 +139,11 @@ DERIVATIVES: dict[str, Call] = {
     "digamma": _double,
     "polygamma": _double,
     "ldexp": _negative_power,
-    "scatter_reduce": _unequal_share,
+    "scatter": _larger_source,
+    "scatter_add": _larger_source,
+    "scatter_reduce": lambda operands, arguments: (
+        _larger_source(operands, arguments) or _unequal_share(operands, arguments)
+    ),
     "addcdiv": _no_slope,
     "celu": _inexact_inverse,
     "hardsigmoid": _double,
@@ -281,6 +290,10 @@ UNDEFINED: dict[str, Call] = {
     "margin_ranking_loss": _unsigned,
     **dict.fromkeys(
         ("pairwise_distance", "triplet_margin_loss"),
-        lambda operands, arguments: _unsigned(operands, arguments) or _extreme_order(operands, arguments),
+        lambda operands, arguments: (
+            _unsigned(operands, arguments)
+            or _large_integers(operands, arguments)
+            or _extreme_order(operands, arguments)
+        ),
     ),
 }
