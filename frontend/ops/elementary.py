@@ -11,10 +11,10 @@ import math
 import ml_dtypes
 
 from ..ir.graph import Value
-from ..ir.types import FLOAT, INEXACT, c128, f32, f64
+from ..ir.types import FLOAT, INEXACT, c128, f32, f64, float_of
 from .define import Scalar, Tensor, composite, prim
 from .extremes import maximum
-from .kinds import Elementwise
+from .kinds import Elementwise, common_dtype
 from .pointwise import (
     NUMBER,
     abs,
@@ -22,6 +22,7 @@ from .pointwise import (
     cast,
     complex,
     conjugate,
+    convert,
     eq,
     ge,
     gt,
@@ -353,6 +354,9 @@ def rad2deg(self: Tensor) -> Tensor:
 @composite
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * (cos(angle) + 1j * sin(angle))."""
+    # Integers alone would become f32, beside f64 too.
+    wanted = float_of(common_dtype((abs, angle)))
+    abs, angle = convert(abs, wanted), convert(angle, wanted)
     return complex(abs * cos(angle), abs * sin(angle))
 
 

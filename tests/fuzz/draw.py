@@ -33,6 +33,7 @@ DIFFERENTIABLE = (torch.float32, torch.float64)
 MOST_LONG_ELEMENTS = 2**20
 ELEMENTS = ("f32",) * 6 + ("f64",) * 3 + ("f16", "bf16") * 2 + ("i64",) * 2 + ("i32", "u8", "i8", "i16", "bool", "c64")
 TRIES = 30
+MOST_RESULTS = 64  # of a call: each later one looks at all values
 STEPS = 12
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.5, 0.1, 1.5, 2.0, 1e-3, 10, 100.0, True)
 # Python numbers that few types hold: beyond f16, beyond u8, with more digits than f32 has.
@@ -271,7 +272,7 @@ class Drawer:
 
     def fits(self, results: list[Any]) -> bool:
         tensors = [item for item in results if isinstance(item, torch.Tensor)]
-        return bool(tensors) and all(
+        return 0 < len(tensors) <= MOST_RESULTS and all(
             item.numel() <= self.most and item.dtype in TORCH_DTYPES.values() for item in tensors
         )
 

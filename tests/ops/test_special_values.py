@@ -271,3 +271,9 @@ def test_integers_become_floats_where_results_are_no_integers(name: str) -> None
     found, wanted = smelt.jit(WHOLE[name])(x), smelt.jit(WHOLE[name])(x.astype(np.float64))
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_polar_of_an_integer_beside_f64(backend: str) -> None:
+    (found,) = evaluate(ops.polar, [np.array([1.0, 2.0]), np.array(6)], backend)
+    np.testing.assert_allclose(found, [np.exp(6j), 2 * np.exp(6j)], rtol=1e-14)
