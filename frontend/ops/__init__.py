@@ -45,7 +45,7 @@ FAMILIES = (
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")
 
-# An op that is named like its family (view, norm) wins over the module.
+# An op named like its family's module (view, norm) shadows the module.
 for _family in FAMILIES:
     if _family in REGISTRY:
         globals()[_family] = REGISTRY[_family]

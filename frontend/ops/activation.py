@@ -1,6 +1,6 @@
 """Activation functions and their named backward ops.
 
-The bodies choose with `where`, so that forward mode, which follows the body, has PyTorch's slope at kinks.
+The bodies select with `where`, so that forward mode, which differentiates the body, has PyTorch's slope at kinks.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def elu_backward(
     if is_result:
         below = grad_output * ((self_or_result + alpha * scale) * input_scale)
     else:
-        # Beyond the kink, where this is not used, the exponential must not overflow: its derivatives would be NaN.
+        # Clamped, so that the exponential does not overflow in the branch that `where` drops: its derivatives would
+        # be NaN.
         # At the kink its slope is zero, as in PyTorch.
         growth = exp(where(ge(self_or_result, 0), 0, self_or_result) * input_scale)
         below = grad_output * (input_scale * alpha * scale) * growth
@@ -215,7 +216,7 @@ def mish(self: Tensor) -> Tensor:
 
 
 def mish_gate(x: Tensor) -> Tensor:
-    """tanh(log(1 + exp(x))), which is a quotient of polynomials in exp(x); from 20 on it is 1."""
+    """Return tanh(log(1 + exp(x))) as a quotient of polynomials in exp(x); from x = 20 on it is 1."""
     growth = exp(clamp(x, max=20))
     growth = growth * (growth + 2)
     return growth / (growth + 2)
@@ -338,7 +339,7 @@ def hardswish(self: Tensor) -> Tensor:
 def hardswish_backward(grad_output: Tensor, self: Tensor) -> Tensor:
     """0 below -3, grad_output above 3, grad_output * (self / 3 + 0.5) between."""
     low, high = le(self, -3), ge(self, 3)
-    # The slope has a derivative also where it is not used: 0 * inf.
+    # Clamped: in the branches that `where` drops the derivative of the slope would be 0 * inf.
     slope = where(low | high, 0, self) * (1 / 3) + 0.5
     return where(low, 0, where(high, grad_output, grad_output * slope))
 
@@ -393,7 +394,7 @@ def softsign(self: Tensor) -> Tensor:
 
 
 def halves(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """The first and second half of self along dim."""
+    """Return the first and second half of self along dim."""
     position = dimension(dim, self.ndim)
     size = self.shape[position]
     if not divides(size, 2):

@@ -32,7 +32,7 @@ OutputSize = int | Sequence[Dim | None] | None
 
 
 def _counts_of(self: Tensor, output_size: OutputSize, rank: int) -> tuple[Dim, ...]:
-    """The number of windows along each of the last dims; None keeps a size."""
+    """Return the number of windows along each of the last dims; None keeps a size."""
     if self.ndim not in (rank + 1, rank + 2):
         raise ShapeError(f"self has {self.ndim} dimensions, expected {rank + 1} or {rank + 2}")
     given = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * rank
@@ -42,7 +42,7 @@ def _counts_of(self: Tensor, output_size: OutputSize, rank: int) -> tuple[Dim, .
 
 
 def _equal_windows(sizes: Sequence[Dim], counts: Sequence[Dim]) -> tuple[Window, ...] | None:
-    """The windows if along every dim all are of one length and none meets another."""
+    """Return the windows if along every dim they have one length and are disjoint, else None."""
     found = []
     for size, count in zip(sizes, counts):
         if not isinstance(count, int) or count == 0 or remainder(size, count) != 0:
@@ -76,7 +76,7 @@ def _total(value: Tensor, counts: Sequence[Dim]) -> Tensor:
 
 
 def _divisor(sizes: Sequence[Dim], counts: Sequence[Dim], dtype: DType) -> Tensor | int:
-    """How many elements each window has."""
+    """Return the number of elements of each window."""
     result: Tensor | int = 1
     for position, (size, count) in enumerate(zip(sizes, counts)):
         if count == 1:
@@ -177,7 +177,7 @@ def _adaptive_max(self: Tensor, output_size: OutputSize, rank: int) -> tuple[Ten
         value, number = window_max(self, windows)
         return value, pointwise.convert(number, i64)
     value, number = self, expand(places(sizes), self.shape)
-    # From the last dim on: of equal elements the first in row-major order is found.
+    # Starts at the last dim, so that of equal elements the first in row-major order is found.
     for dim, count in reversed(list(enumerate(counts, self.ndim - rank))):
         value, number = largest(adaptive_taps((value, number), dim, count))
     return value, pointwise.convert(number, i64)

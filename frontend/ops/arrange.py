@@ -184,7 +184,7 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     if not tensors:
         raise ArgumentError("there is nothing to join: tensors is empty")
     blocks = []
-    wanted = promote([value.type for value in tensors])  # before numbers become matrices
+    wanted = promote([value.type for value in tensors])  # 0-dim tensors take part as such, before they become matrices
     for position, value in enumerate(tensors):
         value = pointwise.convert(value, wanted)
         if value.ndim > 2:

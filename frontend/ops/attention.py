@@ -25,7 +25,7 @@ from .view import detach, expand, reshape, transpose, unsqueeze
 
 
 def _scale(query: Tensor, scale: float | None) -> float | Tensor:
-    """1 / sqrt of the size of a query, unless given."""
+    """Return the scale: 1 / sqrt(size of a query) unless given."""
     if scale is not None:
         return scale
     size = number_of(query.shape[-1], query.dtype.compute)
@@ -78,7 +78,7 @@ def scaled_dot_product_attention(
 
 
 def _shared_heads(query: Tensor, tensor: Tensor) -> Tensor:
-    """The heads of a key or value repeated to as many as the query has. Matrices alone have none."""
+    """Repeat the heads of a key or value to the number of the query's heads. 2-dim operands have no heads."""
     if query.ndim < 3 or tensor.ndim < 3:
         return tensor
     wanted, heads = query.shape[-3], tensor.shape[-3]

@@ -1,4 +1,4 @@
-"""The bits of numbers as numbers of another type."""
+"""Reinterpreting the bits of numbers as another type."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bitcast(self: Tensor, dtype: DType) -> Tensor:
 
 
 def _to_whole(self: Tensor) -> Tensor:
-    """The bits as an integer of as many."""
+    """Return the bits as an integer of the same width."""
     if self.dtype is bf16:
         high = pointwise.bitwise_right_shift(bitcast(pointwise.convert(self, f32), i32), 16)
         return pointwise.convert(high, i16)
@@ -50,7 +50,7 @@ def _to_whole(self: Tensor) -> Tensor:
 
 
 def _from_whole(self: Tensor, dtype: DType) -> Tensor:
-    """A number of these bits; an integer may have more, of which the lowest count."""
+    """Return the number with these bits; of a wider integer the lowest bits count."""
     if dtype is bf16:
         low = pointwise.convert(pointwise.convert(self, i16), i32)
         return pointwise.convert(bitcast(pointwise.bitwise_left_shift(low, 16), f32), bf16)

@@ -1,14 +1,14 @@
 """Convolution, its transpose and its gradients, as matrix products of windows.
 
-A window is a view of the padded input. What a convolution becomes depends on its shape:
+A window is a view of the padded input. The lowering of a convolution depends on its shape:
 
-- kernel 1: a product with the input where it lies;
-- kernel = stride, no padding: windows do not meet, they are rows of a matrix, and the channels of the result are last
-  in memory, as what follows patches mostly wants them;
-- one channel for each group: a sum over the kernel's places of shifted inputs times a weight, without a product;
-- all else: the windows are copied to be columns of a matrix.
+- kernel 1: a matrix product with the input in place;
+- kernel = stride, no padding: the windows are disjoint and become rows of a matrix; the channels of the result are last
+in memory, the layout that the ops after patches mostly read;
+- depthwise: a sum over the kernel's elements of shifted inputs times a weight, without a matrix product;
+- otherwise: the windows are copied into columns of a matrix (im2col).
 
-The transpose multiplies first and adds up the windows of the result one dimension after the other.
+The transpose multiplies first and then adds up the windows of the result one dimension at a time (col2im).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from .view import expand, flip, permute, replaced, reshape, select, slice, unfol
 
 Lengths = int | Sequence[int]  # one for all dims, or one for each
 
-MANY_PLACES = 64  # of a kernel: more are not worth a term each
+MANY_PLACES = 64  # kernel elements: beyond that im2col, not a sum of terms. Chosen, not measured
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How the windows of a convolution lie, one number for each spatial dimension."""
+    """The geometry of a convolution's windows, one number for each spatial dimension."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -51,17 +51,17 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """From the first to the last place of a window."""
+        """The distance from the first to the last element of a window."""
         return tuple((size - 1) * apart for size, apart in zip(self.kernel, self.dilation))
 
     @property
     def are_patches(self) -> bool:
-        """Whether windows lie side by side, and are more than points."""
+        """Whether windows are adjacent and disjoint, and larger than one element."""
         plain = not any(self.padding) and all(size == 1 for size in self.dilation)
         return plain and self.kernel == self.stride and prod(self.kernel) > 1
 
     def count(self, sizes: Sequence[Dim]) -> Shape:
-        """How many windows there are in an input of these sizes."""
+        """Return the number of windows along each dimension of an input of these sizes."""
         result: list[Dim] = []
         for size, pad, reach, step in zip(sizes, self.padding, self.reach, self.stride):
             room = size + 2 * pad - reach - 1
@@ -74,7 +74,7 @@ class Windows:
 
 
 def _whole(value: Lengths, rank: int, name: str, least: int) -> tuple[int, ...]:
-    """One number for each spatial dimension."""
+    """Return one number for each spatial dimension, checked."""
     given = (value,) if isinstance(value, int) else tuple(value)
     if len(given) not in (1, rank):
         raise ArgumentError(f"{name} has {len(given)} numbers, expected 1 or {rank}")
@@ -108,14 +108,14 @@ def _check(input: Tensor, weight: Tensor, bias: Tensor | None, groups: int, tran
 
 
 def _merged(value: Tensor, *parts: Sequence[int]) -> Tensor:
-    """The dimensions in this order, those of each part as one."""
+    """Permute the dimensions into this order and merge those of each part."""
     order = tuple(dim for part in parts for dim in part)
     arranged = value if order == tuple(range(value.ndim)) else permute(value, order)
     return reshape(arranged, tuple(product(value.shape[dim] for dim in part) for part in parts))
 
 
 def _in_groups(value: Tensor, groups: int, dim: int) -> Tensor:
-    """The channels in dimension dim as (groups, channels of a group)."""
+    """Split the channels in dimension dim into (groups, channels of a group)."""
     return reshape(value, replaced(value.shape, dim, groups, floor_divide(value.shape[dim], groups)))
 
 
@@ -126,7 +126,7 @@ def _padded(value: Tensor, windows: Windows) -> Tensor:
 
 
 def _windowed(input: Tensor, windows: Windows) -> Tensor:
-    """All windows: [batch, groups, channels, *count, *kernel]."""
+    """Return all windows: [batch, groups, channels, *count, *kernel]."""
     value = _padded(input, windows)
     for dim, (size, step, apart, reach) in enumerate(
         zip(windows.kernel, windows.stride, windows.dilation, windows.reach), 2
@@ -137,7 +137,7 @@ def _windowed(input: Tensor, windows: Windows) -> Tensor:
 
 
 def _places(value: Tensor, windows: Windows, weight: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each place of the kernel: what is there in all windows [batch, groups, 1, *count], and weights [g, m]."""
+    """Yield for each kernel element its inputs in all windows, [batch, groups, 1, *count], and its weights [g, m]."""
     count = windows.count(value.shape[2:])
     padded = _padded(value, windows)
     kernel = _merged(_in_groups(weight, windows.groups, 0), (0,), (1,), range(2, weight.ndim + 1))
@@ -154,7 +154,7 @@ def _is_depthwise(weight: Tensor, windows: Windows) -> bool:
 
 
 def _spread(value: Tensor, rank: int) -> Tensor:
-    """A number for each channel, to be met by [..., channels, *spatial]."""
+    """Reshape a number for each channel to broadcast against [..., channels, *spatial]."""
     return reshape(value, (*value.shape, *(1 for _ in range(rank))))
 
 
@@ -185,12 +185,12 @@ def _forward(input: Tensor, weight: Tensor, bias: Tensor | None, windows: Window
 
 
 def _folded(value: Tensor, at: int, windows: Windows) -> Tensor:
-    """Windows of spatial dimension `at` added up.
+    """Add up overlapping windows of spatial dimension `at`.
 
-    [batch, channels, kernel 0..at, count 0..at, sizes behind] becomes the same with one of each less and a size more.
+    [batch, channels, kernel 0..at, count 0..at, sizes after] loses the last kernel and count dims and gains a size.
     """
     size, step, apart = windows.kernel[at], windows.stride[at], windows.dilation[at]
-    inside, seen = 2 + at, 2 + 2 * at  # dimensions of the kernel, and of the count once the kernel's is gone
+    inside, seen = 2 + at, 2 + 2 * at  # the dim of the kernel, and that of the count after the kernel's removal
     count = value.shape[seen + 1]
     length = count + windows.reach[at] // step
     behind = value.ndim - 2 - seen
@@ -211,7 +211,7 @@ def _folded(value: Tensor, at: int, windows: Windows) -> Tensor:
 
 
 def _transposed(input: Tensor, weight: Tensor, sizes: Sequence[Dim], windows: Windows) -> Tensor:
-    """What `_forward` is the transpose of: windows of a result of these sizes, each times an element of input."""
+    """Apply the transpose of `_forward`: each input element scales a window of a result of these sizes."""
     rank, groups = windows.rank, windows.groups
     batch, channels = input.shape[0], weight.shape[1]
     count = input.shape[2:]
@@ -223,7 +223,7 @@ def _transposed(input: Tensor, weight: Tensor, sizes: Sequence[Dim], windows: Wi
         turned = flip(weight, tuple(range(2, 2 + rank)))
         result = _forward(input, turned, None, replace(windows, padding=windows.reach))
     elif fits and set(windows.dilation) == {1}:
-        # No two windows meet: each has a place of its own, the size of a step.
+        # The windows are disjoint: each fills a block of the size of the stride.
         rows = bmm(permute(value, (0, 2, 1)), many)
         result = reshape(rows, (batch, groups, *count, channels, *windows.kernel))
         if windows.kernel != windows.stride:
@@ -243,7 +243,7 @@ def _transposed(input: Tensor, weight: Tensor, sizes: Sequence[Dim], windows: Wi
 
 
 def _weight_gradient(grad: Tensor, input: Tensor, weight: Tensor, windows: Windows) -> Tensor:
-    """The gradient of `_forward` by weight."""
+    """Return the gradient of `_forward` by weight."""
     rank, groups = windows.rank, windows.groups
     slopes = _in_groups(grad, groups, 1)
     if _is_depthwise(weight, windows):
@@ -256,7 +256,7 @@ def _weight_gradient(grad: Tensor, input: Tensor, weight: Tensor, windows: Windo
         rows = _merged(value, (1,), (0, *seen), (2, *inside))
         return reshape(bmm(_merged(slopes, (1,), (2,), (0, *seen)), rows), weight.shape)
     if prod(windows.kernel) == 1 and _is_less(weight.shape[0] * weight.shape[1], input.shape, grad.shape):
-        # Both lie well for a product for each of the batch.
+        # Both are in the right layout for one product per batch element.
         each = bmm(_merged(slopes, (0, 1), (2,), seen), _merged(value, (0, 1), seen, (2, *inside)))
         return reshape(total(reshape(each, (grad.shape[0], groups, *each.shape[1:])), 0), weight.shape)
     columns = _merged(value, (1,), (2, *inside), (0, *seen))
@@ -265,7 +265,8 @@ def _weight_gradient(grad: Tensor, input: Tensor, weight: Tensor, windows: Windo
 
 
 def _is_less(elements: Dim, *shapes: Shape) -> bool:
-    """Whether it is fewer elements than one of the batch has in tensors of these shapes; sizes that vary are large."""
+    """Whether `elements` is less than the elements per batch entry in tensors of these shapes; open sizes count as 1
+    there, and an open `elements` is taken as less."""
     known = [prod(size for size in shape[1:] if isinstance(size, int)) for shape in shapes]
     return not isinstance(elements, int) or elements < sum(known)
 
@@ -352,7 +353,7 @@ def convolution_backward(
     by_input, by_weight, by_bias = output_mask
     inner, within = grad_output, windows
     if transposed and any(extra := _whole(output_padding, rank, "output_padding", 0)):
-        # The last windows end before the padding does.
+        # Output padding moves the end of the last windows into the padding.
         ends = [amount for pad, more in zip(windows.padding, extra) for amount in (pad - more, pad)]
         inner, within = constant_pad_nd(inner, ends[::-1]), replace(windows, padding=(0,) * rank)
     results: list[Tensor] = []
@@ -378,7 +379,7 @@ def convolution_backward(
 def _paddings(
     input: Tensor, weight: Tensor, padding: str | Lengths, stride: Lengths, dilation: Lengths
 ) -> tuple[Tensor, Lengths]:
-    """The input and the numbers for padding "valid" or "same": what cannot be padded evenly has more behind."""
+    """Return the input and the padding for "valid" or "same"; an odd total pads one more at the end."""
     if not isinstance(padding, str):
         return input, padding
     rank = weight.ndim - 2

@@ -49,7 +49,7 @@ def extent(*, value: Dim, dtype: DType) -> Tensor:
 
 
 def number_of(size: Dim, dtype: DType) -> int | Tensor:
-    """A size to calculate with: the number, or a 0-dim tensor if only the running program knows it."""
+    """Return a size as a number, or as a 0-dim tensor if it is open."""
     return extent(value=size, dtype=dtype) if isinstance(size, Expr) else size
 
 
@@ -179,7 +179,7 @@ def arange(
         if step < 0:
             raise ArgumentError(f"a step of {step} from the symbolic size {start}: count upwards and flip")
         return iota((end,), dim=0, dtype=wanted).slice(0, start, end, step)
-    # Whole numbers are exact in the result's own type; fractions are rounded once, from f64.
+    # Integers are exact in the result's own type; fractions are rounded once, from f64.
     exact = float(start).is_integer() and float(step).is_integer()
     working = wanted.compute if exact and not wanted.is_complex and wanted is not bool_ else f64
     result = iota((count,), dim=0, dtype=working)
@@ -204,7 +204,7 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
     if steps < 2:
         return (place + start).to(wanted)
     step = (end - start) / (steps - 1)  # type: ignore[operator]
-    # From both ends, so that both are met exactly.
+    # Computed from both ends, so that both are exact.
     from_end = end - (steps - 1 - place) * step
     return define.lookup("where")(place < steps // 2, start + place * step, from_end).to(wanted)
 
@@ -233,5 +233,5 @@ def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
     if not self.dtype.is_integer:
         raise DTypeError(f"self is {self.dtype}, expected an integer type")
     classes = iota((num_classes,), dim=0, dtype=i64)
-    named = classes.select_along(0, self)  # self again, but a class that does not exist is an error
+    named = classes.select_along(0, self)  # self, with a run-time check of the class
     return (named.unsqueeze(-1) == classes).to(i64)

@@ -19,14 +19,14 @@ from .view import alias, cyclic_shift, expand, transpose, unsqueeze
 def _norm(difference: Tensor, p: float) -> Tensor:
     if difference.shape[-1] == 0:
         return full(difference.shape[:-1], 0, dtype=difference.dtype)
-    if p == 0:  # a count of differences, but NaN is no number of them
+    if p == 0:  # the number of differences; NaN if any is NaN
         differs = pointwise.convert(pointwise.ne(difference, 0), difference.dtype)
         return reduce.sum(pointwise.where(pointwise.isnan(difference), difference, differs), -1)
     return reduce.linalg_vector_norm(difference, p, -1)
 
 
 def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
-    """The derivative of the norm by each element of the difference; zero where there is none."""
+    """Return the derivative of the norm by each element of the difference; zero where it does not exist."""
     sign, size, length = pointwise.sign(difference), pointwise.abs(difference), unsqueeze(distance, -1)
     if p == 0:
         return full(difference.shape, 0, dtype=difference.dtype)
@@ -38,13 +38,13 @@ def _slope(difference: Tensor, distance: Tensor, p: float) -> Tensor:
     safe = pointwise.where(zero, 1, length)
     if p == 2:
         return pointwise.where(zero, 0, difference / safe)
-    # What is not used must have a derivative, too.
+    # The branch that `where` drops needs a finite derivative, too.
     gone = zero | (difference == 0)
     return pointwise.where(gone, 0, sign * (pointwise.where(gone, 1, size) / safe) ** (p - 1))
 
 
 def _differences(x1: Tensor, x2: Tensor) -> Tensor:
-    """Every row of x1 less every row of x2."""
+    """Return every row of x1 minus every row of x2."""
     for name, value in (("x1", x1), ("x2", x2)):
         if value.ndim < 2:
             raise ShapeError(f"{name} has {value.ndim} dimensions, expected at least 2")
@@ -80,7 +80,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None)
 
 
 def _pairs(self: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of each pair, the first less than the second, in row-major order."""
+    """Return the row numbers of each pair, first < second, in row-major order."""
     if self.ndim != 2:
         raise ShapeError(f"self has {self.ndim} dimensions, expected 2")
     rows = int(self.shape[0])
@@ -90,7 +90,7 @@ def _pairs(self: Tensor) -> tuple[Tensor, Tensor]:
     def pairs_before(row: Tensor) -> Tensor:
         return pointwise.floor_divide(row * (2 * rows - 1 - row), 2)
 
-    # The root of a quadratic, which rounding may miss by one.
+    # The root of a quadratic; rounding may be off by one.
     edge = 2 * rows - 1
     root = elementary.sqrt(edge * edge - 8 * pointwise.cast(number, f64))
     guess = pointwise.cast((edge - root) / 2, i64)
@@ -145,7 +145,7 @@ def renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor:
     others = tuple(position for position in range(self.ndim) if position != axis)
     if not others:
         raise ShapeError(f"self has {self.ndim} dimensions, expected at least 2")
-    if maxnorm == math.inf:  # of which the derivative would be 0 * inf
+    if maxnorm == math.inf:  # the derivative would be 0 * inf
         return alias(self)
     value = pointwise.convert(self, self.dtype.compute)
     length = reduce.linalg_vector_norm(value, p, others, True)

@@ -42,7 +42,7 @@ from .pointwise import (
 
 
 def literal(value: Tensor | Scalar) -> Scalar | None:
-    """The number that a 0-dim constant holds, or None."""
+    """Return the number of a 0-dim constant, or None."""
     if not isinstance(value, Value):
         return value
     if value.op is not None and value.op.name == "constant":
@@ -86,7 +86,8 @@ def pow_vjp(grad, result, self, exponent):
             return grad, None
         slope = self * 2 if number == 2 else pow(self, number - 1) * number
         return grad * conjugate(slope), None
-    # With an exponent of zero the slope is zero, but changes with the exponent, unless 1 / self is no number.
+    # At exponent 0 the slope is 0, but its derivative by the exponent is 1 / self, so the formula must keep it if
+    # finite.
     least = float(ml_dtypes.finfo(self.dtype.real.numpy).smallest_normal)
     flat = eq(exponent, 0) & ~ge(abs(self), least)
     slope = where(flat, 0, exponent * pow(where(flat, 1, self), exponent - 1))
@@ -156,7 +157,7 @@ def ldexp(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     whole = other.dtype.is_integer if isinstance(other, Value) else isinstance(other, int)
     if not (whole and isinstance(self, Value) and self.dtype.is_inexact):
         return mul(self, exp2(other))
-    # The factor may be out of the range of a narrow type, while the product is not.
+    # The factor may overflow a narrow type although the product does not.
     wide = f64 if self.dtype.real is f64 else f32
     factor = exp2(cast(other, wide)) if isinstance(other, Value) else 2.0**other
     return cast(mul(self, factor), self.dtype)
@@ -207,7 +208,7 @@ def log1p_vjp(grad, self):
 def logaddexp(self: Tensor, other: Tensor) -> Tensor:
     """log(exp(self) + exp(other)) without overflow."""
     self, other = widen(self), widen(other)  # differences of integers wrap
-    # The same infinity twice has no difference, but it has a sum.
+    # Equal infinities: their difference is NaN, but logaddexp is defined.
     apart = where(eq(self, other), 0, self - other)
     return maximum(self, other) + log1p(exp(-abs(apart)))
 
@@ -219,7 +220,7 @@ def logaddexp_vjp(grad, self, other):
 
 @logaddexp.jvp
 def logaddexp_jvp(self_tangent, other_tangent, self, other):
-    # Not through the body: where both are equal it has a kink that the function has not.
+    # Not through the body, which has a kink at equal operands that the function does not have.
     return added(times(self_tangent, sigmoid(self - other)), times(other_tangent, sigmoid(other - self)))
 
 
@@ -281,8 +282,8 @@ def tan_vjp(grad, result):
 def _unit_slope(self: Tensor) -> Tensor:
     """1 / sqrt(1 - self * self).
 
-    Of a complex operand two roots, whose branch cuts are those of asin and acos. Differences keep the sign of a zero
-    imaginary part, which says on which side of a cut it is: 1 - self and self + 1 would lose it."""
+    For complex operands two roots, whose branch cuts are those of asin and acos. Differences keep the sign of a zero
+    imaginary part, which tells the side of the cut; 1 - self and self + 1 would lose it."""
     if not self.dtype.is_complex:
         return rsqrt(1 - self * self)
     return rsqrt(-(self - 1)) * rsqrt(self - -1)
@@ -326,7 +327,7 @@ def atan2(self: Tensor, other: Tensor) -> Tensor:
 @atan2.vjp
 def atan2_vjp(grad, self, other):
     size = self * self + other * other
-    # The origin has no angle: as in PyTorch, its gradient is zero.
+    # The angle of the origin is undefined: as in PyTorch, its gradient is zero.
     scaled = grad * reciprocal(where(size == 0, math.inf, size))
     return scaled * other, -scaled * self
 
@@ -418,9 +419,9 @@ def acosh(self: Tensor) -> Tensor:
 
 @acosh.vjp
 def acosh_vjp(grad, self):
-    # As in PyTorch the slope of a real operand is even: below -1 it has a slope, but no value.
+    # As in PyTorch the slope of a real operand is an even function: it exists below -1, where the value is NaN.
     value = self if self.dtype.is_complex else abs(self)
-    # Two roots: the product of the operands would choose the wrong branch for complex ones.
+    # Two roots: the root of the product would take the wrong branch for complex operands.
     return grad * conjugate(rsqrt(value - 1) * rsqrt(value - -1))
 
 
@@ -467,7 +468,7 @@ def logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) 
     """grad_output / (self * (1 - self)); outside of eps to 1 - eps 0, without eps nan outside of 0 to 1."""
     low, outside = (0.0, math.nan) if eps is None or eps < 0 else (eps, 0.0)
     inside = ge(self, low) & le(self, 1 - low)
-    value = where(inside, self, 0.5)  # what is not used must not make the derivatives of the quotient infinite
+    value = where(inside, self, 0.5)  # keeps derivatives of the dropped branch finite
     return where(inside, grad_output / (value * (1 - value)), outside)
 
 

@@ -11,7 +11,7 @@ from .pointwise import eq, ge, gt, isnan, le, lt, promoted, where
 
 
 def _divided(grad: Tensor, tie: Tensor, first_loses: Tensor, second_loses: Tensor) -> tuple[Tensor, Tensor]:
-    """grad for the one of two that does not lose, half of it for each of equal ones."""
+    """Return grad where the operand is the chosen one, half of it where both are equal, else 0."""
     half = grad * 0.5
     return where(tie, half, where(first_loses, 0, grad)), where(tie, half, where(second_loses, 0, grad))
 
@@ -67,7 +67,7 @@ def clamp(self: Tensor, min: Tensor | Scalar | None = None, max: Tensor | Scalar
         return clamp_min(self, min)
     if min is None:
         return clamp_max(self, max)
-    # In one type from the start: -1 is none in u8, which is too narrow if the other bound is 0.5.
+    # In one type for both bounds: -1 has no effect in u8, which is too narrow if the other bound is 0.5.
     result, min, max = promoted(self, min, max)
     return clamp_max(clamp_min(result, min), max)
 
@@ -106,7 +106,7 @@ def clamp_max(self: Tensor, max: Tensor | Scalar) -> Tensor:
 
 
 def _replaces(beyond: Tensor, bound: Tensor | Scalar) -> Tensor:
-    """Where a bound takes the place of a number: beyond it, and everywhere if it is NaN."""
+    """Return the mask of elements that a bound replaces: those beyond it, or all if it is NaN."""
     if isinstance(bound, Value):
         return beyond | isnan(bound)
     return beyond if bound == bound else beyond | True

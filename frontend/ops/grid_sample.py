@@ -25,7 +25,8 @@ SHARPNESS = -0.75  # the free parameter of cubic convolution
 
 
 class Tap(NamedTuple):
-    """A pixel's place along one axis, where it is in the image, its weight, and how that grows with the point."""
+    """A pixel's index along one axis, whether it is in the image, its weight, and the weight's derivative by the
+    point."""
 
     place: Tensor
     inside: Tensor | None
@@ -34,13 +35,13 @@ class Tap(NamedTuple):
 
 
 def _clipped(x: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """x within the image, and whether it was strictly there: at the edge the derivative is zero."""
+    """Return x clamped to the image, and whether it was strictly inside: at the edge the derivative is zero."""
     above, below = x > 0, x < size - 1
     return pointwise.where(above, pointwise.where(below, x, size - 1.0), 0.0), above & below
 
 
 def _mirrored(x: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
-    """x reflected at low and high as often as it takes, and the sign of its derivative."""
+    """Return x reflected at low and high until it is between them, and the sign of the derivative."""
     if low == high:
         return x * 0, x * 0
     span = high - low
@@ -53,7 +54,7 @@ def _mirrored(x: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
 
 
 def _brought_inside(x: Tensor, size: int, padding_mode: int, align_corners: bool) -> tuple[Tensor, Tensor | None]:
-    """A point moved into the image as padding_mode says, and the derivative of that."""
+    """Return a point moved into the image by padding_mode, and the derivative of the move (None: 1)."""
     if padding_mode == ZEROS:
         return x, None
     if padding_mode == BORDER:
@@ -66,14 +67,14 @@ def _brought_inside(x: Tensor, size: int, padding_mode: int, align_corners: bool
 
 
 def _tap(at: Tensor, size: int, weight: Tensor | None, slope: Tensor | None) -> Tap:
-    """A tap at a whole number; outside of the image its place is 0 and it counts as nothing."""
+    """Return a tap at an integer; outside the image its index is 0 and its pixel counts as zero."""
     inside = (at >= 0) & (at <= size - 1)
     return Tap(pointwise.cast(pointwise.where(inside, at, 0.0), i64), inside, weight, slope)
 
 
 def _cubic(part: Tensor, near: bool) -> tuple[Tensor, Tensor]:
-    """The weight of a pixel at a distance of part (near) or 1 + part, and its derivative; as factors, which cancel
-    less than the polynomials do."""
+    """Return the weight of a pixel at a distance of part (near) or 1 + part, and its derivative; factored, which
+    cancels less than the expanded polynomials."""
     a = SHARPNESS
     if near:
         return (part - 1) * (((a + 2) * part - 1) * part - 1), (3 * (a + 2) * part - 2 * (a + 3)) * part
@@ -82,15 +83,15 @@ def _cubic(part: Tensor, near: bool) -> tuple[Tensor, Tensor]:
 
 
 def _place(point: Tensor, size: int, align_corners: bool) -> Tensor:
-    """A point from -1 to 1 in pixels."""
+    """Convert a point from -1..1 to pixels."""
     return (point + 1) * ((size - 1) / 2) if align_corners else ((point + 1) * size - 1) / 2
 
 
 def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners: bool) -> list[Tap]:
-    """The taps along one axis for points from -1 to 1."""
+    """Return the taps along one axis for points from -1 to 1."""
     scale = (size - 1) / 2 if align_corners else size / 2
     if mode == BICUBIC:
-        # In f64: derivatives change so much from pixel to pixel that the rounding of x would be most of their error.
+        # In f64: derivatives vary so much between pixels that the rounding of x would dominate their error.
         x = _place(pointwise.convert(point, f64), size, align_corners)
         first = rounding.floor(x)
         part, first = (pointwise.convert(item, point.dtype) for item in (x - first, first))
@@ -111,7 +112,7 @@ def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners:
 
 
 def _product(*factors: Tensor | None) -> Tensor | None:
-    """The product, where None is 1."""
+    """Return the product; None is 1."""
     result: Tensor | None = None
     for factor in factors:
         result = factor if result is None else result if factor is None else result * factor
@@ -142,14 +143,14 @@ class Sampling:
         self.shape = (self.batch, self.channels, *grid.shape[1:3])
 
     def places(self, row: Tap, column: Tap) -> Tensor:
-        """Which pixel of its plane each element of the result reads."""
+        """Return the index, within its plane, of the pixel that each element of the result reads."""
         return flatten(expand(row.place * self.sizes[1] + column.place, self.shape), 2)
 
     def inside(self, row: Tap, column: Tap) -> Tensor:
         return row.inside & column.inside  # type: ignore[operator]
 
     def read(self, input: Tensor, row: Tap, column: Tap) -> Tensor:
-        """The pixels at a pair of taps, zero outside of the image."""
+        """Return the pixels at a pair of taps, zero outside the image."""
         found = gather(flatten(input, 2), 2, self.places(row, column))
         return pointwise.where(self.inside(row, column), reshape(found, self.shape), 0)
 

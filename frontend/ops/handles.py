@@ -1,4 +1,4 @@
-"""Handles: values as the bodies and rules of the user's ops see them."""
+"""Conversion between values and handles, their form in bodies and rules of the user's ops."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..ir.symbolic import Expr
 
 
 def as_handles(result: Any) -> Any:
-    """The results of an op as the body of a user's op sees them."""
+    """Return the results of an op as handles."""
     if type(result) is Value:
         return Handle(result)
     return type(result)(map(as_handles, result)) if isinstance(result, (tuple, list)) else result
 
 
 def as_users(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as a body or rule of the user's sees them: where sizes are open, they are `OpenSize`s."""
+    """Return arguments for a body or rule of the user's: open sizes become `OpenSize`s, values with them handles."""
     if not any(map(_has_open_size, arguments.values())):
         return arguments
     return {name: _open_argument(value) for name, value in arguments.items()}

@@ -1,10 +1,10 @@
 """Elements at places that data chooses: reading them (gather) and writing them (scatter).
 
-There are three ways to read and two to write; all else is made of them. `index` and `index_update` take
+There are three ways to read and two to write; all other ops are composed of them. `index` and `index_update` take
 index tensors for some dimensions, broadcast together. `gather` and `scatter_combine` take one index tensor of
 the result's rank for one dimension. `index_select` takes a list of places along one dimension.
 
-Bool masks choose a number of elements that no shape can state, so what takes them here is `where`.
+Bool masks choose a data-dependent number of elements, which no shape can state, so masked ops use `where`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _check_index(index: Tensor, what: str = "index") -> None:
 
 
 def _typed(value: Tensor | Scalar, dtype: DType) -> Tensor:
-    """A number or tensor in the type of what it is written into."""
+    """Return a number or tensor in the type of the tensor that it is written into."""
     return pointwise.convert(value, dtype) if isinstance(value, Tensor) else constant(value, dtype)
 
 
@@ -151,10 +151,10 @@ def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Ten
 
 
 class Placement:
-    """Where the dimensions of `self[indices]` come from: the rule of NumPy and PyTorch.
+    """The origin of each dimension of `self[indices]`, by the rule of NumPy and PyTorch.
 
-    Index tensors are broadcast together. Their common shape stands where the first of them was if they are
-    neighbours, else in front."""
+    Index tensors are broadcast together. Their common shape stands in place of the first of them if they are adjacent,
+    else in front."""
 
     def __init__(self, value: Tensor, indices: Sequence[Tensor | None]):
         self.indexed = [dim for dim, index in enumerate(indices) if index is not None]
@@ -173,7 +173,7 @@ class Placement:
     def source(
         self, builder: ElementBuilder, value: Tensor, indices: Sequence[Tensor | None], index: Index
     ) -> tuple[list[Dim], Any]:
-        """The place in `value` of the result's element at `index`, and the guard that it exists."""
+        """Return the position in `value` of the result's element at `index`, and the guard that it is in range."""
         rank = len(self.common)
         shared = index[self.start : self.start + rank]
         rest = iter((*index[: self.start], *index[self.start + rank :]))
@@ -189,7 +189,7 @@ class Placement:
 
 
 def aligned(index: Index, shape: Sequence[Dim], operand_shape: Sequence[Dim]) -> list[Dim]:
-    """An index into `shape` as one into an operand that broadcasts to it."""
+    """Convert an index into `shape` to an index into an operand that broadcasts to it."""
     added = len(shape) - len(operand_shape)
     return [
         0 if size == 1 and shape[position + added] != 1 else index[position + added]
@@ -240,7 +240,7 @@ def take(self: Tensor, index: Tensor) -> Tensor:
 
 
 def _at(value: Tensor, *places: Tensor) -> Tensor:
-    """value[places], for bodies whose parameter is called index."""
+    """Return value[places]; for bodies in which a parameter named index hides the op."""
     return index(value, places)
 
 
@@ -321,7 +321,7 @@ def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, ac
 
 
 def _along(dim: int, index: Tensor) -> tuple[Tensor | None, ...]:
-    """The index list that chooses places in just one dimension."""
+    """Return the index list that indexes one dimension."""
     return (*(None for _ in range(dim)), index if index.ndim else reshape(index, (1,)))
 
 
@@ -350,7 +350,7 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Scalar) ->
 
 
 def _filled(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Which places along dim an index has, once or several times: a mask that broadcasts against self."""
+    """Return the mask of positions along dim that occur in an index; it broadcasts against self."""
     (whole,) = _lifted(self)
     axis = dimension(dim, whole.ndim)
     none = zeros((whole.shape[axis],), dtype=bool_)
@@ -410,7 +410,7 @@ def scatter_combine(self: Tensor, dim: int, index: Tensor, src: Tensor, *, combi
 
 
 def _crop(value: Tensor, shape: Shape) -> Tensor:
-    """The leading part of value that a smaller index covers."""
+    """Return the leading part of value that a smaller index covers."""
     for dim, size in enumerate(shape):
         if value.shape[dim] != size:
             value = value.slice(dim, 0, size)
@@ -418,14 +418,14 @@ def _crop(value: Tensor, shape: Shape) -> Tensor:
 
 
 def _slopes(result: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, combine: str) -> tuple:
-    """The derivative of the result by self, and by src where it is read; None is 1."""
+    """Return the derivatives of the result by self and by the elements of src that are read; None is 1."""
     if combine == "add":
         return None, None
     if combine == "write":
         return scatter_combine(ones_like(self), dim, index, constant(0, self.dtype), combine="write"), None
     source = _crop(src, index.shape) if src.ndim else expand(src, index.shape)
     if combine == "mul":
-        # The product of all others: what is not zero, divided by the factor itself, where no other is zero.
+        # The product of all other factors: the product of the nonzero ones, over the factor itself, if no other is 0.
         zeros_here = pointwise.cast(self == 0, self.dtype)
         zeros_there = pointwise.cast(source == 0, self.dtype)
         zeros = scatter_combine(zeros_here, dim, index, zeros_there, combine="add")
@@ -436,7 +436,7 @@ def _slopes(result: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, 
             pointwise.where(zeros - zeros_here == 0, total / left, 0),
             pointwise.where(seen_zeros - zeros_there == 0, seen_total / right, 0),
         )
-    # f16 and bf16 do not hold large counts.
+    # Counts are in the compute type: f16 and bf16 do not represent large ones.
     chosen_self = pointwise.cast(self == result, self.dtype.compute)
     chosen_source = pointwise.cast(source == gather_along(result, dim, index), self.dtype.compute)
     count = scatter_combine(chosen_self, dim, index, chosen_source, combine="add")
@@ -507,7 +507,7 @@ REDUCTIONS = {"sum": "add", "prod": "mul", "mean": "add", "amax": "max", "amin":
 
 
 def neutral(reduce: str, dtype: DType) -> Scalar:
-    """What self counts as where it is left out."""
+    """Return the identity element of a reduction."""
     if reduce in ("amax", "amin"):
         if dtype.is_float:
             return float("-inf") if reduce == "amax" else float("inf")
@@ -581,17 +581,17 @@ def embedding_dense_backward(
     if padding_idx >= 0:
         rows = pointwise.where(unsqueeze(flat == padding_idx, 1), 0, rows)
     if scale_grad_by_freq:
-        wide = rows.dtype.compute  # f16 and bf16 do not hold large counts
+        wide = rows.dtype.compute  # f16 and bf16 do not represent large counts
         counts = index_add(full((num_weights,), 0, dtype=wide), 0, flat, full(flat.shape, 1, dtype=wide))
         rows = pointwise.convert(rows / unsqueeze(index_select(counts, 0, flat), 1), rows.dtype)
     return index_add(full((num_weights, width), 0, dtype=rows.dtype), 0, flat, rows)
 
 
-# as_strided the other way round: elements are put where it would take them from.
+# The inverse of as_strided: writes elements at the positions that it reads.
 
 
 def _strided_places(size: Shape, stride: Shape, storage_offset: Dim) -> Tensor:
-    """Where as_strided takes each element from."""
+    """Return the positions that as_strided reads."""
     place = full(size, 0, dtype=i64) + number_of(storage_offset, i64)
     for dim, step in enumerate(stride):
         place = place + iota(size, dim=dim, dtype=i64) * number_of(step, i64)

@@ -1,7 +1,7 @@
-"""Several tensors as one, padding, parts put back in their place, triangles.
+"""Concatenation, padding, scattering of parts into place, triangles.
 
-A join chooses its operand by the index. What takes a part of a tensor (view.py) has its derivative here: the
-part put back among zeros, which is padding.
+A join chooses its operand by the index. The derivatives of ops that take a part of a tensor (view.py) are here: they
+pad the part with zeros.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise ArgumentError("there is nothing to join: tensors is empty")
     wanted = promote([value.type for value in tensors])
-    # PyTorch lets an empty 1-dim tensor join anything.
+    # As in PyTorch, an empty 1-dim tensor concatenates with any shape.
     kept = [value for value in tensors if value.shape != (0,)] or [tensors[0]]
     if kept[0].ndim == 0:
         raise ShapeError("0-dim tensors cannot be joined: use stack")
@@ -93,7 +93,7 @@ def cat_vjp(grad, tensors, dim):
 
 
 def _pads(arguments: Arguments) -> list[tuple[Dim, Dim]]:
-    """(before, after) for each dimension."""
+    """Return (before, after) for each dimension."""
     pad = arguments["pad"]
     given = [(pad[position], pad[position + 1]) for position in range(0, len(pad), 2)]
     return [(0, 0)] * (arguments["self"].ndim - len(given)) + given[::-1]
@@ -160,7 +160,7 @@ def constant_pad_nd_jvp(self_tangent, pad):
 
 
 def padding_of(rank: int, dim: int, before: Dim, after: Dim) -> tuple[Dim, ...]:
-    """The pad argument that pads just one dimension."""
+    """Return the pad argument that pads one dimension."""
     return (*(0 for _ in range(2 * (rank - 1 - dim))), before, after)
 
 
@@ -235,7 +235,7 @@ def unfold_backward(grad_in: Tensor, input_sizes: Sequence[Dim], dim: int, size:
     windows = movedim(grad_in, -1, dim + 1)
     shape = tuple(input_sizes)
     if step >= size:
-        # No two windows meet: spread them and close the gaps.
+        # The windows are disjoint: lay them out with their gaps.
         spread = constant_pad_nd(windows, padding_of(rank + 1, dim + 1, 0, step - size))
         joined = reshape(spread, replaced(shape, dim, count * step))
         return constant_pad_nd(joined, padding_of(rank, dim, 0, shape[dim] - count * step))
@@ -245,7 +245,7 @@ def unfold_backward(grad_in: Tensor, input_sizes: Sequence[Dim], dim: int, size:
 
 
 def _check_part(src: Tensor, place: Tensor) -> None:
-    """What is put into a place must have its shape."""
+    """Raise unless a part has the shape of the region that it replaces."""
     if src.ndim != place.ndim or any(map(differs, src.shape, place.shape)):
         raise ShapeError(f"src is {list(src.shape)}, and the place for it {list(place.shape)}")
 

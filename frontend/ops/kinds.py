@@ -3,11 +3,11 @@
     Elementwise  each result element from the operands' elements at the same (broadcast) place
     View         result[i] = operand[map(i)]: nothing is computed, an index map is applied where it is read
     Generate     result[i] from the index alone: iota, full, constants, random bits
-    Gather       result[i] from operand elements at places that other operands' data choose
+    Gather       result[i] from operand elements at data-dependent indices
     Join         result[i] from one of several operands or a fill value, chosen by the index: cat, pad
     Reduce       a combiner over some dimensions
     Scan         a combiner over all prefixes of one dimension
-    Scatter      a copy of an operand with updates combined into places that data chooses
+    Scatter      a copy of an operand with updates combined in at data-dependent indices
     Contract     batched matrix product
     Captured     an array held by the program; tracing turns it into a parameter
 
@@ -36,7 +36,7 @@ Index = Sequence[Dim]
 
 
 class ElementBuilder(Protocol):
-    """What an `element` function may say. Scalars are opaque; indices are integers or expressions."""
+    """The operations of an `element` function. Scalars are opaque; indices are integers or expressions."""
 
     def load(self, value: Value, index: Index, guard: Any = None) -> Any:
         """The element of `value` at `index`; zero where the guard (a bool scalar) is false."""
@@ -49,7 +49,7 @@ class ElementBuilder(Protocol):
     def cast(self, operand: Any, dtype: DType) -> Any: ...
 
     def bitcast(self, operand: Any, dtype: DType) -> Any:
-        """The bits of an operand as a type of as many."""
+        """The bits of an operand as a type of the same width."""
 
     def index(self, expression: Dim) -> Any:
         """An index expression as an i64 scalar."""
@@ -58,9 +58,9 @@ class ElementBuilder(Protocol):
         """low <= expression < high as a bool scalar."""
 
     def dynamic(self, value: Any, size: Dim, wrap: bool) -> tuple[Dim, Any]:
-        """A data-dependent index into `size`: an expression for it, and the guard that it is in range.
+        """A data-dependent index into `size`: its expression, and the guard that it is in range.
 
-        Out of range is reported as an error of the op, and the guard keeps the access from happening.
+        An index out of range is reported as an error of the op, and the guard suppresses the access.
         With `wrap`, negative values count from the end."""
 
 
@@ -69,27 +69,28 @@ class Kind:
 
     promotes = False  # whether Python numbers may stand for tensors and operands are cast to a common type
     linear = False  # whether every derivative is the op itself applied to tangents
-    own_kernel = False  # whether its ops have kernels of their own, which read their operands from memory
+    own_kernel = False  # whether its ops are kernels of their own, whose operands are in memory
 
     @property
     def name(self) -> str:
         return type(self).__name__
 
     def prepare(self, defn: OpDef, arguments: Arguments) -> Arguments | Value:
-        """Arguments in normal form; casts and constants may be inserted. Or the result, where that is another op's."""
+        """Return arguments in normal form, with casts and constants inserted; or the result, if another op computes
+        it."""
         return arguments
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         raise NotImplementedError
 
     def infer_alike(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...] | None:
-        """`prepare`, the check of element types and `infer` in one where arguments leave nothing to decide, as those of
-        most calls do. None for all others, which are then as they were."""
+        """Do `prepare`, the check of element types and `infer` at once for the common arguments, which need no casts.
+        Return None for others, and leave them unchanged."""
         return None
 
 
 def common_dtype(items: Sequence[Any]) -> DType:
-    """The type in which tensors and numbers meet."""
+    """Return the promoted type of tensors and numbers."""
     return promote([item.type if isinstance(item, Value) else item for item in items])
 
 
@@ -101,7 +102,7 @@ Entry = TypeVar("Entry")
 
 
 def registered(table: Mapping[type[Kind], Entry], kind: Kind) -> Entry:
-    """What a table has for a kind: the entry of its class, or of the nearest base that has one."""
+    """Return a table's entry for a kind: that of its class, or of the nearest base with an entry."""
     for base in type(kind).__mro__:
         if base in table:
             return table[base]
@@ -114,9 +115,9 @@ class Elementwise(Kind):
     promote: "same" casts the operands to their common type, "float" also turns integers into floats, "where"
     leaves the first operand a bool, "fixed" casts nothing.
     result: "same" as the operands, "bool", or "real" (the parts of a complex number).
-    wide: the operands that, where they are numbers or 0-dim tensors beside f16 or bf16, are used in f32; all others are
-    rounded to the operands' type first, as PyTorch does.
-    narrow: whether rounding what f32 has for f16 and bf16 is not the answer; they have scalar ops of their own.
+    wide: operands that are used in f32 if they are numbers or 0-dim tensors beside f16 or bf16; all others are rounded
+    to the operands' type first, as in PyTorch.
+    narrow: whether f16 and bf16 have scalar ops of their own, because rounding the result of f32 would be wrong.
     """
 
     promotes = True
@@ -136,15 +137,16 @@ class Elementwise(Kind):
         self.wide = wide
 
     def scalar_on(self, dtype: DType) -> str:
-        """The scalar op on operands of a type."""
+        """Return the scalar op for operands of a type."""
         return f"{self.scalar}_{dtype}" if self.narrow and dtype.compute is not dtype else self.scalar
 
     def _number(self, name: str, value: Any, dtype: DType) -> Value:
-        """The constant that a Python number is among operands of a type."""
+        """Return the constant for a Python number beside operands of a type."""
         return constant(value if name in self.wide else rounded(value, dtype), dtype)
 
     def _widened(self, defn: OpDef, arguments: Arguments, dtype: DType) -> Value | None:
-        """The op on f32, rounded at the end, where a wide operand is a 0-dim tensor beside a narrow type."""
+        """Return the op on f32, rounded at the end, if a wide operand is a 0-dim tensor beside a narrow type; else
+        None."""
         if not any(
             isinstance(arguments[name], Value) and not arguments[name].shape and arguments[name].dtype is not dtype
             for name in self.wide
@@ -169,7 +171,7 @@ class Elementwise(Kind):
         if self.promote == "float":
             wanted = float_of(wanted)
         elif self.result == "bool" and wanted.is_integer and any(_is_open_size(arguments[name]) for name in names):
-            wanted = i64  # no narrower type holds all sizes, and what is compared need not fit
+            wanted = i64  # i64 holds all sizes, and compared numbers need not fit the operands' type
         if self.wide and wanted.compute is not wanted:
             widened = self._widened(defn, arguments, wanted)
             if widened is not None:
@@ -189,11 +191,11 @@ class Elementwise(Kind):
         return arguments
 
     def infer_alike(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...] | None:
-        """For operands of one float type, and numbers, which become that."""
+        """The fast path for operands of one float type and numbers, which become that type."""
         if self.promote == "where":
             return None
         wanted: DType | None = None
-        common: TensorType | None = None  # of the operands that have dimensions
+        common: TensorType | None = None  # type of the operands with dimensions
         is_one, numbers = True, False
         for name in defn.tensor_names:
             item = arguments[name]
@@ -230,7 +232,7 @@ class Elementwise(Kind):
             element = c128 if element is f64 else c64
         elif self.result == "cast":
             element = arguments["dtype"]
-        # Most results are of an operand's type: one object for all of them.
+        # Most results have an operand's type: share the object.
         for type in types:
             if type.shape is shape and type.dtype is element:
                 return (type,)
@@ -240,10 +242,10 @@ class Elementwise(Kind):
 class View(Kind):
     """An index map. `shape(arguments)` is the result's shape, `index(index, arguments)` the operand's index.
 
-    once: whether each element is read at most once, so that arithmetic may be done behind the view instead.
-    keeps_order: whether the elements stay in row-major order, so that the result may be the operand's memory.
-    rigid: `rigid(arguments, shape of the result)` is, for each dim of the operand, the result's dim that it becomes
-    (None: it has size 1); None altogether where dims are regrouped. A view that is never rigid has no such function.
+    once: whether each element is read at most once, so that arithmetic may move from its operand to its result.
+    keeps_order: whether the elements stay in row-major order, so that the result may share the operand's memory.
+    rigid: `rigid(arguments, shape of the result)` gives for each dim of the operand the result's dim that it becomes
+    (None: it has size 1), or None if dims are regrouped. A view that is never rigid has no such function.
     """
 
     linear = True
@@ -267,7 +269,7 @@ class View(Kind):
 
 
 class Element(Kind):
-    """Base of the kinds that say how one element is made."""
+    """Base of the kinds that define one result element by an `element` function."""
 
     def __init__(
         self,
@@ -282,15 +284,15 @@ class Element(Kind):
 
 
 class Generate(Element):
-    """From the index alone."""
+    """Each element from its index alone."""
 
 
 class Gather(Element):
-    """From places that data chooses. Linear in `self`.
+    """Each element from data-dependent indices into operands. Linear in `self`.
 
-    `aligned(arguments)` says, for each operand by name, which result dim each of its dims follows (None: data
-    chooses there). With it a gather can share a kernel with the op that makes its operand, if it reads along rows and
-    the sizes are equal: an operand may be larger than the result in a dim that follows it.
+    `aligned(arguments)` gives, for each operand by name, the result dim that each of its dims follows (None: the index
+    is data-dependent). By it a gather can be fused with the producer of its operand, if it reads along rows and the
+    sizes are equal: an operand may be larger than the result in a dim that follows it.
     """
 
     linear = True
@@ -306,7 +308,7 @@ class Gather(Element):
 
 
 class Join(Element):
-    """From one of several operands. Linear in all of them."""
+    """Each element from one of several operands. Linear in all of them."""
 
     linear = True
 
@@ -339,15 +341,15 @@ class Scan(Kind):
 
 
 class Scatter(Kind):
-    """A copy of `self`, then for each index of `updates(arguments)`, in row-major order, one element combined in.
+    """A copy of `self` with one element combined in for each index of `updates(arguments)`, in row-major order.
 
     `updates` gives the shape of the update space; `place(builder, index, arguments)` gives the index into the
-    result and the guard that it exists, `item(builder, index, arguments)` the scalar to combine. combine: a
-    combiner, or None to overwrite. Where several updates meet, the order is that of the update space, so the
-    result has the same bits every time.
+    result and the guard that it is in range, `item(builder, index, arguments)` the scalar to combine. combine: a
+    combiner, or None to overwrite. Several updates of one element are combined in the order of the update space, so the
+    result is deterministic.
 
-    `follows(arguments)` says which dim of the update space each dim of the result follows (None: data chooses
-    there), and `chosen_by(arguments)` which dims of the update space the data that chooses has.
+    `follows(arguments)` gives the dim of the update space that each dim of the result follows (None: the index is
+    data-dependent), and `chosen_by(arguments)` the dims of the update space that the index data has.
     """
 
     own_kernel = True
@@ -394,7 +396,7 @@ class Contract(Kind):
 
 
 class Captured(Kind):
-    """An array of the program itself."""
+    """An array that the program refers to."""
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         from ..ir.types import dtype

@@ -68,7 +68,7 @@ def matmul(self: Tensor, other: Tensor) -> Tensor:
     _inner(inner, right.shape[-2])
     batch = broadcast([left.shape[:-2], right.shape[:-2]])
     if all(size == 1 for size in right.shape[:-2]):
-        # One matrix on the right serves all rows of all batches: no batch is left.
+        # A single matrix on the right: the batches merge into the rows.
         many = product((*left.shape[:-2], rows))
         result = bmm(reshape(left, (1, many, inner)), reshape(right, (1, inner, columns)))
     else:
@@ -227,10 +227,9 @@ def tensordot(
 
 
 # einsum
-#
-# Operands carry one label for each dimension. Labels that repeat within an operand become a diagonal, those
-# that no one else needs are summed, and then operands are joined two at a time, left to right, by one bmm:
-# labels of both that are still needed are its batch, labels of both that are not are contracted.
+# Operands carry one label for each dimension. Labels that repeat within an operand become a diagonal, labels without
+# other uses are summed, and then operands are contracted two at a time, left to right, by one bmm: shared labels with
+# later uses are its batch, the other shared labels are contracted.
 
 Labelled = tuple[Tensor, list]
 
@@ -249,7 +248,7 @@ def _take_diagonals(value: Tensor, labels: list) -> Labelled:
 
 
 def _drop(value: Tensor, labels: list, dropped: set) -> Labelled:
-    """Sum over some labels."""
+    """Sum over labels."""
     dims = tuple(place for place, label in enumerate(labels) if label in dropped)
     if not dims:
         return value, labels
@@ -260,7 +259,7 @@ def _drop(value: Tensor, labels: list, dropped: set) -> Labelled:
 
 
 def _arrange(value: Tensor, labels: list, order: list) -> Tensor:
-    """Dimensions in the order of labels; a missing one has size 1."""
+    """Permute dimensions into the order of labels; a missing label has size 1."""
     present = [label for label in order if label in labels]
     moved = permute(value, tuple(labels.index(label) for label in present))
     if len(present) == len(order):
@@ -301,7 +300,7 @@ def _contract(operands: list[Labelled], output: list) -> Tensor:
                 size[label] = extent
             elif extent != 1 and not equal(known, extent):
                 raise ShapeError(f"a label stands for the sizes {known} and {extent}")
-    # A size of 1 stretches to what the label has elsewhere: there it is as good as absent.
+    # A size of 1 broadcasts to the label's size elsewhere: treat the label as absent.
     operands = [
         _drop(value, labels, {label for label, extent in zip(labels, value.shape) if extent == 1 != size[label]})
         for value, labels in operands
@@ -316,7 +315,7 @@ def _contract(operands: list[Labelled], output: list) -> Tensor:
 
 
 def _parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[list], list]:
-    """Labels of each operand and of the result; those of an ellipsis are negative numbers."""
+    """Parse the labels of each operand and of the result; labels of an ellipsis are negative numbers."""
     text = equation.replace(" ", "")
     inputs, arrow, output = text.partition("->")
     terms = inputs.split(",")

@@ -39,7 +39,7 @@ def _reduction(reduction: Reduction) -> str:
 
 
 def _reduce(loss: Tensor, reduction: Reduction, dtype: DType) -> Tensor:
-    """The losses as the reduction wants them, rounded to dtype."""
+    """Reduce the losses and round the result to dtype."""
     how = _reduction(reduction)
     if not dtype.is_inexact:
         if how != "mean":
@@ -53,7 +53,7 @@ def _reduce(loss: Tensor, reduction: Reduction, dtype: DType) -> Tensor:
 
 
 def _spread(grad_output: Tensor, reduction: Reduction, *operands: Tensor) -> Tensor:
-    """The gradient of each single loss, from that of the reduced one."""
+    """Return the gradient of each element's loss, from that of the reduced loss."""
     gradient = widen(grad_output)
     if _reduction(reduction) != "mean":
         return gradient
@@ -65,7 +65,7 @@ def _common(*operands: Tensor) -> DType:
 
 
 def _met(*operands: Tensor) -> list[Tensor]:
-    """Operands in the type in which they meet. Each widened alone, an f64 number beside integers would become f32."""
+    """Return operands in their promoted compute type. Widened one by one, integers beside f64 would become f32."""
     wanted = _common(*operands).compute
     return [convert(operand, wanted) for operand in operands]
 
@@ -76,7 +76,7 @@ def _difference(self: Tensor, target: Tensor) -> Tensor:
 
 
 def _whole(*operands: Tensor) -> bool:
-    """Whether a loss of these, but for its mean, is made of integers."""
+    """Whether the loss of these operands, before a mean, is of an integer type."""
     return promote([operand.type for operand in operands]).is_integer
 
 
@@ -124,7 +124,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: Reduction = 1, beta:
     difference = _difference(self, target)
     distance = abs(difference)
     if beta > 0:
-        # Not the square of the distance, whose derivative at zero is that of a kink.
+        # Not the square of the absolute value, which has a kink at zero.
         distance = where(distance < beta, difference * difference * (0.5 / beta), distance - 0.5 * beta)
     return _reduce(distance, reduction, _common(self, target))
 
@@ -188,7 +188,8 @@ def binary_cross_entropy(
 
 
 def _log_odds(probability: Tensor) -> tuple[Tensor, Tensor]:
-    """log(1 - probability), at least -100, and that less log(probability); with derivatives also at 0 and 1."""
+    """Return log(1 - p), at least -100, and log(1 - p) - log(p), for p = probability; derivatives at 0 and 1 are
+    finite."""
     none, sure = probability == 0, probability == 1
     against = where(sure, -100.0, log1p(-where(sure, 0.5, probability)))
     return against, against - where(none, -100.0, clamp_min(log(where(none, 0.5, probability)), -100.0))
@@ -307,7 +308,7 @@ def gaussian_nll_loss(
     value, wanted, spread = _met(input, target, var)
     if spread.ndim == value.ndim - 1:
         spread = unsqueeze(spread, -1)
-    # Only the value is clamped: a gradient still pulls a variance that is too small.
+    # Only the value is clamped: a variance that is too small still has a gradient.
     spread = spread + detach(clamp_min(spread, eps) - spread)
     difference = value - wanted
     loss = 0.5 * (log(spread) + difference * difference / spread)
@@ -326,30 +327,30 @@ def _class_dim(self: Tensor) -> int:
 
 
 def _classes_of(target: Tensor) -> Tensor:
-    """The target in a type that holds all classes, and the number of those to be ignored."""
+    """Return the target in a type that holds all classes and the ignored index."""
     if not target.dtype.is_integer:
         raise ArgumentError(f"target is {target.type}, expected class indices of an integer type")
     return convert(target, i64) if target.dtype.bits < 32 else target
 
 
 def _counts(target: Tensor, ignore_index: Dim) -> Tensor:
-    """Which rows are not to be ignored."""
+    """Return the mask of rows that are not ignored."""
     return ne(_classes_of(target), ignore_index)
 
 
 def _class_index(target: Tensor, ignore_index: Dim) -> tuple[Tensor, Tensor]:
-    """The target as an index that is safe for rows to be ignored, and which rows count."""
+    """Return the target with index 0 for ignored rows, and the mask of rows that count."""
     counts, classes = _counts(target, ignore_index), _classes_of(target)
     return where(counts, classes, constant(0, classes.dtype)), counts
 
 
 def _by_class(weight: Tensor, self: Tensor) -> Tensor:
-    """The weights of classes so that they broadcast against self."""
+    """Reshape the weights of classes to broadcast against self."""
     return widen(weight) if self.ndim == 1 else reshape(widen(weight), (weight.shape[0], *(1,) * (self.ndim - 2)))
 
 
 def _is_target(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
-    """Where an element of self is that of its row's class, rows to be ignored having none."""
+    """Return the mask of elements of self at their row's class; ignored rows have none."""
     dim = _class_dim(self)
     sizes = tuple(size if position == dim else 1 for position, size in enumerate(self.shape))
     wanted = unsqueeze(_classes_of(target), dim)
@@ -358,7 +359,7 @@ def _is_target(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
 
 
 def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_index: Dim) -> Tensor:
-    """The weight of each row's class, 0 for rows to be ignored."""
+    """Return the weight of each row's class, 0 for ignored rows."""
     index, counts = _class_index(target, ignore_index)
     if weight is None:
         return convert(counts, float_of(self.dtype).compute)
@@ -367,7 +368,7 @@ def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_ind
 
 
 def _picked(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
-    """The element of each row's class."""
+    """Return the element of each row's class."""
     dim = _class_dim(self)
     index, _ = _class_index(target, ignore_index)
     return squeeze(gather(widen(self), dim, unsqueeze(index, dim)), dim)
@@ -379,7 +380,7 @@ def nll_loss_forward(
 ) -> tuple[Tensor, Tensor]:
     """-weight * self at each row's class (dimension 1), and the sum of the weights."""
     weights = _row_weights(self, target, weight, ignore_index)
-    # Ignored rows are left out rather than multiplied by 0: they may hold infinities.
+    # Ignored rows are selected away, not multiplied by 0: they may hold infinities.
     loss = where(_counts(target, ignore_index), -_picked(self, target, ignore_index) * weights, 0.0)
     how = _reduction(reduction)
     if how == "none" and self.ndim > 1:
@@ -404,7 +405,7 @@ def nll_loss_forward_vjp(grads, results, self, target, weight, reduction, ignore
 
 
 def _class_weight_gradient(gradient, loss, result, mass, self, target, reduction, ignore_index, by_mass=None):
-    """What a weighted loss passes to the weights of classes; `loss` is that of each row before weighting."""
+    """Return the gradient by the weights of classes; `loss` is each row's loss before weighting."""
     dim = _class_dim(self)
     if _reduction(reduction) == "mean":
         loss = (loss - widen(result)) / widen(mass)
@@ -434,7 +435,7 @@ def nll_loss_backward(
         gradient = unsqueeze(gradient, _class_dim(self))
     if weight is not None:
         gradient = gradient * _by_class(weight, self)
-    # A comparison instead of a scatter: it fuses into what reads the gradient.
+    # A comparison instead of a scatter: it fuses into the gradient's consumers.
     hot = _is_target(self, target, ignore_index)
     return convert(expand(where(hot, -gradient, 0.0), self.shape), self.dtype)
 
@@ -508,7 +509,8 @@ def cross_entropy(
 
 
 def _class_losses(input: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
-    """-log_softmax(input) at each row's class. The class is looked up in the input, so that a row is one loop."""
+    """Return -log_softmax(input) at each row's class. The class is looked up in the input, so that a row is one
+    loop."""
     dim = _class_dim(input)
     value = widen(input)
     largest = detach(amax(value, dim, True))
@@ -617,7 +619,7 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: Reduction = 1
 ) -> Tensor:
     """1 - cosine of the angle where target is 1, max(0, cosine - margin) where it is -1."""
-    # The squares of each tensor are floats of their own.
+    # Each tensor's squares are computed in its own float type.
     result = promote_pair(float_of(input1.dtype), float_of(input2.dtype))
     left, right = convert(input1, result.compute), convert(input2, result.compute)
     tiny = 1e-12

@@ -1,7 +1,7 @@
 """Normalisation: elementwise ops around reductions over the same dimensions, one kernel each.
 
 Statistics of f16 and bf16 tensors are computed in f32 and the result is rounded once. Variances take two
-passes: the mean first, then the mean square of what is left. The forward ops that return their statistics
+passes: the mean first, then the mean square of the deviations. The forward ops that return their statistics
 (`native_*`) are differentiated by the named backward ops, which read those statistics instead of computing
 them again, unless they were rounded to f16 or bf16; a derivative of that derivative reaches the statistics too,
 and `_statistics_gradient` takes it on to the input.
@@ -28,17 +28,17 @@ from .reduce import total_over
 from .shapes import divides, equal
 from .view import alias, detach, expand, reshape
 
-# What all normalisations share
+# Shared by all normalisations
 
 
 def average(value: Tensor, dims: Sequence[int]) -> Tensor:
-    """The mean over dims, which are kept."""
+    """Return the mean over dims, which are kept."""
     count = number_of(product(value.shape[dim] for dim in dims), value.dtype)
     return total_over(value, dims, keepdim=True) / count
 
 
 def _standardized(value: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """value with mean 0 and variance 1 over dims; the mean and the inverse deviation, dims kept."""
+    """Return value with mean 0 and variance 1 over dims; the mean and the inverse deviation, dims kept."""
     middle = average(value, tuple(dims))
     centred = value - middle
     deviation = rsqrt(average(centred * centred, tuple(dims)) + eps)
@@ -48,10 +48,10 @@ def _standardized(value: Tensor, dims: Sequence[int], eps: float) -> tuple[Tenso
 def _statistics(
     saved: Sequence[Tensor], value: Tensor, dims: Sequence[int], eps: float, shape: Sequence[Dim]
 ) -> tuple[Tensor, Tensor]:
-    """The mean and the inverse deviation that a norm used, in the precision that it used them in.
+    """Return the mean and the inverse deviation that a norm used, in its compute type.
 
-    Rounded to f16 or bf16, the mean of rows that hardly vary is off by more than their deviation: those are worked out
-    again, in the words of the forward op, so that a program with both has them once."""
+    A mean rounded to f16 or bf16 may be off by more than the deviation of its row, so such statistics are computed
+    again, by the same ops as in the forward op: in a program with both they are common subexpressions."""
     if saved[0].dtype.compute is saved[0].dtype:
         return saved[0], saved[1]
     _standard, middle, deviation = _standardized(value, dims, eps)
@@ -59,7 +59,7 @@ def _statistics(
 
 
 def _standardized_gradient(gradient: Tensor, standard: Tensor, rstd: Tensor, dims: Sequence[int]) -> Tensor:
-    """The gradient through `_standardized`, from that of the standardized value."""
+    """Return the gradient through `_standardized`, from that of the standardized value."""
     dims = tuple(dims)
     slope = average(gradient * standard, dims)
     return rstd * (gradient - average(gradient, dims) - standard * slope)
@@ -73,7 +73,7 @@ def _statistics_gradient(
     rstd_grad: Tensor | None,
     dims: Sequence[int],
 ) -> Tensor | None:
-    """What gradients of the mean and the inverse deviation (dims kept) add to that of the value."""
+    """Return the part of the value's gradient that comes from the mean and the inverse deviation (dims kept)."""
     count = number_of(product(value.shape[dim] for dim in dims), value.dtype)
     result: Tensor | None = None
     if mean_grad is not None:
@@ -105,7 +105,7 @@ def _statistics_dtype(input: Tensor, *others: Tensor | None) -> DType:
 
 
 def _normalized_dims(input: Tensor, normalized_shape: Sequence[Dim], **parameters: Tensor | None) -> tuple[int, ...]:
-    """The last dimensions of the input, checked against normalized_shape."""
+    """Return the last dimensions of the input, checked against normalized_shape."""
     sizes = tuple(normalized_shape)
     rank = len(sizes)
     tail = input.shape[input.ndim - rank :] if rank <= input.ndim else ()
@@ -387,7 +387,7 @@ def instance_norm(
 
 
 def _by_channel(value: Tensor, rank: int) -> Tensor:
-    """[C] so that it broadcasts against [batch, C, ...]."""
+    """Reshape [C] to broadcast against [batch, C, ...]."""
     if value.ndim != 1:
         raise ShapeError(f"weight, bias and running statistics have one dimension, got {list(value.shape)}")
     return reshape(value, (value.shape[0], *(1,) * (rank - 2))) if rank > 2 else value
@@ -443,7 +443,7 @@ def native_batch_norm(
 
 
 def _standardized_by(input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """input standardized by running statistics, and the inverse deviation."""
+    """Return input standardized by running statistics, and the inverse deviation."""
     middle = _by_channel(widen(running_mean), input.ndim)
     deviation = rsqrt(_by_channel(widen(running_var), input.ndim) + eps)
     return (widen(input) - middle) * deviation, deviation
@@ -500,7 +500,7 @@ def _native_batch_norm_legit_functional(
         return (*results, running_mean, running_var)
     dims = _batch_dims(input)
     channels = (input.shape[1],)
-    # Written as in native_batch_norm, so that the statistics are computed once.
+    # The same ops as in native_batch_norm, so that the statistics are common subexpressions.
     value = detach(widen(input))
     middle = average(value, dims)
     centred = value - middle

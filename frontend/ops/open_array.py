@@ -1,7 +1,7 @@
 """NumPy arrays whose sizes are open: `np.arange(x.shape[0])`, `np.ones(x.shape)` in a traced function.
 
-They stand for arrays of NumPy's, so they have its types and never change. What they cannot do as NumPy would asks for
-the sizes' numbers, and the function is traced again with arrays.
+They stand for NumPy arrays, so they have NumPy's types, and are immutable. An operation that they do not support as
+NumPy does raises SizeNeeded, and the function is traced again with known sizes and arrays.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .registry import REGISTRY
 
 
 class OpenArray:
-    """An array by the tensor that has its elements."""
+    """An array with an open size, backed by a traced tensor."""
 
     __slots__ = ("value",)
 
@@ -28,7 +28,7 @@ class OpenArray:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """An array's for the user's `isinstance(x, np.ndarray)`."""
+        """np.ndarray, for `isinstance(x, np.ndarray)` in user code."""
         return np.ndarray
 
     @property
@@ -47,7 +47,7 @@ class OpenArray:
         raise SizeNeeded(next(size for size in self.value.type.shape if isinstance(size, Expr)))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # protocols that it does not have
+        if name.startswith("__"):  # optional protocols, which hasattr probes
             raise AttributeError(name)
         self._ask()
 
@@ -80,7 +80,7 @@ class OpenArray:
         return function(*given[0], **given[1])
 
     def _computed(self, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
-        """The result for these operands: of tensors a tensor, of arrays alone an array of the type that NumPy's has."""
+        """Return the function's result: a tensor if an operand is one, else an open array of NumPy's result type."""
         result = function(*_opened(inputs))
         if any(isinstance(item, Value) for item in inputs):
             return result
@@ -94,7 +94,7 @@ class OpenArray:
 
 
 def _opened(item: Any) -> Any:
-    """Tensors in place of arrays whose sizes are open."""
+    """Replace open arrays by their tensors."""
     if isinstance(item, OpenArray):
         return item.value
     if isinstance(item, (tuple, list)):

@@ -1,4 +1,4 @@
-"""Padding by the tensor's own elements: mirrored, repeated at the edges, or around the other side."""
+"""Padding by the tensor's own elements: reflect, replicate and circular."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .view import alias, expand, flip, slice
 
 
 def _signs(value: Tensor, pad: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:
-    """What is added and what is cropped."""
+    """Split the amounts into added and cropped elements."""
     if len(pad) % 2 or len(pad) > 2 * value.ndim:
         raise ArgumentError(f"pad {list(pad)} must be pairs for at most {value.ndim} dimensions")
     cropped = [size if isinstance(size, int) and size < 0 else 0 for size in pad]
@@ -22,7 +22,7 @@ def _signs(value: Tensor, pad: Sequence[Dim]) -> tuple[list[Dim], list[Dim]]:
 
 
 def edged(value: Tensor, dim: int, before: Dim, after: Dim, mode: str) -> Tensor:
-    """One dimension padded by its own elements."""
+    """Pad one dimension by its own elements."""
     size = value.shape[dim]
     parts: list[Tensor] = []
     if mode == "replicate":
@@ -70,7 +70,7 @@ def pad(self: Tensor, pad: Sequence[Dim], mode: str = "constant", value: Scalar 
 
 
 def _folded(grad: Tensor, dim: int, before: Dim, after: Dim, mode: str) -> Tensor:
-    """The transpose of edged: what was added at the edges is added to the elements that it came from."""
+    """Apply the transpose of `edged`: add the padded elements to their sources."""
     rank = grad.ndim
     size = grad.shape[dim] - before - after
     result = slice(grad, dim, before, before + size)
@@ -100,7 +100,7 @@ def _gradient(grad_output: Tensor, self: Tensor, padding: Sequence[Dim], mode: s
 
 
 def _declare(name: str, mode: str, rank: int) -> None:
-    """One padding of the last `rank` dims and its backward."""
+    """Declare a padding op of the last `rank` dims and its backward."""
 
     def check(self: Tensor, padding: Sequence[Dim]) -> None:
         if len(padding) != 2 * rank:

@@ -1,9 +1,9 @@
-"""Pickling of what stands in the place of a function under its name: jitted functions, and ops that users define.
+"""Pickling of objects that replace a function under its name: jitted functions, and ops that users define.
 
-A pickler looks functions up by name, and finds the object that took the function's place. So each such object has a
-copy of its function that says it is found inside: `f.plain`. By name (pickle; modules that others can import) the copy
-leads back to its owner. By value (cloudpickle, as joblib and Dask use it: functions of __main__, notebooks, lambdas) it
-brings the function's code, and the other process makes an owner of its own.
+A pickler looks functions up by name, and finds the object that replaced the function. So each such object has a copy of
+its function with the qualified name `f.plain`. By name (pickle; importable modules) the copy leads back to its owner.
+By value (cloudpickle, as in joblib and Dask: functions of __main__, notebooks, lambdas) it carries the function's code,
+and the other process makes a new owner.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _owners: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = process.keep("ops by
 
 
 def plain_copy(owner: Any, function: Any) -> Any:
-    """What to pickle in place of a function; what is no plain function pickles as it does."""
+    """Return the copy to pickle for a function; other callables are pickled themselves."""
     if not isinstance(function, FunctionType):
         return function
     copy = FunctionType(
@@ -35,7 +35,7 @@ def plain_copy(owner: Any, function: Any) -> Any:
 
 
 def is_named(function: Any) -> bool:
-    """Whether a pickler finds a function itself under its name, nothing in its place."""
+    """Whether a pickler finds the function itself under its name."""
     found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
     for part in getattr(function, "__qualname__", "<none>").split("."):
         found = getattr(found, part, None)
@@ -43,13 +43,13 @@ def is_named(function: Any) -> bool:
 
 
 def owner_of(function: Any) -> Any:
-    """The object that a copy was made for; None if the copy came by value."""
+    """Return the object that a copy was made for; None if the copy was unpickled by value."""
     known = _owners.get(function) if isinstance(function, FunctionType) else None
     return None if known is None else known()
 
 
 def restored_name(function: Any) -> Any:
-    """A copy that came by value, under its function's own name."""
+    """Give a copy that was unpickled by value its function's own name."""
     if isinstance(function, FunctionType):
         function.__qualname__ = function.__qualname__.removesuffix(".plain")
     return function

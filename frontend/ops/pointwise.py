@@ -1,6 +1,6 @@
 """Elementwise ops: casts, arithmetic, comparison, logic, bits, selection, the parts of complex numbers.
 
-A rule is linear in `grad` and elementwise, so that forward mode is the same rule with the tangent as `grad`.
+A derivative rule is linear in `grad` and elementwise, so forward mode is the same rule with the tangent as `grad`.
 For complex operands a rule multiplies by the conjugate of the derivative; real ones never see a `conj`.
 Conventions at kinks are PyTorch's: abs has derivative 0 at 0.
 """
@@ -42,17 +42,18 @@ REAL_NUMBER = (*INTEGER, *FLOAT)
 
 
 def conjugate(value: Value) -> Value:
-    """conj(value) where that differs from value."""
+    """Return conj(value); value itself if it is real."""
     return conj(value) if value.dtype.is_complex else value
 
 
 def rounded_once(body: Callable[..., Any]) -> Callable[..., Any]:
-    """The body of a composite computed in f32 for f16 and bf16 operands, its constants too, and rounded at the end."""
+    """Decorate a composite's body: f16 and bf16 operands and constants are computed in f32, the result is rounded
+    once."""
     return _rounded_once(body, ())
 
 
 def rounded_operands(*numbers: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The same, the named operands rounded to the type of the tensors first where they are numbers."""
+    """As rounded_once, but the named operands, if they are numbers, are first rounded to the type of the tensors."""
     return lambda body: _rounded_once(body, numbers)
 
 
@@ -75,7 +76,8 @@ def _rounded_once(body: Callable[..., Any], numbers: tuple[str, ...]) -> Callabl
 
 
 def _widened(item: Any, narrow: DType) -> Any:
-    """An operand of an op on f16 or bf16 in f32. A 0-dim tensor of another type is of the op's type first."""
+    """Return an operand of an f16 or bf16 op in f32. A 0-dim tensor of another type is first rounded to the op's
+    type."""
     if not isinstance(item, Value) or not (item.dtype.is_float or (item.dtype.is_integer and not item.shape)):
         return item
     return cast(item if item.shape else convert(item, narrow), narrow.compute)
@@ -109,18 +111,18 @@ def round_off_vjp(grad, self):
 
 
 def convert(value: Tensor, dtype: DType) -> Tensor:
-    """value as dtype, without an op if it has it already."""
+    """Return value as dtype; value itself if it has that type."""
     return value if value.dtype is dtype else cast(value, dtype)
 
 
 def promoted(*items: Tensor | Scalar) -> list[Any]:
-    """Tensors in the type in which they and the numbers among them meet: before one of them is scaled or compared."""
+    """Return operands in their promoted type, numbers included: for scaling or comparing one of them."""
     wanted = common_dtype(items)
     return [convert(item, wanted) if isinstance(item, Value) else item for item in items]
 
 
 def widen(value: Tensor) -> Tensor:
-    """value in the type that arithmetic on it is done in."""
+    """Return value in its compute type."""
     return convert(value, float_of(value.dtype).compute)
 
 
@@ -128,8 +130,8 @@ def widen(value: Tensor) -> Tensor:
 
 
 def _with_scaled(op: OpDef, self: Tensor | Scalar, other: Tensor | Scalar, alpha: Scalar) -> dict[str, Any] | Tensor:
-    """The arguments of op on self and alpha * other, which meet in one type, to which alpha is rounded. Of f16 and bf16
-    the result: the product is not rounded."""
+    """Return the arguments of op on self and alpha * other in their promoted type, to which alpha is rounded; for f16
+    and bf16 return the op's result, in which the product is not rounded."""
     if alpha == 1:
         return {}
     wanted = common_dtype((self, other))
@@ -182,7 +184,7 @@ def mul_vjp(grad, self, other):
 
 
 def added(*parts: Tensor | None) -> Tensor | None:
-    """The sum of derivatives, where None is zero."""
+    """Return the sum of derivatives; None is zero."""
     known = [part for part in parts if part is not None]
     total = known.pop(0) if known else None
     for part in known:
@@ -191,7 +193,7 @@ def added(*parts: Tensor | None) -> Tensor | None:
 
 
 def times(tangent: Tensor | None, slope: Tensor) -> Tensor | None:
-    """A tangent by a slope, where None is zero."""
+    """Return a tangent times a slope; None is zero."""
     return None if tangent is None else tangent * slope
 
 
@@ -341,7 +343,7 @@ def addcmul(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | S
     """self + value * tensor1 * tensor2."""
     self, tensor1, tensor2 = promoted(self, tensor1, tensor2)
     value = as_held(value, common_dtype((self, tensor1, tensor2)))
-    # Not value * (tensor1 * tensor2): that product alone may be out of range.
+    # Not value * (tensor1 * tensor2): that product may overflow.
     return add(self, mul(tensor1 if value == 1 else mul(tensor1, value), tensor2))
 
 
@@ -358,7 +360,7 @@ def addcdiv(self: Tensor | Scalar, tensor1: Tensor | Scalar, tensor2: Tensor | S
 @rounded_once
 def lerp(self: Tensor, end: Tensor, weight: Tensor | Scalar) -> Tensor:
     """self + weight * (end - self), computed from the nearer end."""
-    # Integers become floats first: their difference wraps.
+    # Integers become floats first: their difference may wrap.
     wanted = float_of(common_dtype((self, end, weight)))
     self, end = convert(self, wanted), convert(end, wanted)
     weight = convert(weight, wanted) if isinstance(weight, Value) else weight
@@ -581,7 +583,7 @@ def complex_vjp(grad):
 
 @complex.jvp
 def complex_jvp(real, imag, real_tangent, imag_tangent):
-    # Not real * 0, which is NaN of an infinity.
+    # Not real * 0, which is NaN for an infinity.
     none = constant(0.0, real.dtype)
     return complex(none if real_tangent is None else real_tangent, none if imag_tangent is None else imag_tangent)
 
@@ -608,7 +610,8 @@ def angle_jvp(self, self_tangent):
 
 
 def _turned(self: Tensor) -> tuple[Tensor, Tensor]:
-    """The parts of self over the square of its size, without their squares; zero at the origin, which has no angle."""
+    """Return the parts of self over its squared magnitude, without squaring them; zero at the origin, where the angle
+    is undefined."""
     size = abs(self)
     none = eq(size, 0)
     safe = where(none, 1, size)

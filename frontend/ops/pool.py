@@ -1,7 +1,6 @@
 """Pooling: means and maxima over windows (windows.py).
 
-The places that a maximum reports are row-major numbers within the pooled dims. They are what its derivative
-needs: the gradient is added there.
+The indices of maxima are row-major within the pooled dims. The derivative adds the gradient there.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _max_pool(
 
 
 def added_at(grad_output: Tensor, self: Tensor, indices: Tensor, rank: int) -> Tensor:
-    """Zeros in the shape of self with grad_output added at the places that indices name."""
+    """Return zeros in the shape of self with grad_output added at indices."""
     if grad_output.shape != indices.shape:
         raise ShapeError(f"grad_output is {list(grad_output.shape)}, indices {list(indices.shape)}: expected the same")
     zeros = full(flatten(self, -rank, -1).shape, 0, dtype=grad_output.dtype)
@@ -58,13 +57,13 @@ def added_at(grad_output: Tensor, self: Tensor, indices: Tensor, rank: int) -> T
 
 
 def found_at(value: Tensor, indices: Tensor, rank: int) -> Tensor:
-    """The elements of value at the places that indices name."""
+    """Return the elements of value at indices."""
     return reshape(gather(flatten(value, -rank, -1), -1, flatten(indices, -rank, -1)), indices.shape)
 
 
 def _may_miss(self: Tensor, rank: int, padding: Lengths, dilation: Lengths) -> bool:
-    """Whether a window may have nothing of self: one that starts in the padding and steps over all there is. The place
-    that it reports may lie outside, and no derivative is there."""
+    """Whether a window may contain no element of self: it starts in the padding and its dilation steps over all of
+    self. Its index may be out of range then, and it has no derivative."""
     steps = zip(self.shape[-rank:], lengths(padding, rank, "padding", 0), lengths(dilation, rank, "dilation", 1))
     return any(pad > 0 and not non_negative(size - step) for size, pad, step in steps)
 
@@ -167,7 +166,7 @@ def max_pool3d_with_indices_backward(
 
 
 def _row(value: Lengths) -> Lengths:
-    """The argument of a pool over one dim for a pool over two, the first of size 1."""
+    """Convert an argument of a 1-dim pool to one of a 2-dim pool whose first dim has size 1."""
     return (1, value) if isinstance(value, int) else (1, *value) if value else ()
 
 
@@ -221,7 +220,8 @@ def max_pool3d(
 
 
 def _counts(window: Window, include: bool, dtype: DType) -> Tensor | int:
-    """How many elements each window counts along its dim: the padding, too, but nothing beyond that."""
+    """Return the number of elements that each window counts along its dim: with `include` the padding, but nothing
+    beyond it."""
     reach = (window.count - 1) * window.stride + window.kernel - window.size - window.padding
     regular = isinstance(reach, int) and reach <= (window.padding if include else 0)
     if regular and (include or window.padding == 0):
@@ -234,7 +234,7 @@ def _counts(window: Window, include: bool, dtype: DType) -> Tensor | int:
 
 
 def _divisor(windows: Sequence[Window], include: bool, override: int | None, dtype: DType) -> Tensor | int:
-    """What the sum of each window is divided by."""
+    """Return the divisor of each window's sum."""
     if override is not None:
         if override == 0:
             raise ArgumentError("divisor_override is 0")
@@ -267,7 +267,7 @@ def _avg_pool(
 
 
 def _spread(value: Tensor, windows: Sequence[Window]) -> Tensor:
-    """What window_sum is the transpose of: each element of value added to all of its window."""
+    """Apply the transpose of window_sum: add each element of value to all elements of its window."""
     rank = len(windows)
     for dim, window in enumerate(windows, value.ndim - rank):
         kernel, stride = window.kernel, window.stride
@@ -275,7 +275,7 @@ def _spread(value: Tensor, windows: Sequence[Window]) -> Tensor:
         count = shape[dim]
         before = (0,) * (2 * (value.ndim - 1 - dim))
         if stride >= kernel:
-            # No two windows meet: repeat, and leave the gaps.
+            # The windows are disjoint: repeat, and leave the gaps.
             copies = expand(unsqueeze(value, dim + 1), (*shape[: dim + 1], kernel, *shape[dim + 1 :]))
             copies = constant_pad_nd(copies, (*before, 0, stride - kernel)) if stride > kernel else copies
             value = reshape(copies, (*shape[:dim], count * stride, *shape[dim + 1 :]))
@@ -284,7 +284,7 @@ def _spread(value: Tensor, windows: Sequence[Window]) -> Tensor:
         if stride > 1:
             apart = constant_pad_nd(unsqueeze(value, dim + 1), (*before, 0, stride - 1))
             value = reshape(apart, (*shape[:dim], count * stride, *shape[dim + 1 :]))
-        # An element of the operand gets from the windows that start at most kernel - 1 before it.
+        # An operand's element is in the windows that start at most kernel - 1 before it.
         first = kernel - 1 - window.padding
         value = constant_pad_nd(value, (*before, first, window.size + window.padding - value.shape[dim]))
         inner = tuple(Window(size, 1, 1, 0, 1, size) for size in value.shape[dim + 1 :])

@@ -1,8 +1,8 @@
-"""Derivatives of products, of any order, also where factors are zero.
+"""Derivatives of products, of any order, correct at factors of zero.
 
-A product is a polynomial of its factors. The first derivative divides by each factor, and what it does about zeros
-(a constant where one was) is right as a number but not as a function. So these numbers are ops of their own, whose
-derivatives multiply only: a derivative of a running product is a linear recurrence, and one of that again is one.
+A product is a polynomial of its factors. The first derivative divides by each factor, and puts a constant in place of a
+zero, so its value is right but its own derivative is not. So first derivatives are ops, whose derivative rules only
+multiply: the derivative of a running product is a linear recurrence, and so is the derivative of that.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .view import alias, flip, permute, reshape, slice
 
 
 def _shifted(value: Tensor, dim: int, fill: int = 0) -> Tensor:
-    """At each place along dim what stands before it; fill at the first."""
+    """Return at each position along dim the element before it; fill at the first."""
     return slice(constant_pad_nd(value, padding_of(value.ndim, dim, 1, 0), fill), dim, 0, value.shape[dim])
 
 
 def _following(value: Tensor, dim: int) -> Tensor:
-    """At each place along dim what stands behind it; zero at the last."""
+    """Return at each position along dim the element after it; zero at the last."""
     return slice(constant_pad_nd(value, padding_of(value.ndim, dim, 0, 1)), dim, 1)
 
 
 # Linear recurrences
 
-# Sizes that only the running program knows have at most as many elements as this is a power of two.
+# log2 of the largest open size along dim: 2**40 elements do not fit in memory.
 LARGEST = 40
 
 
@@ -47,7 +47,7 @@ def linear_recurrence(self: Tensor, factor: Tensor, dim: int) -> Tensor:
     places = iota(tuple(extent if axis == dim else 1 for axis, extent in enumerate(self.shape)), dim=dim, dtype=i64)
     flat = reshape(places, (size,))
     total, reach = self, factor
-    # Each step doubles how far back a place has looked, total, and what that was multiplied by, reach.
+    # Recursive doubling: `total` sums the last 2**step terms, `reach` is the product of the factors over them.
     for step in range(steps):
         source = clamp_min(flat - 2**step, 0)
         inside = places >= 2**step
@@ -57,7 +57,7 @@ def linear_recurrence(self: Tensor, factor: Tensor, dim: int) -> Tensor:
 
 
 def _from_the_end(value: Tensor, factor: Tensor, dim: int) -> Tensor:
-    """value plus the result at the place behind times the factor there: the transpose of the recurrence."""
+    """Return value plus factor times result, both of the next position: the transpose of the recurrence."""
     return flip(linear_recurrence(flip(value, dim), _shifted(flip(factor, dim), dim), dim), dim)
 
 
@@ -76,13 +76,14 @@ def linear_recurrence_jvp(self_tangent, factor_tangent, result, factor, dim):
 
 
 def _around_first_zero(self: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where the first zero is, what is not before it, what to divide by, and the products with that zero made 1.
+    """Return the mask of the first zero, the mask of it and all after it, a divisor, and running products with that
+    zero as 1.
 
-    Beyond the first zero only the derivative by that zero itself is not zero; before it one may divide."""
+    From the first zero on, only the derivative by that zero itself is nonzero; before it division is safe."""
     zero = self == 0
     seen = running_sum(pointwise.cast(zero, i64), dim)
     first = zero & (seen == 1)
-    # A zero is only divided by where the quotient is not used.
+    # The divisor is 1 at zeros, where the quotient is not used.
     return first, seen > 0, where(zero, 1, self), running_product(where(first, 1, self), dim)
 
 
@@ -190,7 +191,7 @@ def prod_jvp(self_tangent, self, dim, keepdim):
 
 
 def _in_rows(function: Callable[..., Tensor], dims: Sequence[int], *values: Tensor) -> Tensor:
-    """A function along one dimension, the last, of values with dims made that; and back."""
+    """Apply a function along one dimension, the last, into which dims are merged; restore the shape."""
     shape = values[0].shape
     order = (*(axis for axis in range(len(shape)) if axis not in dims), *dims)
     moved = tuple(shape[axis] for axis in order)
@@ -201,7 +202,7 @@ def _in_rows(function: Callable[..., Tensor], dims: Sequence[int], *values: Tens
 
 
 def _change_of_others(tangent: Tensor, self: Tensor, dim: int) -> Tensor:
-    """How the products of all other elements along dim change: those before times those behind."""
+    """Return the tangent of the products of all other elements along dim: those before times those after."""
     backward, backward_tangent = flip(self, dim), flip(tangent, dim)
     before, before_change = (
         _shifted(running_product(self, dim), dim, 1),

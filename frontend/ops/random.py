@@ -1,9 +1,9 @@
 """Random numbers: a pure function of a seed, of the op (its stream) and of the element's index.
 
-Every random op is made of one `random_bits`. The seed is a tensor of two integers, the key and an offset;
-where none is given, `seed_state` stands for it, and tracing puts a hidden parameter in its place that
-advances with each call. The stream is fixed when the op is made, so that a composite and its derivative,
-which both go through its body, see the same numbers, and no two ops do.
+Every random op is composed of one `random_bits`. The seed is a tensor of two integers, the key and an offset; by
+default it is `seed_state`, which tracing replaces by a hidden parameter that advances with each call. The stream is
+fixed when the op is made, so that a composite and its derivative, which both expand its body, see the same numbers, and
+different ops see different ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .streams import Streams
 
 STREAMS: Any = Streams()
 
-# How many random bits a number between 0 and 1 has: as many as its type can tell apart near 1.
+# Random bits of a number in [0, 1): the precision of its type near 1.
 DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 
 
@@ -55,7 +55,7 @@ def random_bits(size: Size, *, seed: Tensor | None = None, stream: int = STREAMS
 
 
 def _fraction(bits: Tensor, digits: int, dtype: DType) -> Tensor:
-    """The upper bits as a number from 0 to before 1."""
+    """Convert the upper bits to a number in [0, 1)."""
     kept = pointwise.bitwise_and(pointwise.bitwise_right_shift(bits, 64 - digits), (1 << digits) - 1)
     return pointwise.cast(kept, dtype) * 2.0**-digits
 
@@ -119,7 +119,7 @@ def randint(
     count = high - low
     bits = random_bits(size, seed=seed, stream=stream)
     if count <= 1 << 31:
-        # The upper half of a 64-bit product: no division, and no bias that could be seen.
+        # The upper half of a 64-bit product: no division, negligible bias.
         word = pointwise.bitwise_and(bits, (1 << 32) - 1)
         place = pointwise.bitwise_right_shift(word * count, 32)
     else:

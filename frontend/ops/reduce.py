@@ -19,7 +19,7 @@ from .view import detach, expand, reshape
 
 
 def restored(value: Tensor, shape: Sequence[Dim], dims: Sequence[int], keepdim: bool) -> Tensor:
-    """A reduction's result (or its gradient) with the reduced dimensions back, of size 1."""
+    """Return a reduction's result (or its gradient) with the reduced dimensions restored as size 1."""
     return value if keepdim or not dims else reshape(value, reduced(tuple(shape), dims, True))
 
 
@@ -30,17 +30,18 @@ def _not_empty(value: Tensor, dims: Sequence[int]) -> None:
 
 
 def accumulable(value: Tensor, dtype: DType | None) -> Tensor:
-    """value in the type that a reduction accumulates: the one asked for, or i64 for integers and bools."""
+    """Return value in the accumulation type of a reduction: the requested one, or i64 for integers and bools."""
     return pointwise.convert(value, dtype or (value.dtype if value.dtype.is_inexact else i64))
 
 
 def _kept(dtype: DType | None) -> DType | None:
-    """The type to keep as an attribute: the operand says all but that integers are not to become i64."""
+    """Return the dtype attribute to keep: only one that stops integers from becoming i64, as the operand tells the
+    rest."""
     return None if dtype is None or dtype.is_inexact or dtype is i64 else dtype
 
 
 def _floating(value: Tensor, dtype: DType | None = None) -> Tensor:
-    """The operand in the type that the arithmetic is done in: f16 and bf16 are rounded once, at the end."""
+    """Return the operand in its compute type: f16 and bf16 are rounded once, at the end."""
     wanted = dtype or value.dtype
     if not wanted.is_inexact:
         raise DTypeError(f"self is {value.dtype}, expected a float or complex type: cast it first")
@@ -48,7 +49,7 @@ def _floating(value: Tensor, dtype: DType | None = None) -> Tensor:
 
 
 def _count(value: Tensor, dims: Sequence[int]) -> int | Tensor:
-    """How many elements are reduced into one."""
+    """Return the number of elements that are reduced into one."""
     return number_of(product(value.shape[dim] for dim in dims), value.dtype.real)
 
 
@@ -94,12 +95,13 @@ def amin(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 
 def _shares(result: Tensor, self: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
-    """1 / how many elements are the extreme one, at each of those; 0 elsewhere."""
+    """Return 1 / n at each of the n elements equal to the extreme; 0 elsewhere."""
     return _share(pointwise.eq(self, restored(result, self.shape, dim, keepdim)), self.dtype, dim)
 
 
 def _share(hit: Tensor, dtype: DType, dim: Sequence[int]) -> Tensor:
-    """1 / how many elements over dim are hit, at each of those; 0 elsewhere. f16 and bf16 do not hold large counts."""
+    """Return 1 / n at each of the n elements over dim that are hit; 0 elsewhere. n is in the compute type: f16 and bf16
+    do not represent large counts."""
     mask = pointwise.cast(hit, dtype.compute)
     return mask / sum(mask, dim, True)
 
@@ -117,7 +119,8 @@ def extreme_jvp(self_tangent, result, self, dim, keepdim):
 
 
 def _single_dimension(value: Tensor, dim: Dims, keepdim: bool) -> dict:
-    """arg* reduce exactly one dimension: without dim (or of a 0-dim tensor) the flattened one."""
+    """Return the arguments of argmax or argmin over exactly one dimension: without dim, and for 0-dim tensors, of the
+    flattened tensor."""
     wanted = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
     if value.ndim == 0:
         dimensions(wanted, 0)
@@ -163,7 +166,7 @@ def all_true(self: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 
 def _found(op: OpDef, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    """Unlike other reductions, those to a truth value are over no dim where dim is empty."""
+    """Apply any or all; an empty dim reduces over no dim, unlike in other reductions."""
     if isinstance(dim, Sequence) and not dim:
         return pointwise.convert(self, bool_)
     return op(self, dim, keepdim)
@@ -201,7 +204,7 @@ def mean_vjp(grad, self, dim, keepdim):
 
 
 def _degrees(value: Tensor, dims: Sequence[int], correction: Scalar | None) -> int | float | Tensor:
-    """What a variance divides by: 0 where there are no elements, whatever the correction."""
+    """Return the divisor of a variance: count - correction, at least 0; 0 without elements, whatever the correction."""
     lost = 1 if correction is None else correction
     count = _count(value, dims)
     if isinstance(count, Tensor):
@@ -211,7 +214,7 @@ def _degrees(value: Tensor, dims: Sequence[int], correction: Scalar | None) -> i
 
 
 def _deviation(value: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The mean, and each element's distance from it. Two passes: no cancellation."""
+    """Return the mean, and each element's deviation from it. Two passes: no cancellation."""
     middle = sum(value, dims, True) / _count(value, dims)
     return middle, value - middle
 
@@ -223,13 +226,12 @@ def _square(value: Tensor) -> Tensor:
     return value * value
 
 
-# The types whose squares, or sums of them, leave their range before the variance or its root does: they are added up in
-# a wider one.
+# Accumulation types of squares, for types in which squares or their sums overflow before the variance or its root does.
 _SQUARED_IN = {f32: f64, bf16: f64, c64: c128}
 
 
 def _moments(self: Tensor, dims: Sequence[int], correction: Scalar | None, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """The variance in a type that holds sums of squares, and the mean."""
+    """Return the variance in its accumulation type, and the mean."""
     value = _floating(self)
     middle, deviation = _deviation(value, dims)
     deviation = pointwise.convert(deviation, _SQUARED_IN.get(self.dtype, deviation.dtype))
@@ -309,7 +311,8 @@ def std_mean_jvp(self_tangent, results, self, dim, correction, keepdim):
 
 
 def _through_root(change: Tensor, root: Tensor) -> Tensor:
-    """The derivative of a square root, given that of its operand: taken to be zero at zero, not infinite."""
+    """Return the derivative of a square root, given that of its operand; at zero it is defined as zero, not
+    infinite."""
     zero = root == 0
     return pointwise.where(zero, 0, change / (pointwise.where(zero, 1, root) * 2))
 
@@ -318,7 +321,7 @@ def _through_root(change: Tensor, root: Tensor) -> Tensor:
 
 
 def _selected(value: Tensor, dim: int, keepdim: bool, indices: Tensor) -> Tensor:
-    """The elements of value at indices along dim: the tangent of an extreme is that of the chosen element."""
+    """Return the elements of value at indices along dim: the tangent of an extreme is that of the chosen element."""
     if value.ndim == 0:
         return value
     dims = dimensions(dim, value.ndim)
@@ -327,7 +330,7 @@ def _selected(value: Tensor, dim: int, keepdim: bool, indices: Tensor) -> Tensor
 
 
 def _placed(grad: Tensor, value: Tensor, dim: int, keepdim: bool, indices: Tensor) -> Tensor:
-    """grad at indices along dim, zero elsewhere. A comparison rather than a scatter: it fuses."""
+    """Return grad at indices along dim, zero elsewhere. A comparison instead of a scatter: it fuses."""
     if value.ndim == 0:
         return grad
     dims = dimensions(dim, value.ndim)
@@ -394,7 +397,7 @@ def logsumexp(self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     if builtins.any(self.shape[axis] == 0 for axis in dims):
         return pointwise.convert(elementary.log(sum(elementary.exp(value), dims, keepdim)), wanted)
     largest = amax(value, dims, True)
-    # An infinite maximum would make inf - inf.
+    # An infinite maximum would give inf - inf.
     shift = detach(pointwise.where(pointwise.isfinite(largest), largest, 0))
     total = elementary.log(sum(elementary.exp(value - shift), dims, keepdim))
     return pointwise.convert(total + reshape(shift, total.shape), wanted)
@@ -442,7 +445,7 @@ def linalg_vector_norm(
     value = _floating(self, dtype)
     dims = dimensions(dim, self.ndim)
     if ord != 0 and builtins.all(self.shape[axis] == 1 for axis in dims):
-        # Of one element: no power of it that could be out of range.
+        # One element: no power, which could overflow.
         result = reshape(pointwise.abs(value), reduced(self.shape, dims, keepdim))
     elif ord == 2:
         result = elementary.sqrt(sum(_square(value), dims, keepdim))
@@ -458,7 +461,7 @@ def linalg_vector_norm(
 
 
 def _norm_slope(result: Tensor, self: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor | None:
-    """The derivative of the norm by each element, zero where it has none."""
+    """Return the derivative of the norm by each element; zero where it does not exist."""
     dims = dimensions(dim, self.ndim)
     length = restored(result, self.shape, dims, keepdim)
     if ord == 0:
@@ -471,7 +474,7 @@ def _norm_slope(result: Tensor, self: Tensor, ord: float, dim: Dims, keepdim: bo
         return pointwise.where(zero, 0, self / safe)
     if math.isinf(ord):
         return pointwise.sgn(self) * _share(pointwise.abs(self) == length, length.dtype, dims)
-    # What is not used must have a derivative, too.
+    # The branch that `where` drops needs a finite derivative, too.
     none = zero | (self == 0)
     ratio = pointwise.abs(pointwise.where(none, 1, self)) / safe
     return pointwise.where(none, 0, pointwise.sgn(self) * ratio ** (ord - 1))

@@ -1,4 +1,4 @@
-"""All ops by name, and the one that others are made with: constants."""
+"""All ops by name, and constants, which the other ops are declared with."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ REGISTRY: dict[str, OpDef] = process.keep("ops", {})
 
 
 def constant(value: Scalar, type: DType) -> Value:
-    """A number as a 0-dim tensor, in normal form for its type: the printer writes it as a literal.
+    """Return a number as a 0-dim tensor, in normal form for its type: the printer writes it as a literal.
 
-    A program has the same few numbers over and over: all of them are one value, which belongs to no line.
+    Programs repeat a few numbers, so equal ones share a value, which has no location.
     """
     if value.__class__ in _SHARED and (value or repr(value) != "-0.0"):
         return _shared_constant(value, type.name)
@@ -35,7 +35,7 @@ def _constant(value: Scalar, type: DType) -> Value:
     return Op(REGISTRY["constant"], arguments, (scalar_type(type),), None).results[0]
 
 
-_SHARED = (float, int, bool)  # what is equal among them, and of one class, is the same, but for -0.0
+_SHARED = (float, int, bool)  # classes in which equal numbers are interchangeable, except -0.0
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -44,15 +44,15 @@ def _shared_constant(value: Scalar, type: str) -> Value:
 
 
 def holds(type: DType, value: Any) -> bool:
-    """Whether an integer type has a number, whose fraction does not count."""
+    """Whether an integer type holds the integer part of a number."""
     low, high = type.bounds
     return bool(low - 1 < value < high + 1)
 
 
 def scalar_value(value: Any, type: DType) -> Scalar:
-    """The Python number that `value` is once stored as `type`; an error if an integer type does not hold it."""
+    """Return `value` as the Python number that is stored for `type`; raise if an integer type does not hold it."""
     if value.__class__ is float and type.kind == "f":
-        # A number of an f16 or bf16 op may have the precision that the arithmetic is done in: see `rounded`.
+        # Numbers of f16 and bf16 ops keep f32 precision, in which the arithmetic is done: see `rounded`.
         return value if type.bits == 64 else ctypes.c_float(value).value  # type: ignore[no-any-return]
     if type.kind == "b":
         return bool(value)
@@ -71,12 +71,13 @@ def scalar_value(value: Any, type: DType) -> Scalar:
 
 
 def as_held(value: Any, type: DType) -> Scalar:
-    """A number beside tensors whose type decides alone: of integers only its whole part counts, as in PyTorch."""
+    """Return a number in the tensors' type, without promotion: beside integers only its integer part counts, as in
+    PyTorch."""
     return value if type.is_inexact else scalar_value(value, type)
 
 
 def rounded(value: Any, type: DType) -> Scalar:
-    """A number as f16 and bf16 tensors hold it, by way of f32 as in PyTorch; for other types the number itself."""
+    """Return a number rounded to f16 or bf16, by way of f32 as in PyTorch; for other types the number itself."""
     if type.compute is type or (value.__class__ is int and -128 <= value <= 128):
         return value  # type: ignore[no-any-return]
     with np.errstate(over="ignore"):

@@ -33,7 +33,7 @@ def running_sum(self: Tensor, dim: int) -> Tensor:
 
 
 def suffix_sum(value: Tensor, dim: int) -> Tensor:
-    """The sum of all elements along dim from each one on."""
+    """Return the sum of all elements along dim from each one on."""
     return flip(running_sum(flip(value, dim), dim), dim)
 
 
@@ -55,19 +55,20 @@ def running_logsumexp(self: Tensor, dim: int) -> Tensor:
 
 
 def _logarithms(value: Tensor) -> tuple[Tensor, Tensor]:
-    """The logarithms of the positive part of value, which NaN belongs to, and of its negative part."""
+    """Return the logarithms of the positive part of value, which includes NaN, and of its negative part."""
     return (
         pointwise.where(value <= 0, -math.inf, elementary.log(pointwise.where(value <= 0, 1, value))),
         pointwise.where(value < 0, elementary.log(pointwise.where(value < 0, -value, 1)), -math.inf),
     )
 
 
-# exp(self - result) may over- or underflow where a sum of them does not, so the derivatives add up in logarithms. They
-# are linear as a whole, but not differentiable step by step: each is an op, and their derivatives are made of the two.
+# exp(self - result) may over- or underflow where a sum of such terms does not, so the derivatives accumulate
+# logarithms. Each derivative is linear, but its single steps are not differentiable, so each is an op, and their
+# derivative rules use the two ops.
 
 
 def _total(total: Tensor) -> Tensor:
-    """A total by which nothing is left of what it is subtracted from, where nothing has been added up yet."""
+    """Return the total with inf for -inf (an empty sum), so that exp(x - total) is 0 there."""
     return pointwise.where(total == -math.inf, math.inf, total)
 
 
@@ -139,7 +140,7 @@ def running_min(self: Tensor, dim: int) -> Tensor:
 
 
 def _last_index(value: Tensor, extremes: Tensor, dim: int) -> Tensor:
-    """The last place up to each one where the extreme was met."""
+    """Return for each position the last index up to it at which the running extreme occurs."""
     hit = value == extremes
     if value.dtype.is_float:
         hit = hit | pointwise.isnan(value)
@@ -161,7 +162,7 @@ def running_extreme_jvp(self_tangent, result, self, dim):
 
 
 def _accumulated(scan: OpDef, self: Tensor, dim: int, dtype: DType | None) -> Tensor:
-    """A scan in the type that was asked for; integers and bools accumulate as i64."""
+    """Apply a scan in the requested type; integers and bools accumulate as i64."""
     dim = dimension(dim, self.ndim)
     value = accumulable(self, dtype)
     return scan(value, dim) if self.ndim else alias(value)

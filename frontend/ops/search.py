@@ -1,4 +1,4 @@
-"""Looking for values in other values, and indexing by places that need not exist."""
+"""Searching for values among values, and indexing with indices that may be out of range."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .kinds import common_dtype
 from .shapes import equal
 from .view import flatten, unsqueeze
 
-# Sequences up to this length are counted through rather than halved.
+# Elements of a sorted sequence: up to this length linear counting, beyond it binary search. Chosen, not measured.
 COUNTED = 32
 
 
@@ -68,7 +68,7 @@ def searchsorted(
     found = full(value.shape, 0, dtype=i64)
     step = 1 << (length.bit_length() - 1)
     while step:
-        # All before `found` are less. Are the next `step` so, too?
+        # All elements before `found` are less; test whether the next `step` are, too.
         probe = found + step
         place = extremes.clamp_max(probe, length) - 1
         seen = select_along(sequence, 0, place) if shared else gather(sequence, -1, place)
@@ -78,7 +78,7 @@ def searchsorted(
 
 
 def _is_before(compare: OpDef, element: Tensor, value: Tensor) -> Tensor:
-    """Whether an element of a sorted row comes before a value. NaN are sorted last, and a value NaN comes after all."""
+    """Whether an element of a sorted row comes before a value. NaNs sort last; a NaN value comes after all elements."""
     found = compare(element, value)
     return pointwise.logical_or(found, pointwise.isnan(value)) if value.dtype.is_float else found
 
@@ -106,7 +106,7 @@ def _unsafe_index_put(
 
 
 def _inside(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The indices brought into range, where a mask says that their value does not matter."""
+    """Return the indices clamped into range; those that are out of range are masked off."""
     found: list[Tensor | None] = []
     for item, size in zip(indices, self.shape):
         if item is not None:

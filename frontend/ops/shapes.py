@@ -1,4 +1,4 @@
-"""Arithmetic on shapes that type rules share."""
+"""Arithmetic on shapes, shared by type rules."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Shape = tuple[Dim, ...]
 
 
 def fits_into(size: Expr, type: DType) -> bool:
-    """Whether an integer type holds a size: provably, or for the sizes at hand, which makes it a limit of the program.
-    Where none are at hand, types from 32 bits up are taken to hold them."""
+    """Whether an integer type holds a size: by proof, or for the sizes at hand, which becomes a limit of the program.
+    Without sizes at hand, types of 32 bits and more are assumed to hold it."""
     low, high = type.bounds
     if non_negative(high - size) and non_negative(size - low):
         return True
@@ -45,7 +45,7 @@ def fits_into(size: Expr, type: DType) -> bool:
 
 
 def equal(left: Dim, right: Dim) -> bool:
-    """Whether two sizes are the same; raises UndecidedSize where only the run-time sizes could tell."""
+    """Whether two sizes are equal; raises UndecidedSize if that depends on run-time sizes."""
     if left == right:
         return True
     if (isinstance(left, int) and isinstance(right, int)) or differs(left, right):
@@ -54,7 +54,7 @@ def equal(left: Dim, right: Dim) -> bool:
 
 
 def at_least(size: Dim, least: Dim) -> bool:
-    """Whether a size reaches another; raises UndecidedSize where only the run-time sizes could tell."""
+    """Whether a size is at least another; raises UndecidedSize if that depends on run-time sizes."""
     gap = size - least
     if isinstance(gap, int):
         return gap >= 0
@@ -66,7 +66,7 @@ def at_least(size: Dim, least: Dim) -> bool:
 
 
 def divides(size: Dim, parts: Dim) -> bool:
-    """Whether a size is a multiple of another; raises UndecidedSize where only the run-time sizes could tell."""
+    """Whether a size is a multiple of another; raises UndecidedSize if that depends on run-time sizes."""
     rest = remainder(*_without_common_factors(size, parts))
     if isinstance(rest, int):
         return rest == 0
@@ -76,7 +76,8 @@ def divides(size: Dim, parts: Dim) -> bool:
 
 
 def _without_common_factors(size: Dim, parts: Dim) -> tuple[Dim, Dim]:
-    """N * M and 2 * M as N and 2: whether one divides the other is a smaller question then."""
+    """Return two sizes without common factors, N * M and 2 * M as N and 2, which simplifies the test of
+    divisibility."""
     coefficients = [number for item in (size, parts) for number in coefficients_of(item)]
     factors: list[Dim] = [gcd(*coefficients)]
     if isinstance(parts, Expr):
@@ -89,7 +90,7 @@ def _without_common_factors(size: Dim, parts: Dim) -> tuple[Dim, Dim]:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """The shape that all of these broadcast to."""
+    """Return the shape that all of these broadcast to."""
     first: Shape = ()
     for shape in shapes:
         if shape is not first and shape:
@@ -119,7 +120,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def dimension(dim: int, rank: int) -> int:
-    """A dimension counted from the front. A 0-dim tensor counts as having one."""
+    """Return a dimension counted from the front. A 0-dim tensor counts as having one dimension."""
     if isinstance(dim, Expr):
         raise SizeNeeded(dim)
     if not isinstance(dim, int) or isinstance(dim, bool):
@@ -133,7 +134,7 @@ def dimension(dim: int, rank: int) -> int:
 
 
 def dimensions(dim: int | Sequence[int] | None, rank: int, empty_is_all: bool = True) -> tuple[int, ...]:
-    """Sorted dimensions counted from the front; None means all of them."""
+    """Return sorted dimensions counted from the front; None means all of them."""
     if dim is None or (empty_is_all and not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(rank))
     wanted = [dim] if isinstance(dim, int) else list(dim)
@@ -150,7 +151,7 @@ def reduced(shape: Shape, dims: Sequence[int], keepdim: bool) -> Shape:
 
 
 def are_ints(items: tuple) -> bool:
-    """Whether all items are plain ints: no symbolic size is among them, nor a bool."""
+    """Whether all items are ints: no symbolic size and no bool."""
     return _INT.issuperset(map(type, items))
 
 
@@ -158,7 +159,7 @@ _INT = frozenset((int,))
 
 
 def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
-    """The new shape with -1 worked out, checked against the number of elements."""
+    """Return the new shape with -1 resolved, checked against the number of elements."""
     wanted = tuple(new)
     if are_ints(wanted) and are_ints(old) and min(wanted, default=0) >= 0 and math.prod(wanted) == math.prod(old):
         return wanted
@@ -180,7 +181,7 @@ def resolve_reshape(old: Shape, new: Sequence[Dim]) -> Shape:
 
 
 def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim]:
-    """start and end of a slice, wrapped from the back and clamped into 0..size."""
+    """Return start and end of a slice, negative ones counted from the end, clamped into 0..size."""
     if are_ints((size, 0 if start is None else start, 0 if end is None else end)):
         first, last, _ = slice(start, end).indices(size)  # type: ignore[arg-type]
         return first, max(first, last)
@@ -188,26 +189,26 @@ def clamp_slice(size: Dim, start: Dim | None, end: Dim | None) -> tuple[Dim, Dim
     def wrap(value: Dim, largest: Dim | None) -> Dim:
         if (isinstance(value, int) and value < 0) or (not isinstance(value, int) and not at_least(value, 0)):
             return maximum(size + value, 0)
-        # PyTorch writes "to the end" as the largest integer.
+        # PyTorch encodes "to the end" as the largest integer.
         if isinstance(value, int) and value >= 2**62:
             return size
         return value if largest is None else minimum(value, largest)
 
     begin, low = (wrap(0 if start is None else start, largest) for largest in (None, size))
     high = size if end is None else wrap(end, size)
-    # high - low, or nothing. Without the clamp of the start it is spelled the shorter, and so are slices of slices.
+    # The length is max(high - begin, 0): the unclamped start gives the shorter expression, also for nested slices.
     return low, low + maximum(high - begin, 0)
 
 
 def slice_of_slice(size: Dim, outer: tuple[Dim, Dim, int], inner: tuple[Dim, Dim, int]) -> tuple[Dim, Dim, int]:
-    """start, end and step of `inner` of what `outer` has of a size; both are clamped. It does not matter where nothing
-    starts: so the sum of the starts is clamped once."""
+    """Return start, end and step of slice `inner` of slice `outer` of a size; both are clamped. The start of an empty
+    slice is arbitrary, so the sum of the starts is clamped once."""
     inner_size = ceil_divide(outer[1] - outer[0], outer[2])
     start = minimum(_unclamped(outer[0], size) + _unclamped(inner[0], inner_size) * outer[2], size)
     return start, start + (inner[1] - inner[0] - 1) * outer[2] + 1, outer[2] * inner[2]
 
 
 def _unclamped(start: Dim, size: Dim) -> Dim:
-    """What was clamped to a size, if that can be seen."""
+    """Return the operand of a clamp to `size`, if the expression is one; else the expression."""
     atom = None if isinstance(start, int) else start.atom
     return atom.left if isinstance(atom, Compound) and atom.operator == "min" and atom.right == size else start

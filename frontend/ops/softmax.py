@@ -23,9 +23,9 @@ def _is_empty(value: Tensor, dim: int) -> bool:
 
 
 def _shifted(value: Tensor, dim: int) -> Tensor:
-    """value less its maximum along dim, in the type that the arithmetic is done in."""
+    """Return value minus its maximum along dim, in its compute type."""
     wide = widen(value)
-    # The shift cancels, so no derivative passes through the maximum.
+    # The shift cancels out, so the maximum needs no derivative.
     return wide if _is_empty(wide, dim) else wide - detach(amax(wide, dim, True))
 
 
@@ -49,7 +49,7 @@ def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     dim = dimension(dim, self.ndim)
     target = f32 if half_to_float else float_of(self.dtype)
     powers = exp(_shifted(self, dim))
-    # One division a row: processors multiply much faster.
+    # One division per row, then multiplications, which are much faster.
     return convert(powers * reciprocal(total(powers, dim, True)), target)
 
 

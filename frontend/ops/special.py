@@ -33,7 +33,8 @@ from .view import unsqueeze
 
 
 def _in_one_type(self: Tensor | Scalar, other: Tensor | Scalar) -> list[Tensor]:
-    """Both in the float type in which they meet: the logarithm of an integer or a number has its digits."""
+    """Return both operands in their promoted float type, so that logarithms of integers and numbers have its
+    precision."""
     wanted = float_of(common_dtype((self, other)))
     return [convert(item, wanted) if isinstance(item, Value) else constant(item, wanted) for item in (self, other)]
 
@@ -50,11 +51,12 @@ def xlogy(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
 def _by_factor(
     change: Tensor | None, self: Tensor | Scalar, other: Tensor | Scalar, product: OpDef, pole: int
 ) -> Tensor | None:
-    """The derivative of self * log(other) by self: change * log(other), also where self is 0 and `other` has none."""
+    """Return the derivative of self * log(other) by self: change * log(other), also where self is 0 and the logarithm
+    is infinite or NaN."""
     if change is None:
         return None
     flat = logical_and(eq(self, 0), le(other, pole))
-    # No change has no derivative, whatever the logarithm is: the product is xlogy's own.
+    # A change of 0 gives 0 whatever the logarithm is, so the product is xlogy itself.
     return where(flat, 0, product(change, where(flat, pole + 1, other)))
 
 
@@ -67,7 +69,7 @@ def xlogy_vjp(grad, self, other):
 @xlogy.jvp
 def xlogy_jvp(self_tangent, other_tangent, self, other):
     self, other = _in_one_type(self, other)
-    # Not through the body: where self is zero that is a constant.
+    # Not through the body, which is constant where self is zero.
     by_other = None if other_tangent is None else other_tangent * true_divide(self, other)
     return added(_by_factor(self_tangent, self, other, xlogy, 0), by_other)
 
@@ -98,7 +100,7 @@ def special_xlog1py_jvp(self_tangent, other_tangent, self, other):
 @rounded_once
 def special_entr(self: Tensor) -> Tensor:
     """-self * log(self): 0 at 0, minus infinity below."""
-    return where(lt(self, 0), -math.inf, where(eq(self, 0), 0, self * -log(self)))  # unsigned numbers have no -self
+    return where(lt(self, 0), -math.inf, where(eq(self, 0), 0, self * -log(self)))  # unsigned types have no -self
 
 
 @special_entr.vjp
@@ -134,8 +136,8 @@ def sinc_jvp(self_tangent, self):
 @composite
 @rounded_once
 def sinc_slope(self: Tensor, order: int) -> Tensor:
-    """sin(self) / self, differentiated and divided by -self, order times over."""
-    # Near zero the quotients cancel: a series. It has only even powers, so it is the same on both sides.
+    """sin(self) / self after `order` repetitions of: differentiate, divide by -self."""
+    # Near zero the quotients cancel, so a series is used. It has only even powers: the same on both sides.
     near = lt(abs(self), max(order, 1))
     square = self * self
     small, large = where(near, square, 0), where(near, 1, self)

@@ -1,4 +1,4 @@
-"""The streams of random ops: a number for each call, so that no two of them see the same random numbers.
+"""Streams of random ops: a number for each call, so that different calls see different random numbers.
 
 While a function is traced they are counted from zero, so that the same function always gives the same program.
 """
@@ -16,7 +16,7 @@ _outside = process.keep("streams of random ops outside of traces", itertools.cou
 
 
 class Streams:
-    """As the default of a parameter it means: the next number, for each call."""
+    """A parameter's default that stands for the next stream number in each call."""
 
     def __next__(self) -> int:
         return next(_numbers.get() or _outside)
@@ -26,7 +26,7 @@ class Streams:
 
 
 class counted_anew:
-    """Streams are counted from zero inside."""
+    """Context in which streams are counted from zero."""
 
     __slots__ = ("token",)
 

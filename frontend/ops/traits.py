@@ -1,4 +1,4 @@
-"""Traits of ops: what passes may rely on, said where an op is declared.
+"""Traits of ops: properties that passes rely on, declared with the op.
 
     @prim(Elementwise("add"), commutes=True, keeps_sign=True)
     def add(self: Tensor, other: Tensor, *, alpha: Scalar = 1) -> Tensor:
@@ -16,8 +16,8 @@ class Traits(TypedDict, total=False):
 
     commutes: bool  # the first two operands may change places
     never_negative: bool  # no float in the result is below zero, -inf or -0.0
-    keeps_sign: bool  # the same of the result where it holds for all operands
-    turns: bool  # a view that has the dims of what is row-major in another order
+    keeps_sign: bool  # never_negative holds for the result if it holds for all operands
+    turns: bool  # a view that permutes the dims of a row-major tensor
 
 
 class HasTraits:
@@ -29,7 +29,7 @@ class HasTraits:
     turns = False
 
     def set_traits(self, traits: Traits) -> None:
-        """Take on what a declaration names."""
+        """Set the traits that a declaration names."""
         for name in traits:
             if name not in Traits.__annotations__:
                 raise ValueError(f"{name!r} is no trait of ops; traits are {', '.join(sorted(Traits.__annotations__))}")

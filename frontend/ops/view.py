@@ -1,4 +1,4 @@
-"""Ops that move elements and compute nothing: views, and the shapes and parts made of them.
+"""Ops that move elements and compute nothing: views, and ops on shapes and parts composed of them.
 
 A view is an index map from the result to the operand, so a chain of views costs nothing: the map is applied
 where an element is read. The derivatives of slice, diagonal and unfold put parts back: join.py.
@@ -19,12 +19,12 @@ from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, divides
 
 
 def replaced(shape: Sequence[Dim], dim: int, *sizes: Dim) -> Shape:
-    """The shape with one dimension replaced by others, or by none."""
+    """Return the shape with one dimension replaced by others, or removed."""
     return (*shape[:dim], *sizes, *shape[dim + 1 :])
 
 
 def axis_of(dim: int, rank: int) -> int:
-    """A dimension of a tensor that must have one."""
+    """Return a dimension counted from the front, of a tensor with at least one."""
     if rank == 0:
         raise ShapeError("a 0-dim tensor has no dimension to work on")
     return dimension(dim, rank)
@@ -137,7 +137,8 @@ def slice(self: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None 
 
 
 def dim_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
-    """Which dimensions of old make up which of new, in runs as short as possible. Sizes of 1 are left out."""
+    """Return the dimensions of old that make up those of new, in groups as small as possible. Sizes of 1 are left
+    out."""
     left = [position for position, size in enumerate(old) if size != 1]
     right = [position for position, size in enumerate(new) if size != 1]
     found: list[tuple[list[int], list[int]]] = []
@@ -208,7 +209,7 @@ def reshape_vjp(grad, self):
 
 
 def unit_reshape(old_shape: Shape, new_shape: Shape) -> tuple[int | None, ...] | None:
-    """For a reshape that merely inserts or removes sizes of 1: where each new dimension was, None if new.
+    """Return, for a reshape that only inserts or removes sizes of 1, the old dimension of each new one, None if new.
 
     None for all other reshapes."""
     result: list[int | None] = []
@@ -255,7 +256,7 @@ def cyclic_shift(self: Tensor, shifts: Sequence[Dim], dims: Sequence[int]) -> Te
     wanted = tuple(dimension(dim, self.ndim) for dim in dims)
     if len(wanted) != len(shifts):
         raise ArgumentError(f"{len(shifts)} shifts for {len(wanted)} dims")
-    total: dict[int, Dim] = {}  # a dim that is named twice moves by both shifts
+    total: dict[int, Dim] = {}  # a dim given twice moves by the sum of its shifts
     for shift, dim in zip(shifts, wanted):
         total[dim] = total.get(dim, 0) + shift
     whole = tuple(remainder(shift, self.shape[dim]) if self.shape[dim] != 0 else 0 for dim, shift in total.items())
@@ -526,7 +527,7 @@ def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def place_of(index: Dim, size: Dim) -> Dim:
-    """An index from the front, checked where it is a number."""
+    """Return an index counted from the front; checked if it is a number."""
     if isinstance(index, int) and not at_least(size, -index if index < 0 else index + 1):
         raise ArgumentError(f"index {index} is out of range for a dimension of size {size}")
     return index + size if isinstance(index, int) and index < 0 else index
@@ -569,7 +570,7 @@ def split_with_sizes(self: Tensor, split_sizes: Sequence[Dim], dim: int = 0) -> 
 
 
 def _pieces(size: Dim, piece: Dim) -> list[Dim]:
-    """Sizes of equal pieces, the last one smaller if need be."""
+    """Return the sizes of equal pieces; the last one may be smaller."""
     if isinstance(size, int) and isinstance(piece, int):
         if piece < 1:
             if size == 0:

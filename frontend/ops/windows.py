@@ -1,10 +1,9 @@
-"""Windows that slide over the last dims of a tensor: their geometry, and what is combined over them.
+"""Windows that slide over the last dims of a tensor: their geometry, and sums and maxima over them.
 
-A window is taken apart: each of its places (a tap) is a strided view of the whole tensor, and a pool is a chain
-of elementwise ops over the taps. The chain runs along the rows of the result, where there is something to
-vectorise, while a reduction over three by three elements would have three. Windows of many places go one
-dim after the other, which takes the sum of their lengths instead of the product; a single window over all
-there is, as in a global pool, is a plain reduction.
+A window is decomposed: each of its elements (a tap) is a strided view of the whole tensor, and a pool is a chain of
+elementwise ops over the taps. The chain vectorises along the rows of the result, while a reduction over 3 x 3 elements
+would vectorise over 3. Large windows go one dim at a time, which takes the sum of their lengths instead of the product;
+a single window over the whole tensor, as in a global pool, is a plain reduction.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from .view import expand, flatten, reshape, select, slice, unfold
 
 Lengths = int | Sequence[int]
 
-# Windows with more places than this go dim by dim.
+# Taps of one chain: larger windows go one dim at a time. Chosen, not measured.
 CHAIN = 32
 
 
 def lengths(value: Lengths, rank: int, what: str, least: int) -> tuple[int, ...]:
-    """One number for each dim, where a single one stands for all."""
+    """Return one number for each dim; a single one stands for all."""
     given = (value,) if isinstance(value, int) else tuple(value)
     if len(given) not in (1, rank):
         raise ArgumentError(f"{what} is {value}, expected one number or {rank}")
@@ -44,7 +43,7 @@ def lengths(value: Lengths, rank: int, what: str, least: int) -> tuple[int, ...]
 
 
 class Window:
-    """The windows along one dim: number i starts at i * stride - padding and has every dilation-th element."""
+    """The windows along one dim: window i starts at i * stride - padding and has every dilation-th element."""
 
     def __init__(
         self, size: Dim, kernel: int, stride: int, padding: int, dilation: int, count: Dim, after: Dim = 0
@@ -55,7 +54,7 @@ class Window:
         self.padding = padding
         self.dilation = dilation
         self.count = count
-        self.after = after  # how much has to be added at the end for the last window to fit
+        self.after = after  # padding needed at the end for the last window
 
     @property
     def span(self) -> int:
@@ -63,7 +62,7 @@ class Window:
 
     @staticmethod
     def over(size: Dim, kernel: int, stride: int, padding: int, dilation: int = 1, ceil_mode: bool = False) -> Window:
-        """As many as fit a padded size; with ceil_mode the last one may hang over the end."""
+        """Return the windows that fit a padded size; with ceil_mode the last one may extend past the end."""
         span = (kernel - 1) * dilation + 1
         room = size + 2 * padding - span
         count = (ceil_divide if ceil_mode else floor_divide)(room, stride) + 1
@@ -73,7 +72,7 @@ class Window:
         if not at_least(count, 1):
             raise ShapeError(f"a window of {span} does not fit a dimension of {size}, padded {padding}")
         needed = (count - 1) * stride + span - size - padding
-        # Of an open size it is not known what is not needed; unfold leaves out what makes no whole window.
+        # For an open size the excess is unknown; unfold drops elements that do not fill a window.
         after = max(needed, 0) if isinstance(needed, int) else larger(needed, padding) if ceil_mode else padding
         return Window(size, kernel, stride, padding, dilation, count, after)
 
@@ -90,7 +89,7 @@ def windows_over(
     dilation: Lengths,
     ceil_mode: bool,
 ) -> tuple[Window, ...]:
-    """The windows along each of the last `rank` dims; with ceil_mode the last one may hang over the end."""
+    """Return the windows along each of the last `rank` dims; with ceil_mode the last one may extend past the end."""
     if self.ndim not in (rank + 1, rank + 2):
         raise ShapeError(f"self has {self.ndim} dimensions, expected {rank + 1} or {rank + 2}")
     kernels = lengths(kernel_size, rank, "kernel_size", 1)
@@ -107,31 +106,32 @@ def windows_over(
 
 
 def half_padded(windows: Sequence[Window]) -> None:
-    """Pools want something of the tensor in each window."""
+    """Raise unless each window contains an element: padding of a pool is at most half a window."""
     for window in windows:
         if 2 * window.padding > window.kernel:
             raise ArgumentError(f"padding {window.padding} is more than half of a window of {window.kernel}")
 
 
 def padded(value: Tensor, windows: Sequence[Window], fill: Scalar) -> Tensor:
-    """value with fill where windows reach beyond it."""
+    """Pad value with fill where windows reach beyond it."""
     pad = [amount for window in reversed(windows) for amount in (window.padding, window.after)]
     return constant_pad_nd(value, pad, fill) if any(amount != 0 for amount in pad) else value
 
 
 def unfolded(value: Tensor, windows: Sequence[Window]) -> Tensor:
-    """All windows of a padded value; the places in them are the last dims, dilation included."""
+    """Return all windows of a padded value; the positions within a window are the last dims, dilation included."""
     first = value.ndim - len(windows)
     for dim, window in enumerate(windows, first):
         value = unfold(value, dim, window.span, window.stride)
     return value
 
 
-Tap = tuple[tuple[Tensor, ...], Tensor | None]  # tensors at one place of all windows; where the place exists
+# For each operand its element at one position of all windows; the mask of windows that have the position.
+Tap = tuple[tuple[Tensor, ...], Tensor | None]
 
 
 def taps(values: Sequence[Tensor], windows: Sequence[Window]) -> Iterator[Tap]:
-    """The places of the windows in row-major order, in each of the padded values."""
+    """Yield the taps of the windows in row-major order, for each of the padded values."""
     open_windows = [unfolded(value, windows) for value in values]
     for offsets in itertools.product(*(range(0, window.span, window.dilation) for window in windows)):
         found = []
@@ -143,8 +143,8 @@ def taps(values: Sequence[Tensor], windows: Sequence[Window]) -> Iterator[Tap]:
 
 
 def adaptive_bounds(size: Dim, count: Dim) -> tuple[Tensor, Tensor, int]:
-    """Where `count` windows that share `size` elements start and end, and the length of the longest."""
-    size, count = int(size), int(count)  # the number of taps depends on them
+    """Return the starts and ends of `count` adaptive windows over `size` elements, and the longest length."""
+    size, count = int(size), int(count)  # decide the number of taps, so they must be known
     place = iota((count,), dim=0, dtype=i64)
     start = pointwise.floor_divide(place * size, count)
     end = pointwise.floor_divide(place * size + (size + count - 1), count)
@@ -153,7 +153,7 @@ def adaptive_bounds(size: Dim, count: Dim) -> tuple[Tensor, Tensor, int]:
 
 
 def adaptive_taps(values: Sequence[Tensor], dim: int, count: Dim) -> Iterator[Tap]:
-    """The places of windows of different lengths along one dim."""
+    """Yield the taps of windows of different lengths along one dim."""
     size = values[0].shape[dim]
     start, end, longest = adaptive_bounds(size, count)
     trailing = (1,) * (values[0].ndim - 1 - dim)
@@ -164,11 +164,11 @@ def adaptive_taps(values: Sequence[Tensor], dim: int, count: Dim) -> Iterator[Ta
         yield tuple(index_select(value, dim, chosen) for value in values), None if offset == 0 else valid
 
 
-# What is combined
+# Combining the taps
 
 
 def total(found: Iterator[Tap]) -> Tensor:
-    """The sum of the taps."""
+    """Return the sum of the taps."""
     (result,), _ = next(found)
     for (value,), valid in found:
         result = result + (value if valid is None else pointwise.where(valid, value, 0))
@@ -176,7 +176,7 @@ def total(found: Iterator[Tap]) -> Tensor:
 
 
 def largest(found: Iterator[Tap]) -> tuple[Tensor, Tensor]:
-    """The largest value of the taps, the first of equals, and its place; a NaN counts as the largest."""
+    """Return the largest value of the taps, the first of equals, and its index; NaN counts as the largest."""
     (best, at), _ = next(found)
     for (value, place), valid in found:
         better = value > best
@@ -189,12 +189,12 @@ def largest(found: Iterator[Tap]) -> tuple[Tensor, Tensor]:
 
 
 def _single(windows: Sequence[Window]) -> bool:
-    """Whether there is one window, of more places than a chain should have."""
+    """Whether there is a single window, with more taps than a chain may have."""
     return all(window.count == 1 for window in windows) and prod(window.kernel for window in windows) > CHAIN
 
 
 def _whole(value: Tensor, windows: Sequence[Window]) -> Tensor:
-    """What the single window has of value."""
+    """Return the part of value in the single window."""
     for dim, window in enumerate(windows, value.ndim - len(windows)):
         first = -window.padding % window.dilation if window.padding else 0
         value = slice(value, dim, first, window.span - window.padding, window.dilation)
@@ -202,7 +202,7 @@ def _whole(value: Tensor, windows: Sequence[Window]) -> Tensor:
 
 
 def window_sum(value: Tensor, windows: Sequence[Window]) -> Tensor:
-    """The sum over each window."""
+    """Return the sum over each window."""
     rank = len(windows)
     if _single(windows):
         part = _whole(value, windows)
@@ -216,18 +216,19 @@ def window_sum(value: Tensor, windows: Sequence[Window]) -> Tensor:
 
 
 def along(windows: Sequence[Window], at: int) -> list[Window]:
-    """The windows of one dim, for a pass over it alone; the dims after it are done and single places."""
+    """Return windows that slide along one dim only; the dims after it are already combined and get windows of one
+    element."""
     return [windows[at], *(Window(window.count, 1, 1, 0, 1, window.count) for window in windows[at + 1 :])]
 
 
 def place_dtype(shape: Sequence[Dim]) -> DType:
-    """The type to number the places of a shape with."""
+    """Return the type of row-major indices into a shape."""
     total = product(shape)
     return i32 if isinstance(total, int) and total < 2**31 else i64
 
 
 def places(shape: Sequence[Dim], windows: Sequence[Window] | None = None) -> Tensor:
-    """For each place of the (padded) last dims its row-major number among those of shape."""
+    """Return for each position of the (padded) last dims its row-major index in shape."""
     dtype = place_dtype(shape)
     extent = tuple(shape)
     if windows is not None:
@@ -236,7 +237,7 @@ def places(shape: Sequence[Dim], windows: Sequence[Window] | None = None) -> Ten
     for dim, size in enumerate(shape):
         place = iota(extent, dim=dim, dtype=dtype)
         if windows is not None and windows[dim].padding:
-            # The padding before is never chosen, but where there is nothing but -inf the first place behind it is.
+            # Padding is never the maximum, unless all is -inf: then the first position after it is reported.
             place, step = place - windows[dim].padding, windows[dim].dilation
             place = (
                 extremes.maximum(place, pointwise.remainder(place, step)) if step > 1 else extremes.clamp_min(place, 0)
@@ -247,7 +248,7 @@ def places(shape: Sequence[Dim], windows: Sequence[Window] | None = None) -> Ten
 
 
 def window_max(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor]:
-    """The largest element of each window, and its row-major number among the last dims of value."""
+    """Return the largest element of each window, and its row-major index in the last dims of value."""
     rank = len(windows)
     if _single(windows):
         part = _whole(value, windows)
@@ -255,7 +256,7 @@ def window_max(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor
         flat = flatten(part, -rank, -1)
         number = reduce.argmax(flat, -1)
         if flat.dtype.is_float:
-            # As in a chain of taps, the last NaN.
+            # As in a chain of taps, the last NaN is reported.
             order = iota(flat.shape[-1:], dim=0, dtype=i64)
             last = reduce.amax(pointwise.where(pointwise.isnan(flat), order, -1), -1)
             number = pointwise.where(last >= 0, last, number)
@@ -272,7 +273,7 @@ def window_max(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor
 
 
 def _largest_directly(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor, Tensor]:
-    """window_max in one chain. Within it a place is its distance from the start of the window: a constant."""
+    """Compute window_max in one chain, in which an index is a constant: the distance from the window's start."""
     dtype = place_dtype([window.size for window in windows])
     counts = tuple(window.count for window in windows)
     strides = [number_of(stride, dtype) for stride in contiguous_strides(window.size for window in windows)]
@@ -282,7 +283,7 @@ def _largest_directly(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor,
         from_edge = iota(counts, dim=dim, dtype=dtype) * window.stride - window.padding
         start = start + from_edge * stride
         if window.padding:
-            # The first place inside is the one chosen if there is nothing but -inf.
+            # If all is -inf, the first position inside is reported.
             outside = pointwise.floor_divide(extremes.clamp_max(from_edge, 0), window.dilation) * -window.dilation
             first = first + outside * stride
     offsets = itertools.product(*(range(0, window.span, window.dilation) for window in windows))
@@ -293,4 +294,4 @@ def _largest_directly(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor,
             distance = distance + step * stride
         found.append(((item, distance if found else first), None))
     best, at = largest(iter(found))
-    return best, expand(start + at, best.shape)  # of a single place it is the same for all rows
+    return best, expand(start + at, best.shape)  # a window of one tap has an index without all dims
