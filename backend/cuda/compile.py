@@ -1,4 +1,4 @@
-"""The driver of this target: a graph in, something that runs on a GPU, or in Numba's simulator, out."""
+"""Drive this target: compile a graph to an executable for a GPU, or for Numba's simulator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .toolchain.explain import Report
 
 INSTALL = 'target "cuda" needs the package numba-cuda: install smelt with the extra [cuda]'
-ARCHITECTURE = "sm_80"  # of the code that is shown where there is no GPU
+ARCHITECTURE = "sm_80"  # of shown code where there is no GPU
 
 
 def compile_for_cuda(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Any:
-    """Compile for a GPU. Neither who asks for the stages needs one, nor who names an architecture, until a call."""
+    """Compile for a GPU. Showing stages needs none; with a named architecture, none is needed before the first call."""
     check_installed()
     stages = Stages()
     if on_stage is not None:
@@ -36,7 +36,7 @@ def compile_for_cuda(graph: Graph, options: CompileOptions, on_stage: StageHook 
 
 
 def wanted_architecture(options: CompileOptions) -> str:
-    """That of the options, or of the GPU at hand."""
+    """Return the architecture of the options, else of the current GPU."""
     if options.architecture is not None:
         return options.architecture
     from .run.device import current_device
@@ -45,13 +45,13 @@ def wanted_architecture(options: CompileOptions) -> str:
 
 
 def check_installed() -> None:
-    # numba alone has an old numba.cuda, which needs a driver.
+    # The numba.cuda bundled with numba is old, and needs a driver.
     if find_spec("numba_cuda") is None or find_spec("cuda") is None or find_spec("cuda.core") is None:
         raise CompileError(INSTALL)
 
 
 def _show(graph: Graph, options: CompileOptions, stages: Stages, on_stage: StageHook) -> None:
-    """All stages, for those who want to see them."""
+    """Show all stages to the hook."""
     from ..stages import Text
     from .toolchain.cached import compiled_code
     from .toolchain.compiler import sass
@@ -63,7 +63,7 @@ def _show(graph: Graph, options: CompileOptions, stages: Stages, on_stage: Stage
 
 
 def explain_for_cuda(graph: Graph, options: CompileOptions) -> Report:
-    """What a graph takes of a GPU and how long it runs at least, without one."""
+    """Report a graph's resources on a GPU and a lower bound of its time; needs no GPU."""
     check_installed()
     from .toolchain.cached import compiled_code
     from .toolchain.explain import make_report

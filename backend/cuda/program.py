@@ -1,4 +1,4 @@
-"""What the compiler makes of a graph for GPUs, and all that a call needs, in a form that files can hold."""
+"""The compiled form of a graph for GPUs, with all that a call needs; it can be written to a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .codegen.launch import ALIGN, Launch
 
 @dataclass(frozen=True)
 class Program:
-    """Source, launches, and where every buffer lies. Bytes are numbers, or formulas of the symbolic sizes."""
+    """Source, launches, and the place of every buffer. Bytes are numbers, or formulas of the symbolic sizes."""
 
     source: str
     launches: Sequence[Launch]
@@ -25,16 +25,16 @@ class Program:
     sources: Sequence[tuple[str, int]]  # of each result, as an Artifact has it
     offsets: dict[str, Dim]  # of temporaries in the arena
     arena: Dim
-    overwrites: Overwrites  # which of the stored arrays may be which parameters
+    overwrites: Overwrites  # stored arrays that may be stored in place of parameters
     places: Sequence[Place]  # by site
     report: dict[str, Any]  # as Report.lasting has it
-    reaches: Sequence[Dim]  # how far indices of 32 bits go, by the symbolic sizes
+    reaches: Sequence[Dim]  # upper bounds of the int32 indices, by the symbolic sizes
 
     def plan(self, graph: Graph) -> CallPlan:
         return CallPlan.of(graph, self, [(kind, shape) for _, kind, shape in self.stored], ALIGN, {})
 
     def header(self) -> dict[str, Any]:
-        """All but the source, as JSON has it."""
+        """Return all but the source, for JSON."""
         return {
             "launches": [launch.header() for launch in self.launches],
             "params": self.params,

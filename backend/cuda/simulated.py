@@ -7,8 +7,7 @@ import sys
 
 
 def is_simulated() -> bool:
-    """NUMBA_ENABLE_CUDASIM=1, before Numba is imported. It is not imported to know this: code that was found on disk
-    runs without it."""
+    """Whether NUMBA_ENABLE_CUDASIM=1 is set, without importing Numba: cached code runs without it."""
     numba = sys.modules.get("numba")
     if numba is not None:
         return bool(numba.config.ENABLE_CUDASIM)

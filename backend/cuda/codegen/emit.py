@@ -1,12 +1,12 @@
-"""Loop IR to Python source for numba.cuda: a function for each tree of loops, which is one launch.
+"""Emit Python source for numba.cuda of loop IR: a function for each tree of loops, which is one launch.
 
-Buffers are parameters that are indexed by one number, sizes are integers, and the last parameter is where errors are
-noted. How the kinds of loops are run (kernels/loop/ir.py):
+Buffers are parameters with flat indices, sizes are integers, and the last parameter is the array of noted errors. Kinds
+of loops (kernels/loop/ir.py) and their mapping:
 
-    grid      each thread of the grid takes an iteration, then the one as many further on as the grid has threads
-    block     the same with blocks, and warp with warps: `lane` is a thread's number in the block or warp
-    thread    from `lane` on in steps of as many as there are lanes; accumulators are combined with shuffles
-    vector    written out, so many times, with vector accesses where memory is adjacent and aligned
+    grid      a grid-stride loop over threads
+    block     a grid-stride loop over blocks, warp one over warps: `lane` is a thread's number in the block or warp
+    thread    from `lane` on with a stride of the number of lanes; accumulators are reduced by shuffles
+    vector    unrolled, with vector accesses where memory is contiguous and aligned
 """
 
 from __future__ import annotations
@@ -57,32 +57,32 @@ from .vectors import Vector
 
 
 class Emitter:
-    """Writes the function of one tree of loops."""
+    """Writer of the function of one tree of loops."""
 
     def __init__(self, kernel: Kernel, name: str, functions: Functions, first_site: int, alignment: str, narrow: bool):
         self.kernel = kernel
         self.name = name
         self.first_site = first_site
-        self.alignment = alignment  # of shared memory, as an argument
+        self.alignment = alignment  # of shared memory, as the text of an argument
         self.lines: list[str] = []
         self.depth = 1
         self.builder = TextBuilder(self.line, functions)
         self.texts: dict[str, Text] = {}
         self.names = Names()
         self.team: Team | None = None
-        self.alone = True  # whether threads work each on their own here
+        self.alone = True  # whether the current code is run by each thread for itself, not by a team together
         self.scratch: dict[str, Buffer] = {}
         self.changing: set[str] = set()  # buffers that the tree writes, and scratch
-        self.own: set[str] = set()  # scratch that each thread has for itself
-        self.common: set[str] = set()  # scratch that is there once for a team
-        self.private: set[str] = set()  # scratch of which each thread has its own elements, in variables
-        self.turn = 0  # of the loop that is written out for them
-        self.repeated: set[tuple[Any, ...]] = set()  # loads of rows that more than one loop needs
-        self.kept: dict[tuple[Any, ...], list[Text]] = {}  # what such a load gave, by it and the turn
-        self.row: Loop | None = None  # the loop over a row that is being written out
+        self.own: set[str] = set()  # scratch in each thread's local memory
+        self.common: set[str] = set()  # scratch in shared memory, one for each team
+        self.private: set[str] = set()  # scratch whose elements each thread keeps in registers
+        self.turn = 0  # number of the unrolled iteration of a loop over them
+        self.repeated: set[tuple[Any, ...]] = set()  # loads of rows that more than one loop has
+        self.kept: dict[tuple[Any, ...], list[Text]] = {}  # results of such loads, by load and turn
+        self.row: Loop | None = None  # the loop over a row that is being unrolled
         self.shared = 0
         self.reading: set[str] = set()  # buffers that threads of the team may still be reading
-        self.writing: set[str] = set()  # or writing
+        self.writing: set[str] = set()  # buffers that they may still be writing
         self.narrow = narrow  # whether indices have 32 bits
         self.indices = Indices(self.names, narrow)
         self.integer = self.indices.integer
@@ -101,7 +101,7 @@ class Emitter:
 
     @contextmanager
     def divided(self, loop: Loop, turn: str | None = None) -> Iterator[None]:
-        """The body of a loop; quotients of its variable that it uses get names first."""
+        """Write the body of a loop, after names for the quotients of its variable."""
         with self.indices.within(loop) as wanted:
             for item in wanted:
                 text = None
@@ -123,7 +123,7 @@ class Emitter:
     # The function.
 
     def launch(self, lead: Sequence[Statement], tree: Loop) -> tuple[list[str], Launch]:
-        """The lines of the function, and how to launch it."""
+        """Write the function; return its lines and its launch."""
         buffers = [item for item in self.kernel.buffers if item.name in set.union(*accesses([*lead, tree]))]
         sizes = tuple(size_symbols(replace(self.kernel, body=(*lead, tree))))
         sites = any(isinstance(item, Check) for item in walk([*lead, tree]))
@@ -180,11 +180,11 @@ class Emitter:
                     self.together(loop.body)
             if self.scratch.keys() - self.own:
                 self.synchronize()
-            # Not as a sum that cannot overflow: the compiler would unroll a loop that hardly ever runs twice.
+            # Not by sum32: knowing that it cannot overflow, the compiler would unroll a loop that rarely runs twice.
             self.line(f"{variable} = {self.integer}({variable} + {apart})")
 
     def allocate(self, buffer: Buffer) -> None:
-        """Scratch: shared by a team, or a thread's own."""
+        """Allocate scratch: in a team's shared memory, or in a thread's local memory."""
         size = product(buffer.shape)
         if not isinstance(size, int):
             raise CompileError(f"{self.name}: scratch of a size that is not known")
@@ -212,7 +212,7 @@ class Emitter:
             self.statement(statement)
 
     def together(self, body: Sequence[Statement]) -> None:
-        """What a team does. Behind the last loop there is work for one thread."""
+        """Write the body of a team. Statements after the last loop are run by one thread."""
         first = behind_loops(body)
         self.block(body[:first])
         rest = body[first:]
@@ -250,7 +250,7 @@ class Emitter:
             raise CompileError(f"{self.name}: a {type(statement).__name__.lower()} is not for a GPU")
 
     def settle(self, statements: Sequence[Statement]) -> None:
-        """Wait for the other threads if statements touch what they are at."""
+        """Write a barrier if statements touch memory that other threads may still be using."""
         reads, writes = (names - self.private - self.own for names in accesses(statements))
         if (reads | writes) & self.writing or writes & self.reading:
             self.synchronize()
@@ -278,22 +278,22 @@ class Emitter:
             builder.wanted = None
 
     def place(self, buffer: Buffer, at: Dim) -> str:
-        """The index of an element in its memory."""
+        """Write the index of an element in its memory."""
         if buffer.name not in self.scratch:
             return self.indices.number(at)
-        # Unsigned: Numba has no negative index to look for.
+        # Unsigned: Numba then omits the handling of negative indices.
         if self.team is not None and self.team.kind == "warp" and buffer.name not in self.own:
             own = product(self.scratch[buffer.name].shape)
             return f"uint32((cuda.threadIdx.x // 32) * {own} + {self.indices.sum(at)})"
         return f"uint32({self.indices.sum(at)})"
 
     def is_constant(self, buffer: Buffer) -> bool:
-        """Whether nobody writes a buffer during the launch. In a grid, a result may take the place of a parameter whose
-        elements are read by the thread that overwrites them (passes/memory/in_place.py)."""
+        """Whether a buffer is not written during the launch. In a grid loop, a result may be stored in place of a
+        parameter, whose elements are read by the thread that overwrites them (passes/memory/in_place.py)."""
         return self.team is not None and buffer.name not in self.changing
 
     def own_element(self, buffer: Buffer, lane: int = 0) -> Text:
-        """The variable that a thread keeps an element of a private row in."""
+        """Return the variable in which a thread keeps an element of a private row."""
         name = f"{self.names[buffer.name]}_{self.turn}_{lane}"
         return Text(buffer.dtype.compute, (f"{name}_re", f"{name}_im") if buffer.dtype.is_complex else (name,))
 
@@ -306,7 +306,7 @@ class Emitter:
         return self.load_element(statement, name)
 
     def once(self, key: tuple[Any, ...], load: Callable[[], list[Text]]) -> list[Text]:
-        """What a load of a row gives, in this turn: the first loop that needs it loads it, the others have it."""
+        """Load an element of a row in this turn, once for all loops: the first loop loads, the others reuse it."""
         if (key, self.turn) not in self.kept:
             self.kept[key, self.turn] = load()
         return self.kept[key, self.turn]
@@ -350,7 +350,7 @@ class Emitter:
                 write()
 
     def check(self, statement: Check) -> None:
-        """An index that data chose: out of range it is noted, and counts as 0."""
+        """Check a data-dependent index: out of range it is noted as an error, and 0 is used."""
         place, good = self.names[statement.position.name], self.names[statement.guard.name]
         value, size = self.operand(statement.value).name, self.indices.number(statement.size)
         self.line(f"{place} = {value}")
@@ -382,7 +382,7 @@ class Emitter:
         ):
             self.serial(loop, together=True)
         elif not any(isinstance(item, Store) for item in walk(loop.body)):
-            self.on_own(lambda: self.serial(loop))  # all threads alike
+            self.on_own(lambda: self.serial(loop))  # all threads compute the same
         elif loop.accumulators:
             raise CompileError(f"{self.name}: a loop that stores and reduces in an order of its own")
         else:
@@ -411,14 +411,14 @@ class Emitter:
                 self.synchronize()
             self.line(f"{variable} = {self.indices.added(variable, '1')}")
         if together and not (isinstance(loop.extent, int) and loop.extent > 0):
-            # It may not have run at all: nothing was loaded, and nobody has waited.
+            # The loop may have had no iterations: no load can be reused, and no barrier counts.
             self.reading |= reading
             self.writing |= writing
             self.kept = kept
         self.finish(loop, totals)
 
     def bound(self, stop: Dim) -> str:
-        """A loop's end, computed once."""
+        """Write a loop's end, computed once before the loop."""
         if isinstance(stop, int):
             return str(stop)
         name = self.builder.fresh()
@@ -426,7 +426,7 @@ class Emitter:
         return name
 
     def start(self, loop: Loop) -> list[list[Text]]:
-        """The variables of a loop's accumulators, with the results of nothing."""
+        """Define the variables of a loop's accumulators, with the combiner's identity."""
         totals: list[list[Text]] = []
         for item in loop.accumulators:
             numbers = COMBINERS[item.combiner].identity(item.results[0].dtype)
@@ -469,7 +469,7 @@ class Emitter:
                 self.bind(register, text)
 
     def shared_out(self, loop: Loop) -> None:
-        """A loop whose iterations the threads of the team take."""
+        """Write a loop whose iterations are divided among the threads of the team."""
         team = self.team
         assert team is not None
         if prefixes(loop):
@@ -496,7 +496,7 @@ class Emitter:
                 self.on_own(partial(body, str(self.turn)))
             self.row = None
         elif isinstance(extent, int) and extent % team.lanes == 0:
-            # All threads take as many: the loop can be unrolled, and its end need not be asked for.
+            # Equally many for all threads: the compiler can unroll the loop, and needs no check of its end.
             turn = self.builder.fresh()
             self.line(f"{turn} = int32(0)")
             with self.indented(f"while {turn} < {extent // team.lanes}:"):
@@ -518,7 +518,7 @@ class Emitter:
     # Prefixes.
 
     def start_prefix(self, item: Prefix) -> None:
-        """The variable that a prefix runs in."""
+        """Define the variable of a prefix's running value."""
         target = Text(item.result.dtype, self.register_names(item.result))
         self.assign([target], [self.operand(item.start)])
         self.bind(item.result, target)
@@ -528,7 +528,7 @@ class Emitter:
         self.assign([running], self.combined(item.combiner, [running], [self.operand(item.value)]))
 
     def scan(self, loop: Loop) -> None:
-        """As many iterations at a time as there are lanes; the prefixes go on from what came before."""
+        """Write a scan: one iteration per lane at a time, with prefixes carried from chunk to chunk."""
         team = self.team
         assert team is not None and not loop.accumulators
         variable, base, active = self.names[loop.variable.name], self.builder.fresh(), self.builder.fresh()
@@ -567,7 +567,7 @@ class Emitter:
             self.line(f"{base} = {self.indices.added(base, str(team.lanes))}")
 
     def vector(self, loop: Loop) -> None:
-        """All iterations at once, or one after the other where fewer are left."""
+        """Write a vector loop: all iterations at once; a remainder with fewer runs serially."""
         if loop.extent == loop.width:
             Vector(self, loop).write()
             return
@@ -577,10 +577,10 @@ class Emitter:
         with self.indented("else:"):
             self.serial(replace(loop, kind="serial", width=1))
 
-    # Products.
+    # GEMM.
 
     def gemm(self, statement: Gemm) -> None:
-        """A tile of a product, by the whole block."""
+        """Write a tile of a GEMM, computed by the whole block."""
         target, factors = statement.output.buffer, (statement.left, statement.right)
         kinds = [matrix.buffer.dtype for matrix in factors]
         tile = statement.output.row_stride

@@ -1,7 +1,7 @@
-"""Names and index expressions as text.
+"""Write names and index expressions as text.
 
-Where 32 bits count all that a kernel touches (`reaches`), indices are int32 and sums of them `sum32(a, b, ...)`, which
-cannot overflow: so the compiler may move what is constant into addresses. Otherwise they are int64.
+Where all indices of a kernel fit in 32 bits (`reaches`), they are int32 and sums of them `sum32(a, b, ...)`, declared
+not to overflow: so the compiler can fold constants into address offsets. Otherwise they are int64.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ....kernels.loop.roles import all_expressions, elements
 from .library import reserved
 from .uses import compounds
 
-# What names are made of others with, the names of device functions, and those that are used up on the way.
+# Suffixes of derived names, names of device functions, and those of temporaries.
 DERIVED = re.compile(rf".*_(\d+|re|im|wide|carry|at|{'|'.join(DTYPES)})|[es]\d+")
 
 
 class Names:
-    """Python names for those of the IR."""
+    """Map names of the IR to Python names."""
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
@@ -47,29 +47,29 @@ class Names:
 
 
 class Indices:
-    """Index expressions as text; quotients that a loop's body uses have names of their own there."""
+    """Writer of index expressions; quotients that a loop's body uses are computed once and named there."""
 
     def __init__(self, names: Names, narrow: bool):
         self.names = names
         self.integer = "int32" if narrow else "int64"
         self.quotients: dict[Compound, str] = {}
-        self.inside: list[Symbol] = []  # the variables of the loops around
+        self.inside: list[Symbol] = []  # variables of the enclosing loops
 
     def number(self, value: Dim) -> str:
-        """An expression, as a number of the kernel's integers."""
+        """Write an expression as a number of the kernel's integer type."""
         if isinstance(value, int):
             return f"{self.integer}({value})"
         symbol = value.symbol
         return self.names[symbol.name] if symbol is not None else self.added(*self.terms(value))
 
     def added(self, *terms: str) -> str:
-        """A sum of numbers, as one of the kernel's integers."""
+        """Write a sum of numbers in the kernel's integer type."""
         if self.integer == "int32" and len(terms) > 1:
             return f"sum32({', '.join(terms)})"
         return f"{self.integer}({' + '.join(terms)})"
 
     def sum(self, value: Dim) -> str:
-        """An expression as operands of what follows: 64 bits on a GPU."""
+        """Write an expression as an untyped sum, for the enclosing text: 64 bits on a GPU."""
         return " + ".join(self.terms(value))
 
     def terms(self, value: Dim) -> list[str]:
@@ -94,12 +94,12 @@ class Indices:
         if not non_negative(atom.right):
             return f"((({left}) {atom.operator} ({right})) if ({right}) != 0 else 0)"
         if non_negative(atom.left):
-            # Unsigned division needs no correction of the sign.
+            # Unsigned division needs no correction for signs.
             return f"{self.integer}(u{self.integer}({left}) {atom.operator} u{self.integer}({right}))"
         return f"(({left}) {atom.operator} ({right}))"
 
     def divided_lane(self, atom: Compound, turn: str, lanes: int) -> str | None:
-        """A quotient or remainder of `lane + turn * lanes` by what divides lanes: one of `lane` alone."""
+        """Reduce a quotient or remainder of `lane + turn * lanes` by a divisor of lanes to one of `lane` alone."""
         by = atom.right
         if not isinstance(by, int) or lanes % by:
             return None
@@ -108,7 +108,7 @@ class Indices:
 
     @contextmanager
     def within(self, loop: Loop) -> Iterator[list[Compound]]:
-        """The body of a loop. Gives the quotients of its variable that need a name there; `name` gives them one."""
+        """Enter the body of a loop; yield the quotients of its variable that need a name there (see `name`)."""
         self.inside.append(loop.variable)
         wanted = []
         for item in compounds(loop.body):
@@ -123,8 +123,8 @@ class Indices:
 
 
 def reaches(statements: Sequence[Statement], sizes: Iterable[Symbol]) -> list[Dim] | None:
-    """Expressions in symbolic sizes that are at least as large as every number that the index expressions of statements
-    have on the way, the first of them a number; None if there is no telling."""
+    """Bound all intermediate values of the statements' index expressions: return expressions in symbolic sizes whose
+    maximum is an upper bound, the first of them a number; None if no bound is known."""
     reach = _Reach(sizes)
     for item in walk(statements):
         if isinstance(item, Loop):
@@ -140,8 +140,8 @@ def reaches(statements: Sequence[Statement], sizes: Iterable[Symbol]) -> list[Di
 
 
 class _Reach:
-    """How far index expressions go. The ranges of variables are those of their loops: a symbol may have the range of
-    another one of its name."""
+    """Upper bounds of index expressions. Ranges of variables are taken from their loops: a symbol may carry the range
+    of another one of its name."""
 
     def __init__(self, sizes: Iterable[Symbol]):
         self.most: dict[Symbol, Dim | None] = {symbol: symbol.expr() for symbol in sizes}
@@ -155,7 +155,7 @@ class _Reach:
             self.most[variable] = None if most is None or before is None else maximum(most, before)
 
     def add(self, value: Dim) -> None:
-        """An expression that is computed, with all that it consists of."""
+        """Add a computed expression and all its parts."""
         self.all[self.of(value)] = None
         for atom in atoms_of(value):
             if isinstance(atom, Compound):
@@ -168,7 +168,7 @@ class _Reach:
         return [max(numbers), *(item for item in self.all if isinstance(item, Expr))]
 
     def of(self, value: Dim) -> Dim | None:
-        """What the sum of the terms is at most if none of them is negative."""
+        """Bound the sum of the terms' absolute values."""
         if isinstance(value, int):
             return abs(value)
         total: Dim = 0
@@ -191,6 +191,6 @@ class _Reach:
         plain = non_negative(atom.left) and symbols_of(atom.right) <= self.sizes
         if atom.operator == "//":
             return floor_divide(left, maximum(atom.right, 1)) if plain else left
-        # Of a loop's end, where none of both is negative, the smaller one counts.
+        # For the end of a loop, min(a, b) with neither negative, the smaller bound holds.
         small = atom.operator == "min" and non_negative(atom.left) and non_negative(atom.right)
         return (minimum if small else maximum)(left, right)

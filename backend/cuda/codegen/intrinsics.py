@@ -1,4 +1,4 @@
-"""What Numba has no name for: vector accesses to memory, sums that cannot overflow, instructions of the machine."""
+"""Intrinsics that Numba lacks: vector accesses to memory, sums that cannot overflow, machine instructions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ WIDTHS = (2, 4, 8)
 
 
 def _element(kind: Any) -> Any:
-    """The element type of what is indexed: a pointer, or a shared array."""
+    """Return the element type of an indexed object: a pointer, or a shared array."""
     return kind.dtype
 
 
 def _place(context: Any, builder: Any, kind: Any, base: Any, index: Any, signed: bool, moved: ir.Type) -> Any:
-    """The address of an element, as one of what moves it."""
+    """Compute the address of an element as a pointer to the type that is moved."""
     if isinstance(kind, types.Array):
         base = cgutils.create_struct_proxy(kind)(context, builder, base).data
     if index.type.width < 64:
@@ -30,10 +30,10 @@ def _place(context: Any, builder: Any, kind: Any, base: Any, index: Any, signed:
 
 
 def _words(context: Any, kind: Any, width: int) -> tuple[ir.Type, ir.VectorType, int]:
-    """The type of an element, that of what moves some of them at a time, and its alignment.
+    """Return the type of an element, the type that moves `width` of them at a time, and its alignment in bytes.
 
-    Small elements move as words: of a vector of them some compilers make several accesses. So they do of one that is
-    larger than 16 bytes, and others make one of it that is not aligned: memory is aligned to 16 bytes.
+    Small elements are moved as words: some compilers split a vector of them into several accesses. Some also split a
+    vector larger than 16 bytes, and others make one access of it that is not aligned: memory is aligned to 16 bytes.
     """
     element = context.get_data_type(_element(kind))
     if isinstance(element, ir.IntType):
@@ -46,7 +46,7 @@ def _words(context: Any, kind: Any, width: int) -> tuple[ir.Type, ir.VectorType,
 
 
 def _joined(builder: Any, parts: Any) -> Any:
-    """A vector of numbers."""
+    """Build a vector of numbers."""
     made = ir.Constant(ir.VectorType(parts[0].type, len(parts)), ir.Undefined)
     for at, part in enumerate(parts):
         made = builder.insert_element(made, part, ir.IntType(32)(at))
@@ -54,7 +54,7 @@ def _joined(builder: Any, parts: Any) -> Any:
 
 
 def _unpacked(builder: Any, word: Any, element: ir.Type, count: int) -> list[Any]:
-    """The elements of a word, from the lowest bits on."""
+    """Unpack the elements of a word, from the lowest bits on."""
     if isinstance(element, ir.HalfType):
         halves = builder.bitcast(word, ir.VectorType(element, count))
         return [builder.extract_element(halves, ir.IntType(32)(at)) for at in range(count)]
@@ -62,7 +62,7 @@ def _unpacked(builder: Any, word: Any, element: ir.Type, count: int) -> list[Any
 
 
 def _packed(builder: Any, parts: Any, word: ir.Type) -> Any:
-    """A word of elements. Compilers know vectors of two halves, and shifts of bytes."""
+    """Pack elements into a word: two by a vector, which compilers know for halves; more by shifts."""
     if len(parts) == 2:
         return builder.bitcast(_joined(builder, parts), word)
     made = word(0)
@@ -72,7 +72,8 @@ def _packed(builder: Any, parts: Any, word: ir.Type) -> Any:
 
 
 def _load(name: str, width: int) -> Any:
-    """Adjacent elements. What is fetched is written by nobody while a kernel runs: it may be moved before stores."""
+    """Make the intrinsic that loads contiguous elements. `fetch` is for memory that the kernel does not write
+    (invariant.load): the compiler may move it before stores."""
 
     def load(typing: Any, array: Any, index: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -112,7 +113,7 @@ def _store(width: int) -> Any:
 
 
 def _to_bf16(modern: bool) -> Any:
-    """The bits of the nearest bf16: an instruction of modern GPUs."""
+    """Round to the bits of the nearest bf16, by an instruction of modern GPUs."""
 
     def to_bf16(typing: Any, value: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -160,7 +161,7 @@ def _division(kind: str, remainder: bool) -> Any:
 
 
 def _extreme(name: str, better: str, modern: bool) -> Any:
-    """The larger or the smaller of two numbers, or nan if one of them is: one instruction on modern GPUs, of f32."""
+    """Make the intrinsic for the maximum or minimum that propagates nan: one instruction of modern GPUs, of f32."""
 
     def extreme(typing: Any, left: Any, right: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -178,7 +179,7 @@ def _extreme(name: str, better: str, modern: bool) -> Any:
 
 
 def intrinsics(modern: bool) -> dict[str, Any]:
-    """By name. `modern`: for sm_80 and later."""
+    """Return the intrinsics by name. modern: those for sm_80 and later."""
     found: dict[str, Any] = {
         "sum32": _sum32(),
         "to_bf16": _to_bf16(modern),

@@ -1,4 +1,4 @@
-"""One launch: a function, its parameters, and how many threads run it."""
+"""Describe one launch: a function, its parameters, its grid and block size."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ....kernels.gpu import GPU
 from ....kernels.loop.ir import Buffer
 from ...artifact import decode, encode
 
-LIMIT = (1 << 31) - (1 << 26)  # what 32 bits count, less what loops over the grid add beyond their ends
-ALIGN = 16  # bytes to a multiple of which buffers begin: those of the widest access to memory
+LIMIT = (1 << 31) - (1 << 26)  # bound of indices in int32, less the overshoot of grid-stride loops
+ALIGN = 16  # bytes; alignment of buffers, the width of the widest memory access
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One function of a module and how to run it."""
+    """One function of a module and its launch configuration."""
 
     function: str
-    kernel: str  # whose tree of loops it is
+    kernel: str  # name of the kernel of its tree of loops
     kind: str  # grid | block | warp
     count: Dim  # iterations of the outermost loop
-    threads: int  # of a block
+    threads: int  # per block
     buffers: tuple[Buffer, ...]
     sizes: tuple[Symbol, ...]
-    sites: bool  # whether errors may be noted
+    sites: bool  # whether it may note errors
     narrow: bool  # whether indices have 32 bits
-    shared: int  # bytes of a block
+    shared: int  # bytes of shared memory per block
 
     def header(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return its fields for JSON."""
         return vars(self) | {
             "count": encode(self.count),
             "buffers": [
@@ -55,11 +55,11 @@ class Launch:
 
 
 def blocks(launch: Launch, count: int) -> int:
-    """Blocks for so many iterations of the outermost loop."""
+    """Compute the number of blocks for so many iterations of the outermost loop."""
     each = {"grid": launch.threads, "warp": launch.threads // 32, "block": 1}[launch.kind]
     return min(-(-count // each), GPU.most_blocks)
 
 
 def fits(reaches: Iterable[Dim], sizes: Mapping[str, int]) -> bool:
-    """Whether 32 bits count what symbolic sizes make of this."""
+    """Whether the bounds fit in 32 bits for these symbolic sizes."""
     return all(evaluate(item, sizes) < LIMIT for item in reaches)

@@ -1,8 +1,7 @@
-"""The names that generated source uses: CUDA's own functions, or what stands for them in Numba's simulator.
+"""Provide the names that generated source uses: CUDA's functions, or their substitutes in Numba's simulator.
 
-`names()` gives them as the globals of a module. In the simulator each thread is a thread of Python and works on NumPy's
-scalars; what the simulator lacks (shuffles, functions of CUDA's library, vector accesses) is written here with what it
-has.
+`names()` returns them as the globals of a module. In the simulator each CUDA thread is a Python thread and works on
+NumPy scalars; features it lacks (shuffles, functions of CUDA's library, vector accesses) are emulated here.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from ..simulated import is_simulated
 from .scalars import NAMES
 
 INTEGERS = ("int32", "int64")
-UNSIGNED = ("uint16", "uint32", "uint64")  # of which there are no tensors
-# CUDA's conversions from float to integer: towards zero, out of range to the nearest. Only the first makes 0 of NaN,
-# the others the smallest integer: NATIVE_SOURCE has the calls.
+UNSIGNED = ("uint16", "uint32", "uint64")  # no tensor has these types
+# CUDA's conversions from float to integer: towards zero, saturating. Only the first converts NaN to 0, the others to
+# the smallest integer: NATIVE_SOURCE has the calls.
 CONVERSIONS = {
     ("float32", "int32"): "float2int_rz",
     ("float32", "int64"): "float2ll_rz",
@@ -37,7 +36,7 @@ BITS = ("float_as_int", "int_as_float", "double_as_longlong", "longlong_as_doubl
 
 @lru_cache(maxsize=2)
 def names(modern: bool = True) -> dict[str, Any]:
-    """The globals of generated source, in this process. `modern`: for GPUs from sm_80 on."""
+    """Return the globals of generated source, in this process. modern: for GPUs from sm_80 on."""
     from numba import cuda
 
     found: dict[str, Any] = {name: getattr(np, name) for name in (*NAMES.values(), *UNSIGNED)}
@@ -47,7 +46,7 @@ def names(modern: bool = True) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def reserved() -> frozenset[str]:
-    """Names that have a meaning in generated source."""
+    """Return the names that generated source must not define."""
     return frozenset({*names(), *dir(builtins), *re.findall(r"def (\w+)", NATIVE_SOURCE + SIMULATED_SOURCE)})
 
 
@@ -101,7 +100,7 @@ def _scalar(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:
 
 
 def _fused(a: Any, b: Any, c: Any) -> Any:
-    """reference.fma on one number each, which is most of the work of simulated products."""
+    """Compute reference.fma on scalars, faster: most of the time of simulated GEMMs is spent here."""
     a, b, c = float(a), float(b), float(c)
     product = a * b
     large_a, large_b = a * 134217729.0, b * 134217729.0
@@ -142,8 +141,8 @@ def _store(array: Any, place: Any, values: tuple[Any, ...]) -> None:
         array[int(place) + step] = value
 
 
-# Source of what the simulator lacks and what must see the simulator's own `cuda`: it replaces the name in the module
-# that a kernel stands in.
+# Source of emulated functions that use the simulator's own `cuda`: the simulator replaces that name in a kernel's own
+# module.
 SIMULATED_SOURCE = """
 slots = {}
 turns = {}

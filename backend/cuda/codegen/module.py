@@ -1,4 +1,4 @@
-"""The kernels of a graph as one module of Python source: a function for each launch, and those that they call."""
+"""Emit the kernels of a graph as one module of Python source: a function for each launch, and device functions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PURE = (Let, Load, Index, Check)
 
 @dataclass
 class Module:
-    """The source of all kernels of a graph, and their launches in order."""
+    """Source of all kernels of a graph, and their launches in order."""
 
     launches: list[Launch] = field(default_factory=list)
     functions: Functions = field(default_factory=Functions)
     bodies: list[list[str]] = field(default_factory=list)
-    reaches: dict[Dim, None] = field(default_factory=dict)  # how far indices of 32 bits go
-    common: set[tuple[str, str]] = field(default_factory=set)  # kernels and their scratch that teams share
+    reaches: dict[Dim, None] = field(default_factory=dict)  # upper bounds of the indices that are int32
+    common: set[tuple[str, str]] = field(default_factory=set)  # (kernel, scratch) pairs in shared memory
 
     @property
     def source(self) -> str:
@@ -34,8 +34,8 @@ class Module:
 
 
 def emit_module(kernels: Sequence[Kernel], simulated: bool = False, small: bool = False) -> Module:
-    """Source and launches of kernels that were mapped to a grid. The simulator knows no alignment of shared memory.
-    `small`: indices have 32 bits, whatever the symbolic sizes; fits(module.reaches, sizes) tells if they may."""
+    """Emit source and launches of kernels that were mapped to a grid. The simulator has no alignment of shared memory.
+    small: indices have 32 bits for all symbolic sizes; fits(module.reaches, sizes) tells whether that is right."""
     module = Module()
     alignment = "" if simulated else ", alignment=16"
     first = 0
@@ -55,7 +55,7 @@ def emit_module(kernels: Sequence[Kernel], simulated: bool = False, small: bool 
 
 
 def _trees(kernel: Kernel) -> Iterator[tuple[str, list[Statement], Loop]]:
-    """The name of each tree of a kernel, what it needs of that which stands before it at the top, and the tree."""
+    """Yield each tree of a kernel: its name, the preceding top-level statements that it uses, and the tree."""
     trees: list[tuple[list[Statement], Loop]] = []
     before: list[Statement] = []
     for statement in kernel.body:

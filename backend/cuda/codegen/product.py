@@ -1,7 +1,7 @@
-"""The product of one tile by the threads of a block, as a device function.
+"""Write the GEMM of one tile by the threads of a block, as a device function.
 
-Both matrices pass through shared memory, some of the depth at a time; each thread keeps a square of the result in
-registers. What lies outside of the matrices counts as zero.
+Both matrices are staged in shared memory, a slice of the depth (K) at a time; each thread keeps a square of the result
+in registers. Elements outside of the matrices are zeros.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from .scalars import NAMES, literal
 def product_source(
     name: str, dtype: DType, tile: int, left: str, right: str, alignment: str, integer: str
 ) -> list[str]:
-    """The function `name(tile, left, at, row stride, column stride, right, ..., rows, columns, depth)`. `left` and
-    `right` are texts that make a number of the product's type of `{}`, an element of memory. `integer`: what counts the
-    depth."""
+    """Write the function `name(tile, left, at, row stride, column stride, right, ..., rows, columns, depth)`. left,
+    right: texts that convert `{}`, an element in memory, to the output's type. integer: type of the depth's counter."""
     kind, zero = NAMES[dtype.name], literal(0.0, dtype)
     multiply = "fmaf" if dtype.name == "f32" else "fma"
     across = tile // GPU.square  # threads along a row of the tile
@@ -36,7 +35,7 @@ def product_source(
         f"({item}_at % 4 == 0) & ({item}_row * {item}_column % 4 == 0) & (({item}_row == 1) | ({item}_column == 1))"
         for item in ("left", "right")
     )
-    # A tile inside of the matrices, of which whole vectors can be fetched.
+    # A tile wholly inside of the matrices and aligned: vector loads.
     lines.append(f"    whole = (rows == {tile}) & (columns == {tile}) & (depth % {GPU.depth} == 0) & {aligned}")
     lines += [f"    start = {integer}(0)", "    while start < depth:"]
     matrices = (("left", "lefts", "column", "row", left), ("right", "rights", "row", "column", right))
@@ -60,7 +59,7 @@ def product_source(
 
 
 def _fetch_vectors(tile: int, matrix: str, target: str, element: str, depthwise: str, linewise: str) -> list[str]:
-    """Part of a matrix to shared memory, four neighbours at a time."""
+    """Write the copy of a slice of a matrix to shared memory by vectors of four elements."""
     threads = block_threads(tile)
     lines: list[str] = []
     for head, across in ((f"if {matrix}_{depthwise} == 1:", True), ("else:", False)):
@@ -88,7 +87,7 @@ def _fetch_vectors(tile: int, matrix: str, target: str, element: str, depthwise:
 def _fetch(
     tile: int, matrix: str, target: str, count: str, element: str, zero: str, depthwise: str, linewise: str
 ) -> list[str]:
-    """Part of a matrix to shared memory, one element at a time: neighbouring threads read neighbours in memory."""
+    """Write the copy of a slice of a matrix to shared memory by single elements, with coalesced loads."""
     threads = block_threads(tile)
     each = GPU.depth * tile // threads
     lines: list[str] = []

@@ -1,8 +1,7 @@
-"""Rows that the threads of a team go over several times: what each of them keeps of a row, in registers.
+"""Find the rows that the threads of a team read several times, whose elements they keep in registers.
 
-A loop over a row gives a thread the same elements each time, if it has the same length. So scratch memory for a row
-needs no shared memory, and what one loop has loaded another need not load again. Loops over such rows are written out:
-variables cannot be counted through.
+Loops of the same length over a row give a thread the same elements. So scratch for a row needs no shared memory, and an
+element loaded in one loop is reused in the others. Loops over such rows are unrolled, since registers have no index.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from ....kernels.loop.ir import Load, Loop, Statement, Store, walk
 from ....kernels.loop.roles import allocates, blocks
 from .uses import accesses
 
-ELEMENT = Symbol("%element")  # of a row, in whichever loop
+ELEMENT = Symbol("%element")  # index of an element of a row, in any loop
 
 
 def private_rows(loop: Loop, lanes: int) -> set[str]:
-    """Scratch of a team of which each thread touches no elements but its own, few enough to be kept in registers: it is
-    touched in loops of one length, at their variables."""
+    """Return the scratch of a team that fits in registers: each thread accesses only its own elements, and few of them.
+    All accesses are in loops of the same length, indexed by their variables."""
     rows = {buffer.name: set[Any]() for item in walk(loop.body) for buffer in allocates(item)}
     for name in accesses([item for item in loop.body if not isinstance(item, Loop)])[0] & set(rows):
         rows[name].add(None)
@@ -52,7 +51,7 @@ def private_rows(loop: Loop, lanes: int) -> set[str]:
 
 
 def load_key(item: Load, shared: Loop, innermost: Loop) -> tuple[Any, ...] | None:
-    """What tells the loads of a row apart, in whichever loop over the row they stand; None if it is none."""
+    """Make a key that is equal for loads of the same elements in different loops over a row; None for other loads."""
     if item.guard is not None or item.buffer.role != "in" or shared.start != 0:
         return None
     if innermost is not shared and innermost.start != shared.variable.expr() * innermost.width:
@@ -67,7 +66,7 @@ def load_key(item: Load, shared: Loop, innermost: Loop) -> tuple[Any, ...] | Non
 
 
 def row_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
-    """The loads of a row that a loop of a team's threads has, if it is short enough to be written out."""
+    """Return the keys of row loads in a thread loop, if it is short enough to be unrolled."""
     found: set[tuple[Any, ...]] = set()
     for inner in [loop, *(item for item in loop.body if isinstance(item, Loop))]:
         if inner is loop or inner.kind == "vector":
@@ -77,7 +76,7 @@ def row_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
 
 
 def repeated_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
-    """Loads of a row that more than one of a team's loops over it have."""
+    """Return the keys of row loads that occur in more than one of a team's loops."""
     written = accesses([loop])[1]
     counts: dict[tuple[Any, ...], int] = {}
     for item in loop.body:
@@ -88,6 +87,6 @@ def repeated_loads(loop: Loop, lanes: int) -> set[tuple[Any, ...]]:
 
 
 def _few(shape: tuple[Dim, int], lanes: int) -> bool:
-    """Whether a thread can keep its elements of a row, of so many iterations with so many elements each."""
+    """Whether a thread's elements of a row fit in registers: so many iterations, of so many elements each."""
     extent, steps = shape
     return isinstance(extent, int) and extent % lanes == 0 and extent // lanes * steps <= GPU.private_row

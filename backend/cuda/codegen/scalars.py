@@ -1,8 +1,8 @@
-"""Scalar ops as Python text that numba.cuda compiles and that its simulator runs.
+"""Write scalar ops as Python text that numba.cuda compiles and that its simulator runs.
 
-Values have the types of NumPy's scalars. Spellings are those of the scalar table (kernels/scalar/table.py): Python's
-operators, and functions with CUDA's names (expf for f32, exp for f64), which library.py has. A row without a spelling
-is expanded once for all of its uses, as a device function of the module. A complex number is a pair of texts.
+Values have the types of NumPy's scalars. Spellings are from the scalar table (kernels/scalar/table.py): Python
+operators, and functions with CUDA's names (expf for f32, exp for f64), provided by library.py. A row without a spelling
+is expanded once per module, as a device function. A complex number is a pair of texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ....ir.errors import CompileError
 from ....ir.types import DType, bool_, c64, c128, f32, f64, i32, i64
 from ....kernels.scalar.table import COMBINERS, SCALARS, ScalarOp, cuda_spelling, result_dtype
 
-# NumPy's names of the types that registers have.
+# NumPy's names of register types.
 NAMES = {
     "bool": "bool_",
     "u8": "uint8",
@@ -35,7 +35,7 @@ COMPLEX_OF = {"f32": c64, "f64": c128}
 
 @dataclass(frozen=True)
 class Text:
-    """An operand: names or literals, one, or two for a complex number."""
+    """An operand: one name or literal, two for a complex number."""
 
     dtype: DType
     parts: tuple[str, ...]
@@ -47,15 +47,15 @@ class Text:
 
 
 class Functions:
-    """The device functions of a module, by name, in the order in which they need each other."""
+    """The device functions of a module by name, callees before callers."""
 
     def __init__(self) -> None:
         self.sources: dict[str, list[str]] = {}
 
     def add(self, name: str, operands: Sequence[DType], body: Callable[..., Sequence[Text]]) -> str:
-        """The function of this name, which returns what `body(builder, *operands)` makes."""
+        """Define a function that returns the value made by `body(builder, *operands)`, unless it is defined."""
         if name not in self.sources:
-            self.sources[name] = []  # it is being written
+            self.sources[name] = []  # under construction
             names = [
                 [f"{letter}{part}" for part in range(2 if item.is_complex else 1)]
                 for item, letter in zip(operands, "abcdefgh", strict=False)
@@ -65,21 +65,21 @@ class Functions:
             results = body(builder, *(Text(item, tuple(parts)) for item, parts in zip(operands, names, strict=True)))
             returned = ", ".join(part for item in results for part in item.parts)
             head = f"def {name}({', '.join(part for parts in names for part in parts)}):"
-            del self.sources[name]  # behind those it calls
+            del self.sources[name]  # reinserted after its callees
             self.sources[name] = ["@device", head, *(f"    {line}" for line in [*lines, f"return {returned}"])]
         return name
 
 
 class TextBuilder:
-    """A ScalarBuilder (kernels/scalar/table.py) that writes one line an op. Inside of an expansion every rounding
-    counts: there products are not contracted with sums."""
+    """A ScalarBuilder (kernels/scalar/table.py) that writes one line per op. Expansions rely on every rounding: in them
+    no product is contracted with a sum to an FMA."""
 
     def __init__(self, line: Callable[[str], None], functions: Functions, inside: bool = False):
         self.line = line
         self.functions = functions
         self.inside = inside
         self.counter = 0
-        self.wanted: str | None = None  # the name that the next result gets
+        self.wanted: str | None = None  # name of the next result
 
     def fresh(self) -> str:
         self.counter += 1
@@ -112,7 +112,7 @@ class TextBuilder:
         return self.called(f"{name}_{dtype}", expansion, operands, result_dtype(row, dtype))
 
     def spelled(self, row: ScalarOp, dtype: DType, operands: Sequence[Text]) -> str | None:
-        """The text of a row on operands that are not complex, or None: it is to be expanded."""
+        """Spell a row of the table on real operands; None if it must be expanded."""
         names = [operand.name for operand in operands]
         if row.name == "mul" and dtype.is_float and self.inside:
             return f"{'fmul_rn' if dtype is f32 else 'dmul_rn'}({', '.join(names)})"
@@ -125,7 +125,7 @@ class TextBuilder:
         return text.format(t=NAMES[dtype.name], w=wide, **dict(zip("abc", names, strict=False)))
 
     def called(self, name: str, expansion: Callable[..., Text], operands: Sequence[Text], result: DType) -> Text:
-        """The call of an expansion as a device function."""
+        """Call an expansion as a device function."""
         kinds = [operand.dtype for operand in operands]
         function = self.functions.add(name, kinds, lambda builder, *given: [expansion(builder, *given)])
         arguments = ", ".join(part for operand in operands for part in operand.parts)
@@ -135,7 +135,7 @@ class TextBuilder:
         return Text(result, names)
 
     def cast(self, operand: Text, dtype: DType) -> Text:
-        """Conversion: from float to integer towards zero, out of range to the nearest, nan to 0."""
+        """Convert: from float to integer towards zero, saturating, nan to 0."""
         source = operand.dtype
         if source is dtype:
             return operand
@@ -162,7 +162,7 @@ class TextBuilder:
         return self.assign(f"{BITCASTS[operand.dtype.name, dtype.name]}({operand.name})", dtype)
 
     def rare(self, condition: Text, fast: Text, slow: Callable[..., Text], operands: Sequence[Text]) -> Text:
-        """A branch around the call of what hardly ever is needed."""
+        """Branch around an expansion that is rarely needed."""
         name = f"{slow.__name__.replace('.', '_')}_{operands[0].dtype}"
         function = self.functions.add(
             name, [operand.dtype for operand in operands], lambda builder, *given: [slow(builder, *given)]
@@ -171,7 +171,7 @@ class TextBuilder:
         return self.assign(f"{function}({arguments}) if {condition.name} else {fast.name}", fast.dtype)
 
     def combiner(self, name: str, dtypes: Sequence[DType]) -> str:
-        """The device function that combines two partial results, the parts of one after those of the other."""
+        """Name the device function that combines two partial results, given as left parts, then right parts."""
         count = len(dtypes)
         return self.functions.add(
             f"combine_{name}_{dtypes[0]}",
@@ -180,7 +180,7 @@ class TextBuilder:
         )
 
     def round_to(self, operand: Text, name: str) -> Text:
-        """An f32 with no more digits than f16 or bf16 has."""
+        """Round an f32 to the precision of f16 or bf16."""
         return self.assign(f"from_{name}(to_{name}({operand.name}))", f32)
 
 
@@ -197,7 +197,7 @@ def function_name(name: str, dtype: DType) -> str:
 
 
 def literal(value: Any, dtype: DType) -> str:
-    """A number of a type, as Python text."""
+    """Spell a number of a type in Python."""
     if dtype is bool_:
         return str(bool(value))
     name = NAMES[dtype.name]
@@ -209,24 +209,24 @@ def literal(value: Any, dtype: DType) -> str:
             return f"{name}({'-' if number < 0 else ''}inf)"
         return f"{name}({number!r})"
     number = int(value)
-    # The least i64 is no literal: the minus sign comes after the number is read.
+    # The smallest i64 has no literal: the number is read before the minus sign.
     return f"{name}({number + 1} - 1)" if dtype is i64 and number == -(2**63) else f"{name}({number})"
 
 
 def memory_name(dtype: DType) -> str:
-    """The type of a buffer's elements: bools are bytes, bf16 its bits."""
+    """Return NumPy's name of a buffer's elements in memory: bools are bytes, bf16 its bits."""
     return {"bool": "uint8", "bf16": "uint16", "f16": "float16"}.get(dtype.name) or NAMES[dtype.name]
 
 
 def from_memory(text: str, dtype: DType) -> str:
-    """What a load gave, as a register."""
+    """Convert a loaded element to a register."""
     if dtype is bool_:
         return f"{text} != 0"
     return f"from_{dtype.name}({text})" if dtype.compute is not dtype else text
 
 
 def to_memory(value: Text, dtype: DType) -> str:
-    """A register, as what a store takes."""
+    """Convert a register to a stored element."""
     if dtype is bool_:
         return f"uint8({value.name})"
     if dtype.is_complex:

@@ -1,4 +1,4 @@
-"""How the threads of a warp or a block combine what each of them has: with shuffles, and through shared memory."""
+"""Write reductions and scans over the threads of a warp or a block, by shuffles and shared memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....kernels.gpu import GPU
 from ....kernels.scalar.table import COMBINERS
 from .scalars import NAMES, Text, TextBuilder
 
-# Shuffles move 32 or 64 bits of a number; others travel as these.
+# Shuffles move 32 or 64 bits; other types are converted to these.
 CARRIERS = {"bool": "int32", "i8": "int32", "i16": "int32", "u8": "int32"}
 
 
@@ -26,7 +26,7 @@ class Team:
         return "sync_warp()" if self.kind == "warp" else "cuda.syncthreads()"
 
     def reduction(self, builder: TextBuilder, combiner: str, dtypes: Sequence[DType]) -> str:
-        """The device function that combines what all threads have; all of them get the result."""
+        """Name the device function of an all-reduce over the team: every thread gets the result."""
         name = f"{combiner}_{'_'.join(map(str, dtypes))}"
         warp = builder.functions.sources
         if f"warp_{name}" not in warp:
@@ -56,7 +56,7 @@ class Team:
         values: Sequence[Text],
         masks: Sequence[int],
     ) -> None:
-        """Each lane with the one as far away as each mask says."""
+        """Write a butterfly reduction: lanes exchange with those at each xor mask."""
         parts = [part for value in values for part in value.parts]
         function = builder.combiner(combiner, [value.dtype for value in values])
         for mask in masks:
@@ -86,7 +86,7 @@ class Team:
         builder.functions.sources[name] = ["@device", *lines]
 
     def scan(self, builder: TextBuilder, combiner: str, dtype: DType) -> str:
-        """The device function that gives each thread the combination up to its own, and that of all."""
+        """Name the device function of an inclusive scan over the team; it also returns the total."""
         lanes = self.lanes
         name = f"{self.kind}{lanes}_scan_{combiner}_{dtype}"
         if name in builder.functions.sources:

@@ -1,4 +1,4 @@
-"""What statements of loop IR use: registers, buffers, quotients."""
+"""Collect the uses of statements of loop IR: registers, buffers, quotients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....kernels.loop.roles import all_expressions, defines, expressions, reads,
 
 
 def needed(lead: Sequence[Statement], tree: Loop) -> list[Statement]:
-    """Of pure statements those that a tree uses, directly or not."""
+    """Keep those pure statements that a tree uses, directly or indirectly."""
     wanted = mentioned([tree])
     kept: list[Statement] = []
     for statement in reversed(lead):
@@ -22,7 +22,7 @@ def needed(lead: Sequence[Statement], tree: Loop) -> list[Statement]:
 
 
 def mentioned(statements: Sequence[Statement]) -> set[str]:
-    """The names of registers and symbols that statements read."""
+    """Collect the names of registers and symbols that statements read."""
     found: set[str] = set()
     for item in walk(statements):
         found.update(used(item))
@@ -31,7 +31,7 @@ def mentioned(statements: Sequence[Statement]) -> set[str]:
 
 
 def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
-    """The names of the buffers that statements read, and of those they write."""
+    """Collect the names of the buffers that statements read, and of those they write."""
     found = list(walk(statements))
     return (
         {buffer.name for item in found for buffer in reads(item)},
@@ -40,14 +40,14 @@ def accesses(statements: Sequence[Statement]) -> tuple[set[str], set[str]]:
 
 
 def behind_loops(statements: Sequence[Statement]) -> int:
-    """Where the statements behind the last loop or product begin."""
+    """Return the index of the first statement after the last loop, GEMM or allocation."""
     loops = [number for number, item in enumerate(statements) if isinstance(item, (Loop, Gemm, Alloc))]
     return loops[-1] + 1 if loops else 0
 
 
 def fetches_first(statements: Sequence[Statement], changing: set[str]) -> list[Statement]:
-    """The same with what can be loaded at once before all else, so that threads wait for memory once: a compiler does
-    not move loads past branches."""
+    """Move independent loads before all other statements, so that threads wait for memory once: compilers do not move
+    loads across branches."""
     chosen = {item.position.name for item in statements if isinstance(item, Check)}
     early: list[Statement] = []
     for item in statements:
@@ -64,7 +64,7 @@ def fetches_first(statements: Sequence[Statement], changing: set[str]) -> list[S
 
 
 def compounds(statements: Sequence[Statement]) -> list[Compound]:
-    """The quotients and remainders in the index expressions of statements, inner before outer."""
+    """Collect the quotients and remainders in the statements' index expressions, inner before outer."""
     found: dict[Compound, None] = {}
 
     def look(value: Dim) -> None:

@@ -1,4 +1,4 @@
-"""Vector loops: iterations written out side by side, with vector accesses where memory is adjacent and aligned."""
+"""Write vector loops: unrolled lanes, with vector accesses where memory is contiguous and aligned."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .uses import fetches_first
 if TYPE_CHECKING:
     from .emit import Emitter
 
-WIDTHS = 2, 4, 8  # of vector accesses
+WIDTHS = 2, 4, 8  # elements of vector accesses
 
 
 class Vector:
-    """Writes one vector loop, all of whose iterations run."""
+    """Writer of one vector loop without remainder."""
 
     def __init__(self, emitter: Emitter, loop: Loop):
         self.e = emitter
         self.loop = loop
         self.width = loop.width
-        self.known: dict[str, list[Text]] = {}  # registers that the body makes: one text a lane
+        self.known: dict[str, list[Text]] = {}  # registers defined in the body: one text per lane
 
     def write(self) -> None:
         emitter, width = self.e, self.width
@@ -47,18 +47,18 @@ class Vector:
                 emitter.bind(register, text)
 
     def lanes(self, operand: Operand) -> list[Text]:
-        """An operand in each lane."""
+        """Return the texts of an operand, one per lane."""
         if isinstance(operand, Register) and operand.name in self.known:
             return self.known[operand.name]
         return [self.e.operand(operand)] * self.width
 
     def moved(self, value: Dim, lane: int) -> Dim:
-        """An index expression in another lane than the first."""
+        """Substitute the loop's variable: an index expression in a given lane."""
         variable = self.loop.variable
         return substitute(value, {variable: variable.expr() + lane})
 
     def made(self, item: Let | Load | Index, name: str) -> list[Text]:
-        """The register that a statement makes, in each lane."""
+        """Write a statement in all lanes; return the texts of its register, one per lane."""
         emitter, width = self.e, self.width
         if isinstance(item, Load):
             return self.load(item, name)
@@ -72,7 +72,7 @@ class Vector:
         return [emitter.let(item, [texts[lane] for texts in given], f"{name}_{lane}") for lane in range(width)]
 
     def is_adjacent(self, item: Load | Store) -> bool:
-        """Whether an access is one of adjacent elements that lie aligned."""
+        """Whether an access is contiguous over lanes and aligned."""
         place = offset(item.buffer, item.index)
         if item.guard is not None or item.buffer.dtype.is_complex:
             return False
@@ -80,7 +80,7 @@ class Vector:
         if scratch is not None:
             own = self.e.team is None or scratch.name in self.e.own
             if own or not is_multiple(product(scratch.shape), self.width):
-                return False  # a thread's own memory, or that of a team which does not begin aligned
+                return False  # local memory of a thread, or shared memory of a team at an unaligned offset
         if isinstance(item, Store) and item.combine is not None:
             return False
         if step(place, self.loop.variable) != 1 or self.width not in WIDTHS:
@@ -120,7 +120,7 @@ class Vector:
         return made
 
     def guard(self, item: Load | Store, lane: int) -> Register | None:
-        """The guard of one lane, as a register of its own."""
+        """Compute the guard of one lane in a register of its own."""
         if item.guard is None:
             return None
         register = Register(f"%guard{lane}", bool_)

@@ -1,7 +1,7 @@
-"""Arrays in a GPU's memory that callers pass and get: PyTorch's, CuPy's, Numba's, and those of other libraries.
+"""Take and make arrays in a GPU's memory: PyTorch's, CuPy's, Numba's, and those of other libraries.
 
-Each library says on which stream its caller works: kernels run on that of the first argument, and results are made by
-its library. So nothing waits for the host, and nothing is copied.
+Each library tells its caller's current stream: kernels run on that of the first argument, and results are made by
+its library. So there is no synchronization with the host, and no copy.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .driver import read, write
 if TYPE_CHECKING:
     from cuda.core import Buffer, Stream
 
-DLPACK_DEVICES = (2, 13)  # memory that a GPU reads: its own, and managed memory
+DLPACK_DEVICES = (2, 13)  # kDLCUDA and kDLCUDAManaged
 LEGACY = 1  # the handle of the default stream
 
 
 class Argument:
-    """An array in a GPU's memory as compiled code takes it: aligned, its dims in the order in which it is dense."""
+    """An array in a GPU's memory as compiled code takes it: aligned, with dims permuted so that it is row-major."""
 
     __slots__ = ("address", "array", "device", "dtype", "library", "order", "shape", "stream")
 
@@ -42,13 +42,13 @@ class Argument:
         stream: int,
     ):
         self.library = library
-        self.array = array  # keeps the memory
+        self.array = array  # owns the memory
         self.dtype = kind
         self.shape = tuple(shape[dim] for dim in order)
         self.order = None if order == tuple(range(len(order))) else order  # of the caller's dims
         self.address = address
         self.device = device
-        self.stream = stream  # the handle of the one that its memory is in order with
+        self.stream = stream  # handle of the stream on which its memory is ready
 
     @property
     def ndim(self) -> int:
@@ -56,7 +56,7 @@ class Argument:
 
 
 class Library:
-    """How arrays of one library are read and made."""
+    """Interface to one library's arrays."""
 
     name = ""
 
@@ -64,16 +64,16 @@ class Library:
         raise NotImplementedError
 
     def empty(self, like: Argument, kind: DType, shape: tuple[int, ...], stream: Stream) -> tuple[Any, int]:
-        """A new array beside another one, and its address."""
+        """Make an array on the same device as another one; return it and its address."""
         raise NotImplementedError
 
     def memory(self, like: Argument, size: int, stream: Stream) -> tuple[Any, int]:
-        """So many bytes for one call, and their address."""
+        """Allocate so many bytes for one call; return their owner and address."""
         return allocate(like.device, size, stream)
 
 
 class Torch(Library):
-    """Tensors of PyTorch. Its allocator knows the stream that is current, so that is the one to work on."""
+    """PyTorch's tensors. The stream is PyTorch's current one, which its allocator uses, too."""
 
     name = "torch"
 
@@ -88,7 +88,7 @@ class Torch(Library):
         if order is None:
             array = array.contiguous()
         elif array.data_ptr() % ALIGN:
-            array = array.clone()  # which keeps the order
+            array = array.clone()  # keeps the memory order
         order = order or tuple(range(array.ndim))
         device = array.device.index
         stream = sys.modules["torch"].cuda.current_stream(device).cuda_stream or LEGACY
@@ -104,7 +104,7 @@ class Torch(Library):
 
 
 class Cupy(Library):
-    """Arrays of CuPy, whose pool knows the current stream too."""
+    """CuPy's arrays. The stream is CuPy's current one, which its memory pool uses, too."""
 
     name = "cupy"
 
@@ -129,7 +129,7 @@ class Cupy(Library):
 
 
 class Other(Library):
-    """What has `__cuda_array_interface__` or DLPack's methods. Results are arrays of smelt's own, which have both."""
+    """Arrays with `__cuda_array_interface__` or DLPack's methods. Results are smelt's DeviceArray, which has both."""
 
     name = "other"
 
@@ -138,7 +138,7 @@ class Other(Library):
 
         device = _device_of(array)
         stream = int(own_stream(device).handle)
-        view = StridedMemoryView(array, stream)  # which comes after what the array's own stream has to do
+        view = StridedMemoryView(array, stream)  # ordered after the work on the array's own stream
         order = dense_order(type(array).__name__, view.shape, view.strides, view.ptr)
         kind: Any = view.dtype
         return Argument(self, view, np.dtype(kind), view.shape, order, view.ptr, device, stream)
@@ -150,14 +150,14 @@ class Other(Library):
 
 
 class Numba(Other):
-    """Device arrays of Numba, which works on an array's stream, or else on the default one."""
+    """Numba's device arrays. The stream is the array's own, else the default one."""
 
     name = "numba"
 
     def argument(self, array: Any) -> Argument:
         shape, counts = tuple(array.shape), [step // array.dtype.itemsize for step in array.strides]
         if not hasattr(array, "__cuda_array_interface__"):
-            # Of the simulator, which has no addresses.
+            # In the simulator: no addresses.
             order = dense_order(type(array).__name__, shape, counts, 0)
             return Argument(self, array, array.dtype, shape, order, 0, 0, LEGACY)
         found = array.__cuda_array_interface__
@@ -168,7 +168,7 @@ class Numba(Other):
 
     def empty(self, like: Argument, kind: DType, shape: tuple[int, ...], stream: Stream) -> tuple[Any, int]:
         if kind is bf16:
-            return super().empty(like, kind, shape, stream)  # NumPy has none, and so Numba's arrays have not
+            return super().empty(like, kind, shape, stream)  # NumPy has no such type, so neither has Numba
         made = sys.modules["numba"].cuda.device_array(shape, kind.numpy, stream=like.array.stream)
         return made, made.__cuda_array_interface__["data"][0]
 
@@ -192,7 +192,7 @@ TORCH_NAMES = {f"torch.{name}": kind for kind, name in KIND_NAMES.items()}
 
 
 def library_of(array: Any) -> Library | None:
-    """Whose array in a GPU's memory this is; None if it is not in such memory."""
+    """Return the library of an array in a GPU's memory; None for anything else."""
     if isinstance(array, (np.ndarray, np.generic, bool, int, float, complex, str, bytes)):
         return None
     module = type(array).__module__.partition(".")[0]
@@ -211,7 +211,7 @@ def library_of(array: Any) -> Library | None:
 
 
 def argument_of(array: Any, function: str) -> Argument | None:
-    """An array in a GPU's memory as compiled code takes it; None for anything else."""
+    """Prepare an array in a GPU's memory for compiled code; None for anything else."""
     library = library_of(array)
     if library is None:
         return None
@@ -222,12 +222,12 @@ def argument_of(array: Any, function: str) -> Argument | None:
 
 
 def first_argument(arrays: Sequence[Any]) -> Argument | None:
-    """The argument that says where results go; None if all arrays are the host's."""
+    """Return the first argument in a GPU's memory, where results go; None if all arrays are the host's."""
     return next((array for array in arrays if isinstance(array, Argument)), None)
 
 
 def check_places(arrays: Sequence[Any], function: str) -> None:
-    """All arrays must be in the same memory; numbers may come from anywhere."""
+    """Raise ArgumentError unless all arrays are in the same memory; numbers may be the host's."""
     first = first_argument(arrays)
     if first is None:
         return
@@ -246,7 +246,7 @@ def check_places(arrays: Sequence[Any], function: str) -> None:
 
 
 def memory_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
-    """The order of dims, from the slowest to the fastest, in which an array is dense; None if there is none.
+    """Find the order of dims, slowest first, in which an array is dense; None if there is none.
 
     Strides are in elements; those of dims of size 1 do not count.
     """
@@ -261,7 +261,7 @@ def memory_order(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...
 
 
 def dense_order(name: str, shape: Sequence[int], strides: Sequence[int] | None, address: int) -> tuple[int, ...]:
-    """The same for an array of a library that has no way of its own to make a dense copy: it must be dense."""
+    """Find the order of dims of an array that smelt cannot copy; raise ArgumentError unless dense and aligned."""
     order = tuple(range(len(shape))) if strides is None else memory_order(shape, strides)
     if order is None:
         raise ArgumentError(
@@ -274,7 +274,7 @@ def dense_order(name: str, shape: Sequence[int], strides: Sequence[int] | None, 
 
 
 def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """In elements, of a row-major array."""
+    """Compute the strides of a row-major array, in elements."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -284,7 +284,7 @@ def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _device_of(array: Any) -> int:
-    """The number of the GPU that an array of an unknown library is on."""
+    """Find the number of the GPU that has an array of an unknown library."""
     if hasattr(array, "__dlpack_device__"):
         return array.__dlpack_device__()[1]
     from cuda.core.utils import StridedMemoryView
@@ -293,7 +293,7 @@ def _device_of(array: Any) -> int:
 
 
 def turned(array: Any, order: Sequence[int]) -> Any:
-    """A view of a result with its dims in another order."""
+    """Make a view of a result with permuted dims."""
     if hasattr(array, "permute"):
         return array.permute(order)
     if getattr(type(array), "__cuda_ndarray__", False) and hasattr(array, "__cuda_array_interface__"):
@@ -306,11 +306,11 @@ def turned(array: Any, order: Sequence[int]) -> Any:
     return array.transpose(order)
 
 
-# Memory and streams of smelt's own.
+# smelt's own memory and streams.
 
 
 def own_stream(device: int) -> Stream:
-    """The stream of calls whose caller has none."""
+    """Return the stream for calls without a stream of the caller's."""
     found = _own_streams.get(device)
     if found is None:
         from cuda.core import Device
@@ -326,14 +326,14 @@ _own_streams: dict[int, Stream] = process.keep("streams of GPUs", {})
 
 
 def stream_of(handle: int) -> Stream:
-    """A stream that another library made."""
+    """Wrap a stream of another library by its handle."""
     from cuda.core import LEGACY_DEFAULT_STREAM, Stream
 
     return LEGACY_DEFAULT_STREAM if handle == LEGACY else Stream.from_handle(handle)
 
 
 def allocate(device: int, size: int, stream: Stream) -> tuple[Buffer, int]:
-    """Bytes of the device's pool, in the order of a stream, on which they go back."""
+    """Allocate bytes from the device's pool in stream order; they are freed on the same stream."""
     from cuda.core import Device
 
     buffer = Device(device).allocate(max(size, 1), stream=stream)
@@ -341,7 +341,7 @@ def allocate(device: int, size: int, stream: Stream) -> tuple[Buffer, int]:
 
 
 class DeviceArray:
-    """A result for callers whose arrays are of no library that is known: others read it by its interfaces."""
+    """A result for callers with arrays of an unknown library, with `__cuda_array_interface__` and DLPack's methods."""
 
     def __init__(
         self,
@@ -369,7 +369,7 @@ class DeviceArray:
         }
 
     def transpose(self, order: Sequence[int]) -> DeviceArray:
-        """The same memory with its dims in another order."""
+        """Make a view with permuted dims."""
         shape, strides = (tuple(item[dim] for dim in order) for item in (self.shape, self.strides))
         return DeviceArray(self.buffer, self.dtype, shape, self.stream, strides)
 
@@ -377,7 +377,7 @@ class DeviceArray:
         return self._view().__dlpack_device__()
 
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
-        """The consumer's stream comes after what is written here; -1: it takes care of that."""
+        """Export by DLPack; the consumer's stream waits for this array's, unless it is -1."""
         if stream != -1:
             stream_of(stream or LEGACY).wait(self.stream)
         return self._view().__dlpack__(stream=-1, **options)
@@ -388,7 +388,7 @@ class DeviceArray:
         return StridedMemoryView.from_buffer(self.buffer, self.shape, self.strides, dtype=self.dtype)
 
     def copy_to_host(self) -> np.ndarray:
-        """The same numbers as an array of NumPy's."""
+        """Copy to a NumPy array."""
         array = np.empty(int(np.prod(self.shape, dtype=np.int64)), self.dtype)
         read(int(self.buffer.handle), array, self.stream)
         self.stream.sync()
@@ -400,7 +400,7 @@ class DeviceArray:
 
 
 class Constant:
-    """An array that a function captured. A GPU gets it once."""
+    """A captured array, copied to each GPU once."""
 
     def __init__(self, array: np.ndarray):
         self.array = array

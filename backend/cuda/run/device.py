@@ -1,7 +1,7 @@
-"""Running a program on a GPU, through cuda.core: one sequence of launches on one stream, or a graph of them.
+"""Run a program on a GPU through cuda.core: a sequence of launches on one stream, or a CUDA graph of them.
 
-Written as the library documents it, and tested with stand-ins for it. It has not been run on hardware yet: docs/cuda.md
-says what has been proved and how, and what `make gpu-check` does on a machine with a GPU.
+Written by the library's documentation, and tested with stand-ins for it. It has not been run on hardware yet:
+docs/cuda.md has the tests that were done, and those of `make gpu-check` on a machine with a GPU.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ NO_DEVICE = (
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """No measurement is recorded."""
+    """Limits of calls on a GPU; chosen, no measurement is recorded."""
 
-    arena: int = 256  # bytes: parts of the arena begin at multiples of it
-    graphs: int = 8  # of launches, kept for one set of sizes, each for other addresses
-    launches: int = 2  # that a graph is made of, at least: one alone costs as much as a graph
+    arena: int = 256  # bytes; alignment of parts of the arena
+    graphs: int = 8  # CUDA graphs kept per set of sizes, each for other addresses
+    launches: int = 2  # least launches of a CUDA graph: a single launch costs as much as a graph
 
 
 LIMITS = DeviceLimits()
 
 
 def current_device() -> Device:
-    """The GPU that this thread works with."""
+    """Return the current GPU of this thread."""
     from cuda.core import Device
 
     try:
         device = Device()
         device.set_current()
-    except Exception as error:  # whatever keeps the driver from working is the reason
+    except Exception as error:  # any failure of the driver is the reason
         raise CompileError(NO_DEVICE.format(reason=" ".join(str(error).split()).rstrip("."))) from None
     return device
 
 
 @contextmanager
 def current(device: int) -> Iterator[None]:
-    """Makes a GPU this thread's, for a while."""
+    """Make a GPU the current one of this thread, within the block."""
     from cuda.core import Device
 
     before = current_device()
@@ -82,7 +82,7 @@ def current(device: int) -> Iterator[None]:
 
 
 class DeviceExecutable:
-    """A graph's code. Takes arrays in the host's memory or all in one GPU's; results are of the same kind."""
+    """A compiled graph. Takes arrays all in the host's memory or all in one GPU's; results are of the same kind."""
 
     target = "cuda"
 
@@ -94,7 +94,7 @@ class DeviceExecutable:
         self.artifact = code.program
         self.plan = self.artifact.plan(graph)
         self.codes = {architecture: code}
-        self.wide: dict[str, Code] = {}  # for symbolic sizes that 32 bits do not count
+        self.wide: dict[str, Code] = {}  # code with 64-bit indices, for large symbolic sizes
         self.loaded: dict[tuple[int, bool], Loaded] = {}
         self.lock = threading.Lock()
 
@@ -103,11 +103,11 @@ class DeviceExecutable:
         return report_of(self.artifact, self.cache, self.stages)
 
     def launcher(self, plan: SizedPlan) -> DeviceLauncher:
-        """How to call this code as planned."""
+        """Make the launcher for a plan."""
         return DeviceLauncher(self, plan)
 
     def load(self, device: Device, wide: bool) -> Loaded:
-        """The code on a GPU, which may be of another architecture than those before."""
+        """Load the code on a GPU, compiled for its architecture."""
         with self.lock:
             found = self.loaded.get((device.device_id, wide))
             if found is None:
@@ -125,7 +125,7 @@ class DeviceExecutable:
 
 
 class Loaded:
-    """A program's functions, ready to be launched on one GPU."""
+    """A program's functions, loaded on one GPU."""
 
     def __init__(self, code: Code):
         from cuda.core import ObjectCode
@@ -137,7 +137,7 @@ class Loaded:
 
 
 class DeviceLauncher:
-    """The call for one set of sizes."""
+    """Calls compiled code for one set of sizes."""
 
     def __init__(self, executable: DeviceExecutable, plan: SizedPlan):
         self.executable = executable
@@ -147,7 +147,7 @@ class DeviceLauncher:
         self.results = [(item.dtype, shape) for item, shape in zip(plan.plan.results, plan.shapes, strict=True)]
 
     def on(self, device: int) -> Ready:
-        """What can be known beforehand of calls on one GPU."""
+        """Return the prepared launches for one GPU."""
         found = self.ready.get(device)
         if found is None:
             from cuda.core import Device
@@ -163,7 +163,7 @@ class DeviceLauncher:
             return self._on_device(arrays, first)
 
     def _on_host(self, arrays: Sequence[Any], device: int) -> list[np.ndarray]:
-        """Arrays of NumPy's: copied to the GPU and back."""
+        """Run on NumPy arrays, copied to the GPU and back."""
         ready = self.on(device)
         stream = own_stream(device)
         parts = Parts(ready.size)
@@ -186,7 +186,7 @@ class DeviceLauncher:
         return found
 
     def _on_device(self, arrays: Sequence[Any], first: Argument) -> list[Any]:
-        """Arrays that are on the GPU; only numbers are copied there. Nothing waits for the host, as a rule."""
+        """Run on arrays on the GPU; only numbers are copied there. No synchronization with the host, as a rule."""
         ready = self.on(first.device)
         stream = stream_of(first.stream)
         others = self._join(arrays, stream)
@@ -206,15 +206,15 @@ class DeviceLauncher:
         made = [first.library.empty(first, kind, shape, stream) for kind, shape in self.results]
         ready.run(stream, addresses, [address for _, address in made], base)
         for other in others:
-            other.wait(stream)  # before its owner uses the memory for something else
+            other.wait(stream)  # before the owner reuses the memory
         ready.raise_errors(stream, base)
         if any(isinstance(item, Argument) and item.library is OTHER for item in arrays):
-            stream.sync()  # its library would not know when the memory is free
-        del memory  # not before all is in order behind it
+            stream.sync()  # an unknown library cannot tell when the memory is free
+        del memory  # not before all uses are enqueued
         return [result for result, _ in made]
 
     def _join(self, arrays: Sequence[Any], stream: Stream) -> list[Stream]:
-        """Let a stream wait for those that made the arguments; returns these."""
+        """Let a stream wait for the other streams of the arguments; return these."""
         own = int(stream.handle)
         handles = dict.fromkeys(item.stream for item in arrays if isinstance(item, Argument))
         found = [stream_of(handle) for handle in handles if handle != own]
@@ -224,29 +224,29 @@ class DeviceLauncher:
 
 
 class Parts:
-    """Parts of one block of memory, one behind the other."""
+    """Bump allocation in one block of memory."""
 
     def __init__(self, size: int):
         self.size = size
 
     def add(self, size: int) -> int:
-        """Where a further part begins."""
+        """Add a part; return its offset."""
         place = self.size + -self.size % LIMITS.arena
         self.size = place + size
         return place
 
 
 class Ready:
-    """A program for one set of sizes on one GPU: calls differ only in addresses."""
+    """A program's launches for one set of sizes on one GPU: calls differ only in addresses."""
 
     def __init__(self, plan: SizedPlan, loaded: Loaded):
         program, sizes = loaded.program, plan.sizes
         self.plan = plan.plan
-        arena = Parts(evaluate(program.arena, sizes))  # which that of the plan need not be: this code may be wide
+        arena = Parts(evaluate(program.arena, sizes))  # not the plan's: this code may have 64-bit indices
         self.offsets = {name: evaluate(offset, sizes) for name, offset in program.offsets.items()}
         self.sites = len(program.places) if any(item.sites for item in program.launches) else 0
         self.errors = arena.add(24 * self.sites) if self.sites else 0
-        self.size = arena.size  # bytes that a call needs for temporaries and errors
+        self.size = arena.size  # bytes of a call's temporaries and errors
         self.bytes = plan.result_bytes()
         names = [*program.params, *(name for name, _, _ in program.stored)]
         self.launches = [
@@ -254,13 +254,13 @@ class Ready:
             for item, kernel in zip(program.launches, loaded.kernels, strict=True)
             if evaluate(item.count, sizes) > 0
         ]
-        self.captured: dict[tuple[int, ...], CapturedGraph | None] = {}  # by addresses; None: they came once
+        self.captured: dict[tuple[int, ...], CapturedGraph | None] = {}  # by addresses; None: seen once
         self.lock = threading.Lock()
 
     def _prepare(
         self, item: Launch, kernel: Kernel, numbers: dict[str, int], sizes: Sizes
     ) -> tuple[LaunchConfig, Kernel, list[int | None], list[int], list[Any], bool]:
-        """A launch, with the number of the address of each buffer, or else its place in the arena."""
+        """Prepare a launch: each buffer is the index of an argument's address, or an offset in the arena."""
         from cuda.core import LaunchConfig
 
         config = LaunchConfig(grid=blocks(item, evaluate(item.count, sizes)), block=item.threads)
@@ -270,7 +270,7 @@ class Ready:
         return config, kernel, places, offsets, [integer(sizes[symbol.name]) for symbol in item.sizes], item.sites
 
     def run(self, stream: Stream, params: Sequence[int], results: Sequence[int], base: int) -> None:
-        """All results, on a stream. `base` is the address of the arena."""
+        """Enqueue all launches on a stream, and the copies of results. base: address of the arena."""
         addresses = (*params, *(results[owner] for owner in self.plan.owners))
         self.launch(stream, addresses, base)
         for at, how, source in self.plan.copies:
@@ -278,9 +278,9 @@ class Ready:
             copy(results[at], origin, self.bytes[at], stream)
 
     def launch(self, stream: Stream, addresses: tuple[int, ...], base: int) -> None:
-        """All launches, on parameters and then stored arrays.
+        """Enqueue all launches, for the addresses of parameters and then of stored arrays.
 
-        Addresses that come again are launched as a graph: allocators give the same ones to calls that are alike.
+        Addresses seen before are launched as a CUDA graph: allocators return the same ones for similar calls.
         """
         if len(self.launches) < LIMITS.launches:
             self._enqueue(stream, stream, addresses, base)
@@ -294,7 +294,7 @@ class Ready:
                 graph = None
             else:
                 graph = self.captured.pop(key) or self._capture(addresses, base)
-                self.captured[key] = graph  # the one used last is the last one to go
+                self.captured[key] = graph  # LRU order
             if graph is not None:
                 graph.launch(stream)
         if graph is None:
@@ -316,7 +316,7 @@ class Ready:
         if self.sites:
             clear(base + self.errors, 24 * self.sites, stream)
         for config, kernel, places, offsets, integers, sites in self.launches:
-            # Python's integers are passed as addresses, NumPy's as what they are.
+            # cuda.core passes Python integers as addresses, NumPy's with their own type.
             pointers = [
                 base + offset if place is None else addresses[place]
                 for place, offset in zip(places, offsets, strict=True)
@@ -325,7 +325,7 @@ class Ready:
             launch(target, config, kernel, *pointers, *integers, *noted)
 
     def raise_errors(self, stream: Stream, base: int) -> None:
-        """Wait for what was noted of errors, where there can be any."""
+        """Wait for the noted errors and raise them, if the program can have any."""
         if self.sites:
             errors = np.empty(3 * self.sites, np.int64)
             read(base + self.errors, errors, stream)

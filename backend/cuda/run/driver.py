@@ -1,4 +1,4 @@
-"""Copies between the host and a GPU, in the order of a stream: the CUDA driver's own functions."""
+"""Copy between the host and a GPU in stream order, by the CUDA driver's functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def write(address: int, array: np.ndarray, stream: Stream) -> None:
-    """An array of the host, to the GPU. It must not change, nor go, before the stream has passed."""
+    """Copy a host array to the GPU. It must not change or be freed before the stream has done the copy."""
     from cuda.bindings import driver
 
     if array.nbytes:
@@ -20,7 +20,7 @@ def write(address: int, array: np.ndarray, stream: Stream) -> None:
 
 
 def write_number(address: int, array: np.ndarray, stream: Stream) -> None:
-    """A few bytes to the GPU. They travel in the commands themselves: there is nothing to keep."""
+    """Write a few bytes to the GPU. They are part of the commands, so no memory must be kept."""
     from cuda.bindings import driver
 
     content = np.ascontiguousarray(array).tobytes()
@@ -52,6 +52,6 @@ def clear(address: int, size: int, stream: Stream) -> None:
 
 
 def check(answer: tuple[Any, ...]) -> None:
-    """An error of the driver's as an exception."""
+    """Raise an error of the driver."""
     if int(answer[0]):
         raise RuntimeError(f"the CUDA driver says {answer[0]!r}")

@@ -1,4 +1,4 @@
-"""A graph compiled for CUDA, run in Numba's simulator."""
+"""Run a graph compiled for CUDA in Numba's simulator."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .arrays import Argument, Constant, first_argument
 if TYPE_CHECKING:
     from ...report.report import Report
 
-ALL_THREADS = 1 << 31  # as many as there is work for
+ALL_THREADS = 1 << 31  # no limit: as many as there is work for
 
 
 class Launcher:
-    """The call for one set of sizes."""
+    """Calls a program in the simulator for one set of sizes."""
 
     def __init__(self, executable: Executable, plan: SizedPlan):
         self.executable = executable
@@ -33,7 +33,7 @@ class Launcher:
 
 
 class Executable:
-    """Call it with arrays of the parameters' types; it returns the results as new arrays of the same kind."""
+    """A compiled graph: takes arrays of the parameters' types, returns the results as new arrays of the same kind."""
 
     target = "cuda"
 
@@ -51,7 +51,7 @@ class Executable:
         return report_of(self.program, Lookup("off", "the simulator compiles nothing"), self.stages)
 
     def launcher(self, plan: SizedPlan) -> Launcher:
-        """How to call this code as planned."""
+        """Make the launcher for a plan."""
         return Launcher(self, plan)
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
@@ -59,7 +59,7 @@ class Executable:
         return self.run(given, self.plan.for_arrays(given), first_argument(arrays))
 
     def run(self, given: list[np.ndarray], plan: SizedPlan, like: Argument | None) -> list[Any]:
-        """The results; in the simulator's device arrays if an argument was one."""
+        """Run and return the results, as the simulator's device arrays if an argument was one."""
         from ..simulator.simulate import shaped
 
         program = self.program
@@ -78,7 +78,7 @@ class Executable:
 
 
 def on_host(array: Any) -> np.ndarray:
-    """An array as the simulator takes it: its device arrays are the host's, too."""
+    """Return an array in the host's memory; the simulator's device arrays are, too."""
     if isinstance(array, Argument):
         found = array.array.copy_to_host()
         return found if array.order is None else found.transpose(array.order)
@@ -86,14 +86,14 @@ def on_host(array: Any) -> np.ndarray:
 
 
 def report_of(program: Program, cache: Lookup, stages: Stages) -> Report:
-    """What was fused and what each kernel moves; `smelt explain --target cuda` says what it takes of a GPU."""
+    """Make the report: fusion and bytes of each kernel; `smelt explain --target cuda` has its resources on a GPU."""
     from ...report.report import Report
 
     return Report.read(program.report).here(ALL_THREADS, cache, stages.seconds)
 
 
 def raise_errors(plan: CallPlan, errors: np.ndarray) -> None:
-    """Raise what kernels noted, if they did: for each site whether it failed, a number, a size."""
+    """Raise the first noted error. errors: for each site, whether it failed, the index, the size."""
     for site, (failed, number, size) in enumerate(errors.reshape(-1, 3)):
         if failed:
             plan.raise_error(site, int(number), int(size))

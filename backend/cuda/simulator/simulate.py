@@ -1,4 +1,4 @@
-"""Running a program in Numba's simulator: the same source, with Python threads for CUDA's."""
+"""Run a program in Numba's simulator: the same source, with Python threads for CUDA's."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..codegen.library import SIMULATED_SOURCE, names
 from ..program import Program
 from .turn_taking import Memory, Notes, taking_turns
 
-BLOCKS = 2  # fewer than most launches ask for: all blocks run one after the other, and loops over the grid are tried
+BLOCKS = 2  # grid size; small, since blocks run one after the other, and so that grid-stride loops iterate
 
 
 class Simulated:
-    """The kernels of a program as functions that the simulator runs."""
+    """The kernels of a program as functions for the simulator."""
 
     def __init__(self, program: Program):
         from numba import cuda
 
         self.program = program
-        # Found in a traceback, and by the simulator, which tells shared arrays apart by their lines.
+        # Source for tracebacks, and for the simulator, which tells shared arrays apart by their lines.
         filename = f"<smelt cuda {id(program)}>"
         source = SIMULATED_SOURCE + program.source
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -38,11 +38,11 @@ class Simulated:
     def run(
         self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """All buffers by name after all launches, and what was noted of errors."""
+        """Run all launches; return all buffers by name, and the noted errors."""
         memory = {name: _device(array) for name, array in arrays.items()}
         errors = Notes(np.zeros(3 * max(len(self.program.places), 1), np.int64))
         with warnings.catch_warnings(), taking_turns() as choose:
-            warnings.simplefilter("ignore", RuntimeWarning)  # of overflow in NumPy's scalars
+            warnings.simplefilter("ignore", RuntimeWarning)  # overflow in NumPy scalars
             for launch in self.program.launches:
                 choose(launch.kind)
                 self._launch(launch, memory, sizes, errors)
@@ -63,7 +63,7 @@ class Simulated:
 
 
 def _device(array: np.ndarray) -> Memory:
-    """A flat copy as kernels see it: bools as bytes, bf16 as its bits."""
+    """Make a flat copy as kernels see it: bools as bytes, bf16 as its bits."""
     flat = np.array(array).reshape(-1)
     if flat.dtype == bool_.numpy:
         flat = flat.view(np.uint8)
@@ -73,6 +73,6 @@ def _device(array: np.ndarray) -> Memory:
 
 
 def shaped(array: np.ndarray, dtype: Any, shape: Sequence[int]) -> np.ndarray:
-    """A buffer as an array of its type."""
+    """Convert a kernel's buffer back to an array of its type and shape."""
     count = int(np.prod(shape, dtype=np.int64))
     return array[:count].view(dtype.numpy).reshape(shape)

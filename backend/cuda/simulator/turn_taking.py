@@ -1,10 +1,10 @@
-"""Blocks for Numba's simulator, whose threads take turns.
+"""Run the threads of a simulated block in turns, and detect races.
 
-The simulator's own let all threads run at once and looks again and again whether they all wait: most of the time goes
-to switches between them. Here one thread runs at a time, until it waits for the others or ends, and from barrier to
-barrier they come in another order: one that is missing shows as a wrong result, the same one at every run. What does
-not show, since a thread is never stopped between barriers, is looked for: memory knows who touched each element since
-the last one, and a write that nothing orders with another thread's access is an error.
+Numba's own blocks run all threads at once and poll whether all wait at a barrier: most of the time goes to switches
+between threads. Here one thread runs at a time, until a barrier or its end, and the order of threads is shuffled from
+barrier to barrier: a missing barrier shows as a wrong result, deterministically. Races that cannot show, because no
+thread is stopped between barriers, are detected: memory records the accesses to each element since the last barrier,
+and a write that no barrier orders with another thread's access is an error.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from ....kernels.gpu import GPU
 
 
 class Abandoned(BaseException):
-    """Raised where a thread waits in a block of which another thread failed."""
+    """Raised at a barrier in a block of which another thread failed."""
 
 
 class Race(RuntimeError):
-    """Two threads touch an element, at least one of them writes it, and no barrier is between them."""
+    """A race: two threads access an element without a barrier in between, at least one of them writes it."""
 
 
 class Access(NamedTuple):
-    """When a thread touched an element: barriers order threads of a team, and nothing orders teams."""
+    """The time of a thread's access: barriers order the threads of a team, nothing orders teams."""
 
     launch: int
     block: int
     team: int
-    passed: int  # barriers
+    passed: int  # number of barriers passed
     thread: int
 
 
 class Thread:
-    """A thread of the machine, which plays one thread of each block."""
+    """A Python thread, which plays one thread of each block."""
 
     def __init__(self, number: int, pool: Pool):
         self.number = number
@@ -60,7 +60,7 @@ class Thread:
 
 
 class Pool:
-    """The threads of all blocks of a program, which run one after the other."""
+    """The Python threads of a program, used by all its blocks, which run one after the other."""
 
     def __init__(self) -> None:
         self.threads: list[Thread] = []
@@ -87,12 +87,12 @@ class Block:
         self.pool = pool
         self.place = place
         self.function = function
-        self.pending = pool.first(count)  # who still runs, up to where all wait
+        self.pending = pool.first(count)  # threads that have not reached the barrier
         pool.random.shuffle(self.pending)
         self.waiting: list[Thread] = []
         self.current = self.pending.pop()
         self.error: Exception | None = None
-        self.passed = [0] * count  # barriers, by thread
+        self.passed = [0] * count  # barriers passed, by thread
 
     def run(self) -> None:
         self.pool.block = self
@@ -102,7 +102,7 @@ class Block:
             raise self.error
 
     def play(self) -> None:
-        """One thread, from beginning to end."""
+        """Run the current thread from beginning to end."""
         try:
             if self.error is None:
                 self.function()
@@ -117,7 +117,7 @@ class Block:
             self.pool.done.release()
 
     def wait(self, orders: bool = True) -> None:
-        """The barrier, for the current thread. An exchange of registers orders no accesses to memory."""
+        """Wait at a barrier, in the current thread. orders: false for shuffles, which do not order memory accesses."""
         mine = self.current
         self.passed[mine.number] += orders
         self.waiting.append(mine)
@@ -139,7 +139,7 @@ class Block:
 
 
 class Alone:
-    """The threads of a block that never wait, one after the other."""
+    """A block without barriers: its threads run one after the other."""
 
     def __init__(self, place: Any, count: int, function: Callable[[], None]):
         self.place = place
@@ -160,8 +160,8 @@ class Alone:
 
 @contextmanager
 def taking_turns() -> Iterator[Callable[[str], None]]:
-    """Makes the simulator run blocks like this. Call what it gives before a launch, with the kind of its outermost
-    loop: in a grid no thread waits for others."""
+    """Make the simulator use these blocks, within the context. Call the yielded function before each launch, with the
+    kind of its outermost loop: in a grid loop there are no barriers."""
     from numba.cuda.simulator import kernel
     from numba.cuda.simulator.kernelapi import Dim3, FakeCUDAModule, FakeCUDAShared
 
@@ -214,7 +214,7 @@ def taking_turns() -> Iterator[Callable[[str], None]]:
 
 
 def _shared_array(shared: Any, shape: int, dtype: Any) -> Memory:
-    """The shared array of a line of source; a block finds in it what the one before left."""
+    """Return the shared array of a line of source; it keeps the values of the previous block."""
     frame = sys._getframe(1)
     place = frame.f_code.co_filename, frame.f_lineno
     if place not in shared._allocations:
@@ -223,8 +223,8 @@ def _shared_array(shared: Any, shape: int, dtype: Any) -> Memory:
 
 
 class Notes:
-    """An array that threads may touch in any order: where kernels note errors. The simulator copies NumPy's arrays for
-    each launch and back, with all that lies behind them; it takes an object like this as it is."""
+    """The array of noted errors, whose accesses need no order. A wrapper, since the simulator copies NumPy arrays, with
+    the whole memory behind them, for each launch and back."""
 
     __slots__ = ("array",)
 
@@ -239,17 +239,17 @@ class Notes:
 
 
 class Memory:
-    """An array whose elements are found by numbers from 0 on, and none outside of it. All that blocks have of it is one
-    array, or (`shared`) one that each block has for itself."""
+    """An array that checks bounds and records accesses. Global memory is one array for all blocks; shared memory
+    (`shared`) is separate for each block."""
 
     __slots__ = ("array", "read", "shared", "written")
-    access: Callable[[], Access] = staticmethod(lambda: Access(0, 0, 0, 0, 0))  # who is at it, while blocks run
+    access: Callable[[], Access] = staticmethod(lambda: Access(0, 0, 0, 0, 0))  # current access, while blocks run
 
     def __init__(self, array: np.ndarray, shared: bool = False):
         self.array = array
         self.shared = shared
         self.written: dict[int, Access] = {}
-        # The first and the last read that nothing orders, of two threads, and of two teams if there are such.
+        # The first and the last of the unordered reads, by two threads, and by two teams if possible.
         self.read: dict[int, tuple[Access, Access]] = {}
 
     def __getitem__(self, place: Any) -> Any:
@@ -277,7 +277,7 @@ class Memory:
         self.written[number] = here
 
     def _at_once(self, left: Access, right: Access) -> bool:
-        """Whether nothing orders two accesses of different threads."""
+        """Whether no barrier orders two accesses of different threads."""
         if left.launch != right.launch or (self.shared and left.block != right.block):
             return False
         return left.block != right.block or left.team != right.team or left.passed == right.passed

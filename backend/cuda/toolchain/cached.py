@@ -1,4 +1,4 @@
-"""Machine code of a graph for one architecture, by way of the disk cache."""
+"""Get the machine code of a graph for one architecture from the disk cache, or compile and store it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .code import Code
 if TYPE_CHECKING:
     from ...stages import StageHook
 
-# The packages that turn source into machine code, each by the name under which it is installed.
+# The compilers' packages, by the names under which they are installed.
 COMPILERS = ("numba-cuda", "numba", "llvmlite", "nvidia-nvvm", "nvidia-nvjitlink")
 
 
@@ -30,9 +30,9 @@ def compiled_code(
     on_stage: StageHook | None = None,
     wide: bool = False,
 ) -> tuple[Code, Lookup]:
-    """The code of a graph, and where it came from. `wide`: symbolic sizes need 64 bits.
+    """Return the code of a graph, and where it came from. wide: symbolic sizes need 64-bit indices.
 
-    Who wants to see or to check the stages gets them; what NVIDIA's compilers make of the last one is the same.
+    A stage hook and verification run the stages even on a cache hit; only NVIDIA's compilers are skipped then.
     """
     key: Key | None = None
     code: Code | None = None
@@ -67,7 +67,7 @@ def compiled_code(
 
 
 def cuda_key(graph: Graph, options: CompileOptions, architecture: str, wide: bool = False) -> tuple[Key | None, str]:
-    """What a graph's code for an architecture is kept under, or why it is not."""
+    """Make the cache key of a graph's code for an architecture, or return why there is none."""
     printer = Printer(graph)
     text = printer.text(locations=False)
     if printer.unsaid:
@@ -83,14 +83,14 @@ def cuda_key(graph: Graph, options: CompileOptions, architecture: str, wide: boo
 
 
 def key_fields(options: dict[str, Any]) -> dict[str, Any] | None:
-    """What decides the code beside the program; None if smelt's own files changed since they were loaded."""
+    """Return the key's fields beside the program; None if smelt's files changed since they were imported."""
     smelt = fingerprint(current().directory)
     return None if smelt is None else {"options": options, "cuda": versions(), "smelt": smelt}
 
 
 @lru_cache
 def versions() -> dict[str, str]:
-    """Of the compilers. NVIDIA's that are not installed as packages are asked themselves."""
+    """Return the compilers' versions. NVIDIA libraries not installed as packages are asked themselves."""
     from importlib.metadata import PackageNotFoundError, version
 
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Machine code of a program, in a form that files can hold."""
+"""The machine code of a program; it can be written to a file."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from ..program import Program
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes of a multiprocessor."""
+    """Resources of one kernel on a streaming multiprocessor."""
 
     registers: int
-    shared: int  # bytes of a block
-    stack: int  # bytes of a thread
-    spills: int  # bytes that are stored and loaded because registers are short
+    shared: int  # bytes per block
+    stack: int  # bytes per thread
+    spills: int  # bytes of register spills
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """One launch's function for one architecture."""
+    """One launch's function, compiled for one architecture."""
 
     name: str
-    entry: str  # the function's name in PTX
+    entry: str  # name of the function in PTX
     ptx: str
     cubin: bytes
     resources: Resources
 
 
 class Code:
-    """A program, and its launches' functions as machine code."""
+    """A program with its launches' functions as machine code."""
 
     def __init__(self, program: Program, compiled: Sequence[Compiled]):
         self.program = program
         self.compiled = compiled
 
     def header(self) -> dict[str, Any]:
-        """As JSON has it; machine code is named by its entry, since launches may share it."""
+        """Return its fields for JSON; machine code is named by its entry, since launches may share it."""
         functions = [
             [entry, len(item.cubin), list(vars(item.resources).values())] for entry, item in self.functions.items()
         ]
@@ -51,11 +51,11 @@ class Code:
 
     @property
     def functions(self) -> dict[str, Compiled]:
-        """What was compiled, each once."""
+        """Return the compiled functions without duplicates."""
         return {item.entry: item for item in self.compiled}
 
     def content(self) -> bytes:
-        """All machine code, and then the texts that it was made of, which only people read."""
+        """Return all machine code, then the source and PTX, which are for people."""
         functions = self.functions.values()
         texts = "\0".join([self.program.source, *(item.ptx for item in functions)])
         return b"".join([*(item.cubin for item in functions), zlib.compress(texts.encode(), 1)])

@@ -1,4 +1,4 @@
-"""Source of CUDA kernels to PTX, by libNVVM, and on to machine code, by nvJitLink. No driver and no GPU are needed."""
+"""Compile source of CUDA kernels to PTX, by libNVVM, and to machine code, by nvJitLink, without driver or GPU."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .code import Compiled, Resources
 
 
 def capability(architecture: str) -> tuple[int, int]:
-    """sm_80 as (8, 0)."""
+    """Return the compute capability of an architecture: (8, 0) of sm_80."""
     return divmod(int(re.sub(r"\D", "", architecture)), 10)
 
 
 def functions(source: str, architecture: str) -> dict[str, Any]:
-    """The Python functions of generated source, ready for Numba."""
+    """Execute generated source; return its Python functions, for Numba."""
     whole = NATIVE_SOURCE + source
     filename = f"<smelt cuda {abs(hash(whole)):x}>"
     linecache.cache[filename] = (len(whole), None, whole.splitlines(keepends=True), filename)
@@ -37,7 +37,7 @@ def functions(source: str, architecture: str) -> dict[str, Any]:
 
 
 def signature(launch: Launch) -> Any:
-    """The types of a launch's parameters: pointers, sizes, and where errors are noted."""
+    """Return the types of a launch's parameters: pointers, sizes, the array of errors."""
     from numba import types
 
     integer = types.int32 if launch.narrow else types.int64
@@ -54,10 +54,10 @@ def _element(dtype: DType) -> Any:
 
 
 def to_ptx(function: Any, launch: Launch, architecture: str) -> str:
-    """PTX of one launch's function, for an architecture such as sm_80."""
+    """Compile one launch's function to PTX, for an architecture such as sm_80."""
     from numba import cuda
 
-    # Numba compiles a device function for the GPU at hand, whatever the kernel that calls it is compiled for.
+    # Numba compiles a device function for the current GPU, whatever its caller's architecture is.
     device = SimpleNamespace(compute_capability=capability(architecture))
     with patch("numba.cuda.dispatcher.get_current_device", lambda: device):
         text, _ = cuda.compile(
@@ -74,7 +74,7 @@ def to_ptx(function: Any, launch: Launch, architecture: str) -> str:
 
 
 def to_cubin(ptx: str, architecture: str) -> tuple[bytes, Resources]:
-    """Machine code, and what it takes."""
+    """Assemble PTX to machine code; return it with its resources."""
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
     linker = Linker(ObjectCode.from_ptx(ptx.encode()), options=LinkerOptions(arch=architecture, verbose=True))
@@ -84,7 +84,7 @@ def to_cubin(ptx: str, architecture: str) -> tuple[bytes, Resources]:
 
 
 def _resources(log: str) -> Resources:
-    """What ptxas says with -v."""
+    """Parse the resources from the output of ptxas -v."""
 
     def number(pattern: str) -> int:
         return sum(map(int, re.findall(pattern, log)))
@@ -98,7 +98,7 @@ def _resources(log: str) -> Resources:
 
 
 def compile_launches(source: str, launches: Sequence[Launch], architecture: str) -> list[Compiled]:
-    """All kernels of a program for one architecture. Those that differ in names alone are compiled once."""
+    """Compile all kernels of a program for one architecture. Those that differ in names alone are compiled once."""
     space = functions(source, architecture)
     known: dict[Any, Compiled] = {}
     made: list[Compiled] = []
@@ -115,13 +115,14 @@ def compile_launches(source: str, launches: Sequence[Launch], architecture: str)
 
 
 def meaning(function: Any, launch: Launch) -> tuple[Any, ...]:
-    """What decides a kernel's code: bytecode has numbers for local names. Constants are told apart by their text."""
+    """Make a key of a kernel's code, without its local names: bytecode has numbers for them. Constants are compared by
+    their text."""
     code = function.__code__
     return (code.co_code, repr(code.co_consts), code.co_names, str(signature(launch)), launch.threads)
 
 
 def sass(cubin: bytes) -> str:
-    """Machine code as text, by NVIDIA's disassembler."""
+    """Disassemble machine code, by nvdisasm."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     tool = find_nvidia_binary_utility("nvdisasm")
@@ -141,7 +142,7 @@ SHOWN = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")  # one of each generatio
 
 @lru_cache(maxsize=1)
 def supported() -> tuple[str, ...]:
-    """All architectures that the installed libNVVM knows."""
+    """Return all architectures that the installed libNVVM supports."""
     from numba.cuda.cudadrv import nvrtc
 
     if not hasattr(nvrtc, "get_supported_ccs"):
@@ -150,7 +151,7 @@ def supported() -> tuple[str, ...]:
 
 
 def architectures() -> tuple[str, ...]:
-    """Those of them that tests compile for."""
+    """Return the supported architectures that tests compile for."""
     return tuple(name for name in SHOWN if name in supported())
 
 

@@ -1,4 +1,4 @@
-"""What a graph is on a GPU: registers, shared memory, occupancy, bytes, and how long that takes at least."""
+"""Report a graph's code for a GPU: registers, shared memory, occupancy, bytes, and a lower bound of its time."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class KernelReport:
     name: str
     launches: list[LaunchReport]
     bytes: int | str  # a formula where sizes are symbolic
-    microseconds: dict[str, float]  # at least, by GPU; empty where sizes are symbolic
+    microseconds: dict[str, float]  # lower bound, by GPU; empty where sizes are symbolic
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the compiler made of one graph for one architecture."""
+    """The report of one graph for one architecture."""
 
     name: str
     architecture: str
     kernels: list[KernelReport]
     cache: str  # where the code came from
     refusals: list[str]  # pairs of ops that are not fused, with the reason
-    refused: dict[str, int]  # how many of them have each reason
+    refused: dict[str, int]  # number of refusals by reason
 
     def json(self) -> str:
         return json.dumps(asdict(self), indent=2)
@@ -72,7 +72,7 @@ class Report:
 
 
 def make_report(name: str, architecture: str, code: Code, kernels: Sequence[Kernel], cache: Lookup) -> Report:
-    """The report of a program whose launches were compiled for an architecture."""
+    """Make the report of a program whose launches were compiled for an architecture."""
     program = code.program
     found: list[KernelReport] = []
     made = {item.name: item for item in code.compiled}
@@ -100,7 +100,7 @@ def make_report(name: str, architecture: str, code: Code, kernels: Sequence[Kern
 
 
 def operations(statements: Sequence[Statement]) -> int:
-    """Additions and multiplications, roughly."""
+    """Estimate the number of additions and multiplications."""
     total = 0
     for item in statements:
         if isinstance(item, Concurrent):
@@ -108,7 +108,7 @@ def operations(statements: Sequence[Statement]) -> int:
         elif isinstance(item, Loop):
             total += count(item.extent) * (operations(item.body) + len(item.accumulators))
         elif isinstance(item, Gemm):
-            # Both of each multiplication and its addition; the tiles at the edges count as whole ones.
+            # A multiply-add is two operations; partial tiles count as whole ones.
             rows, columns, depth = (_tile_side(size) for size in (item.rows, item.columns, item.depth))
             total += 2 * rows * columns * depth
         else:

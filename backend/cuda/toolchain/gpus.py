@@ -1,4 +1,4 @@
-"""What GPUs have: the limits of a multiprocessor by architecture, and speeds of some GPUs that people own.
+"""Limits of a streaming multiprocessor by architecture, and speeds of some common GPUs.
 
 From NVIDIA's tables (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability") and data sheets.
 """
@@ -13,12 +13,12 @@ from .code import Resources
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one multiprocessor."""
+    """Limits of one streaming multiprocessor."""
 
     threads: int
     blocks: int
     shared: int  # bytes
-    reserved: int  # bytes of shared memory that the system takes for each block
+    reserved: int  # bytes of shared memory per block that the driver reserves
 
 
 ARCHITECTURES = {
@@ -54,7 +54,7 @@ GPUS = (
 
 
 def occupancy(resources: Resources, threads: int, architecture: str) -> float:
-    """The share of a multiprocessor's threads that can be there at once."""
+    """Compute the occupancy: the fraction of a multiprocessor's threads that can be resident."""
     limits = ARCHITECTURES[architecture]
     warps = -(-threads // GPU.warp)
     registers = -(-resources.registers * GPU.warp // GPU.register_unit) * GPU.register_unit * warps
@@ -69,5 +69,5 @@ def occupancy(resources: Resources, threads: int, architecture: str) -> float:
 
 
 def predicted(moved: int, operations: int, gpu: Gpu) -> float:
-    """Seconds that a kernel takes at least: memory or arithmetic, whichever is longer, and its launch."""
+    """Compute a lower bound of a kernel's seconds (roofline): the longer of memory and arithmetic, plus its launch."""
     return max(moved / gpu.bandwidth, operations / gpu.peak) + GPU.launch
