@@ -38,7 +38,7 @@ def run(options: Namespace) -> int:
         if chosen.target == "cpu":
             from ..backend.cpu.runtime.threads import pool
 
-            pool()  # its code is in the cache as well
+            pool()  # caches the code of the thread pool, too
     key, reason = graph_key(graph, chosen)
     path = None if key is None else cache.path(key)
     if key is None or path is None or not os.path.isfile(path):
@@ -56,15 +56,15 @@ def run(options: Namespace) -> int:
 
 
 def share(directory: str) -> None:
-    """Let other users read what was baked; only its owner may write there."""
+    """Make the cache readable for other users, and writable only for its owner."""
     for folder, _, files in os.walk(directory):
         for path, mode in ((folder, 0o755), *((os.path.join(folder, name), 0o644) for name in files)):
-            with suppress(OSError):  # what another one owns stays as it is
+            with suppress(OSError):  # files of other owners keep their modes
                 os.chmod(path, mode)
 
 
 def check(options: Namespace, directory: str) -> None:
-    """Ask a fresh process whether it finds the code."""
+    """Check that a new process finds the code."""
     command = [sys.executable, "-m", f"{__package__}.main", "cache", "why", options.function, "--dir", directory]
     command += ["--target", options.target, *(["--arch", options.arch] if options.arch else [])]
     command += ["--grad"] if options.grad else []

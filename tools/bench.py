@@ -44,7 +44,7 @@ from .workloads.contenders import CONTENDERS, installed
 from .workloads.define import SIZES, Workload
 from .workloads.suite import all_workloads
 
-# Of torch.optim, those whose step needs nothing but gradients.
+# Optimizers of torch.optim whose step needs only gradients.
 OPTIMIZERS = (
     "ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"
 )  # fmt: skip
@@ -151,7 +151,7 @@ def run(options: Namespace) -> int:
     return verdict(records)
 
 
-# ----- what was asked for
+# ----- the request
 
 
 def chosen_workloads(options: Namespace) -> list[Workload]:
@@ -184,13 +184,13 @@ def chosen_contenders(text: str | None) -> list[str]:
     return [name for name in CONTENDERS if name in names]
 
 
-# ----- the processes that measure
+# ----- the measuring processes
 
 
 def measure_all(
     workloads: Sequence[Workload], setting: Setting, request: dict[str, Any], startups: list[dict[str, Any]]
 ) -> Iterator[tuple[Workload, dict[str, Any]]]:
-    """Each workload with what was found; a process that dies is started again behind the workload that it died of."""
+    """Yield each workload with its results; after a crash, a new process continues with the next workload."""
     by_name = {item.name: item for item in workloads}
     waiting = list(by_name)
     progress = Progress(str(setting), len(waiting))
@@ -222,7 +222,7 @@ def measure_all(
                 if doing == "starting":
                     raise UserError(message)
                 waiting.remove(current)
-                # While they take turns nobody can say whose fault it was.
+                # During the interleaved timing the culprit is unknown.
                 guilty = [doing] if doing in CONTENDERS else request["contenders"]
                 progress.clear()
                 yield by_name[current], {name: {"error": message} for name in guilty}
@@ -241,7 +241,7 @@ def start(setting: Setting, request: dict[str, Any], errors: Any) -> subprocess.
 
 
 class Progress:
-    """A bar on standard error, if that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self, what: str, total: int):
         self.what = what

@@ -34,7 +34,7 @@ from .terminal import UsageError, UserError, heading, progress, table, time_text
 
 CONTENDERS = ("smelt", "eager", "inductor")
 PARTS = {"dynamo": "Dynamo", "aot": "AOTAutograd", "compile": "its own"}
-PROCESSES = 2  # that find the code on disk: the quickest counts
+PROCESSES = 2  # that find the code on disk: the fastest counts
 UNUSED = {"only": None, "group": None, "list": False, "calls": False, "plot": None, "size": "large"}
 
 
@@ -119,7 +119,7 @@ def measured(setting: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_disk(setting: Any, request: dict[str, Any]) -> dict[str, float]:
-    """smelt's own part of the first call in a new process, if the code is in the disk cache."""
+    """Return the seconds of smelt in the first call of a new process, with the code in the disk cache."""
     with tempfile.TemporaryDirectory() as folder:
         only = {**request, "contenders": ["smelt"], "repeat": 0, "cache": os.path.join(folder, "code")}
         found = [measured(setting, only)["smelt"] for _ in range(1 + PROCESSES)]

@@ -1,4 +1,4 @@
-"""What `smelt bench` shows: tables of times, ratios and their means, and a plot."""
+"""The output of `smelt bench`: tables of times, ratios and their means, and a plot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 def ratio(record: Record, what: str = "median") -> float | None:
-    """How many times as long as smelt the best of PyTorch eager, Inductor and JAX takes: above 1, smelt is faster."""
+    """Return the time of the best of PyTorch eager, Inductor and JAX over smelt's: above 1, smelt is faster."""
     found = record["contenders"]
     peers = [found[name][what] for name in PEERS if what in found.get(name, {})]
     ours = found.get("smelt", {}).get(what)
@@ -25,7 +25,7 @@ def geometric_mean(numbers: Sequence[float]) -> float:
 
 
 class TimesTable:
-    """The times of one setting, printed row by row: a long run shows what it has."""
+    """The times of one setting, printed row by row during the run."""
 
     def __init__(self, names: Sequence[str], contenders: Sequence[str]):
         self.contenders = contenders
@@ -46,7 +46,7 @@ class TimesTable:
 
 
 def show_rest(records: Sequence[Record], contenders: Sequence[str], first_calls: bool, memory: bool) -> None:
-    """What else was asked for of one setting, and what went wrong in it."""
+    """Print the other requested figures of one setting, and its errors."""
     if first_calls:
         print(heading("\ncompilation: by how much the first call took longer than the second"))
         show_others(records, contenders, "compile", time_text)
@@ -85,7 +85,7 @@ def show_others(records: Sequence[Record], contenders: Sequence[str], what: str,
 
 
 def show_hits(records: Sequence[Record]) -> None:
-    """First calls of smelt in new processes that find the code on disk."""
+    """Print the times of smelt's first calls in new processes that find the code on disk."""
     hits = {record["workload"]: record["contenders"].get("smelt", {}) for record in records}
     rows = [(name, time_text(found["hit"])) for name, found in hits.items() if "hit" in found]
     rows += [(name, f"failed: {found['hit_error']}") for name, found in hits.items() if "hit_error" in found]
@@ -99,7 +99,7 @@ def show_hits(records: Sequence[Record]) -> None:
 
 
 def show_summary(records: Sequence[Record], settings: Sequence[str], startups: Sequence[dict[str, Any]]) -> None:
-    """Geometric means of the ratios, by group and over all."""
+    """Print geometric means of the ratios, by group and over all."""
     groups = list(dict.fromkeys(record["group"] for record in records))
     rows: list[tuple[str, ...]] = []
     for group in [*groups, "all"]:
@@ -124,7 +124,7 @@ def mean_cell(records: Sequence[Record]) -> str:
 
 
 def draw_plot(path: str, records: Sequence[Record], settings: Sequence[str]) -> None:
-    """A bar for each workload, on a logarithmic axis; one panel for each setting."""
+    """Draw a bar for each workload, on a logarithmic axis; one panel for each setting."""
     import matplotlib
 
     matplotlib.use("agg")

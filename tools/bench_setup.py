@@ -1,4 +1,4 @@
-"""What `smelt bench` measures under: settings, the machine, and what else runs on it; and the verdict."""
+"""The conditions of `smelt bench`: settings, the machine and its load; and the verdict."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .terminal import FINE, WRONG_INPUT, UsageError, UserError, fail, paint
 from .workloads.contenders import CONTENDERS
 from .workloads.define import SIZES
 
-# glibc gives large blocks back to the system at once and gets them back as fresh pages, which are filled with zeros
-# one by one at first use. With these settings it keeps them.
+# By default glibc unmaps large blocks when they are freed, and each new block faults in zeroed pages. With these
+# settings it keeps them.
 TUNED = (
     "MALLOC_MMAP_THRESHOLD_=4294967296",
     "MALLOC_TRIM_THRESHOLD_=8589934592",
@@ -32,7 +32,7 @@ MALLOCS = {"default": ("default",), "tuned": ("tuned",), "both": ("default", "tu
 
 @dataclass(frozen=True)
 class Setting:
-    """What one process measures under."""
+    """The conditions under which one process measures."""
 
     size: str
     threads: int
@@ -75,7 +75,7 @@ def chosen_settings(options: Namespace) -> list[Setting]:
 
 
 def check_writable(path: str | None) -> None:
-    """Find out before the measurements whether a file can be written after them."""
+    """Raise before the measurements if a file cannot be written after them."""
     if path is not None:
         folder = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
@@ -103,7 +103,7 @@ def describe_machine(contenders: Sequence[str]) -> dict[str, Any]:
 
 
 def busy_processors(seconds: float = 0.3) -> float | None:
-    """How many processors other programs keep busy right now; None where the system does not tell."""
+    """Return the number of processors busy with other programs; None where the system does not tell."""
 
     def idle_ticks() -> int:
         with open("/proc/stat") as file:
@@ -141,7 +141,7 @@ def write_json(path: str, content: dict[str, Any]) -> None:
 
 
 def verdict(records: Sequence[dict[str, Any]]) -> int:
-    """1 if results differ, or smelt could not do it."""
+    """Return the exit code: 1 if results differ, or smelt failed."""
     differing = [
         f"{record['workload']} ({name}; {record['setting']})"
         for record in records

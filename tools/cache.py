@@ -104,7 +104,7 @@ def show(cache: Cache, options: Namespace) -> int:
 
 
 def examined(entry: Entry) -> tuple[dict[str, Any] | None, str]:
-    """An entry's header, and what is wrong with the entry: all that a program looks at before it runs the code."""
+    """Return an entry's header, and its damage or '': the checks that a program makes before it runs the code."""
     header = read_header(entry.path)
     try:
         whole, code = read_entry(entry.path)
@@ -112,7 +112,7 @@ def examined(entry: Entry) -> tuple[dict[str, Any] | None, str]:
             raise Damaged("its header cannot be understood")
         if Key(header["title"], header["program"], header["fields"]).name != entry.name:
             raise Damaged("it is another key's entry")
-        if header.get("about") != {}:  # else it is code that needs no more than its address
+        if header.get("about") != {}:  # {}: the code needs no description beside its address
             understood(header, code)
     except Damaged as error:
         return header, str(error)
@@ -136,7 +136,7 @@ def understood(header: dict[str, Any], code: bytes) -> None:
 
 
 def usable(fields: dict[str, Any]) -> str:
-    """Whether this machine and this smelt could use an entry, or what is another one."""
+    """Return "yes" if this machine and this version of smelt can use an entry, else the field that differs."""
     wanted: dict[str, Any] | None
     if "cuda" in fields:
         from ..backend.cuda.toolchain.cached import key_fields
@@ -153,7 +153,7 @@ def usable(fields: dict[str, Any]) -> str:
 
 
 def installed() -> bool:
-    """Whether code of GPUs can be of use: what compiles it is there."""
+    """Whether the compiler for GPUs is installed, so that code for GPUs is usable."""
     from ..backend.cuda.compile import check_installed
     from ..ir.errors import CompileError
 
@@ -199,7 +199,7 @@ def why(cache: Cache, options: Namespace) -> int:
 
 
 def load(cache: Cache, key: Key, graph: Graph, options: CompileOptions, stages: Stages) -> Lookup:
-    """Find an entry, and make of it what a call needs; a GPU's code needs the GPU for more than reading it."""
+    """Look an entry up and load it; code for a GPU is only read, since loading it needs the GPU."""
     if options.target == "cuda":
         from ..backend.cuda.toolchain.code import Code
 
@@ -214,7 +214,7 @@ def load(cache: Cache, key: Key, graph: Graph, options: CompileOptions, stages: 
 
 
 def similar(cache: Cache, name: str) -> list[str]:
-    """Entries of functions of the same name."""
+    """Return lines that name the entries of functions of the same name."""
     titles = [
         header["title"]
         for directory in cache.directories

@@ -1,4 +1,4 @@
-"""`smelt bench --calls`: what a call costs beside its kernels, and which part of it what."""
+"""`smelt bench --calls`: the overhead of a call beside its kernels, by part."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..jit import Jitted
 from .terminal import heading, table, time_text
 
 ROUNDS = 15
-SECONDS = 2e-3  # that a round takes
+SECONDS = 2e-3  # least duration of a round
 
 
 def show_calls() -> None:
-    """A table: a row for each kind of call, a column for each part of its time."""
+    """Print a table: a row for each kind of call, a column for each part of its time."""
     rows: list[tuple[str, ...]] = [("call", "whole", "Python", "guards", "results", "kernels", "made by")]
     for name, (function, args, kwargs) in kinds_of_calls().items():
         parts = measure(jit(function), args, kwargs)
@@ -67,14 +67,14 @@ def kinds_of_calls() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...], dic
 
 
 def measure(function: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[float, ...]:
-    """Seconds of a whole call, of the Python around native code, of the guards, of making results, of kernels; only of
-    the whole where Python makes the call."""
+    """Return the seconds of a whole call, of Python around native code, of guards, of making results and of kernels;
+    only of the whole if the call takes the Python path."""
     for _ in range(4):
         function(*args, **kwargs)
     if not function.recent:
         return (fastest(lambda: function(*args, **kwargs)),)
     enter = function.recent[0][0]
-    # All is as expected but for a name too many, which is looked at last.
+    # All guards pass but the last one: an unexpected keyword.
     more = {**kwargs, "": None}
     kernels, nothing = native_calls(function)
     whole, native, refused, run, empty = fastest_of(
@@ -86,7 +86,7 @@ def measure(function: Jitted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def native_calls(function: Jitted) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The kernels by themselves, on arrays that stay, and a native function that does nothing."""
+    """Return a call of the kernels alone, on fixed arrays, and a call of an empty native function."""
     from ..backend.cpu.call.executable import Frame, address_of
     from ..backend.cpu.image.image import Image
     from ..backend.cpu.llvm.engine import engine
@@ -121,7 +121,7 @@ def fastest(call: Callable[[], Any]) -> float:
 
 
 def fastest_of(*calls: Callable[[], Any]) -> list[float]:
-    """Seconds of the fastest round of each; they take turns."""
+    """Return the seconds per call of the fastest round of each function; rounds are interleaved."""
     counts, best = [], []
     for call in calls:
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Counts: figures of the shape of a source tree, for comparing two commits and for holding what was reached.
+"""Counts: structural figures of a source tree, for comparing two commits and as upper bounds in a test.
 
 make counts                   this tree
 make counts ARGS=<directory>  another one, such as the work tree of an older commit
@@ -32,7 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"frontend": "smelt", "kernels": "smelt.kernels", "passes": "smelt.passes", "backend": "smelt.backend"}
 COUNTED = tuple(PACKAGES)
-# Scalars had no folder of their own once.
+# Older trees have no folder for scalars.
 DEFINITIONS = ("frontend/ops/", "kernels/scalar/", "kernels/machine.py")
 OLD_SCALARS = {
     f"kernels/{name}.py" for name in ("philox", "special", "trigonometry", "vecmath", "basic", "complexmath")
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def count(root: Path) -> dict[str, list[str]]:
-    """What was found of each kind, a line each."""
+    """Return the findings of each kind, one line each."""
     return {
         "constants": constants(root),
         "cycles": [" ".join(group) for group in cycles(root)],
@@ -74,7 +74,7 @@ def count(root: Path) -> dict[str, list[str]]:
 
 
 def sources(root: Path, *folders: str) -> Iterator[tuple[str, Path]]:
-    """Files of Python, by their names from the root."""
+    """Yield Python files with their paths relative to the root."""
     for folder in folders:
         for path in sorted((root / folder).rglob("*.py")):
             yield path.relative_to(root).as_posix(), path
@@ -86,7 +86,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def bindings(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Names and values of a module's assignments; of a tuple each."""
+    """Yield names and values of a module's assignments, also those in tuples."""
     for statement in module.body:
         if isinstance(statement, ast.Assign):
             targets, value = statement.targets, statement.value
@@ -131,7 +131,7 @@ def module_name(name: str) -> str:
 
 
 def imported(name: str, module: ast.Module, is_package: bool, modules: set[str]) -> set[str]:
-    """Modules of the tree that one of them imports at run time."""
+    """Return the modules of the tree that a module imports at run time."""
     package = name if is_package else name.rpartition(".")[0]
     found: set[str] = set()
     pending: list[ast.AST] = [module]
@@ -153,10 +153,10 @@ def imported(name: str, module: ast.Module, is_package: bool, modules: set[str])
 
 
 def cycles(root: Path) -> list[list[str]]:
-    """Groups of modules that import each other. An __init__.py is none: it stands for its room."""
+    """Return groups of modules that import each other. An __init__.py is not counted: it stands for its room."""
     files = {module_name(name): path for name, path in sources(root, *COUNTED) if path.name != "__init__.py"}
     after = {name: imported(name, tree(path), False, set(files)) for name, path in files.items()}
-    for name in after:  # the transitive closure, a module at a time
+    for name in after:  # transitive closure (Warshall)
         pending = list(after[name])
         while pending:
             for target in after[pending.pop()] - after[name]:
@@ -230,7 +230,7 @@ def kept(root: Path) -> list[str]:
 
 
 def changed_name(node: ast.AST) -> str | None:
-    """The name whose value an expression changes, if it does."""
+    """Return the name whose value an expression mutates, or None."""
     match node:
         case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
             return name
@@ -254,10 +254,10 @@ def caches(root: Path) -> list[str]:
 
 
 def statement_files(root: Path) -> dict[str, int]:
-    """How many files name each class of loop statements: the subclasses of `Statement`."""
+    """Return the number of files that name each loop statement: the subclasses of `Statement`."""
     ir = next(path for name in ("kernels/loop/ir.py", "kernels/loop_ir.py") if (path := root / name).exists())
     module = tree(ir)
-    unions = [value for name, value in bindings(module) if name == "Statement"]  # as it was once
+    unions = [value for name, value in bindings(module) if name == "Statement"]  # older trees: a union, no base class
     classes = {node.id for union in unions for node in ast.walk(union) if isinstance(node, ast.Name)}
     for item in module.body:
         if isinstance(item, ast.ClassDef) and any(

@@ -107,7 +107,7 @@ def digit_shape(digit: int) -> np.ndarray:
 
 
 class Batches:
-    """One batch after the other, around and around."""
+    """Batches in order, cyclically."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray):
         self.images = images
@@ -138,7 +138,7 @@ def initial_params() -> Params:
 
 
 def initial_state(params: Params) -> dict[str, Any]:
-    """Parameters, and Adam's moments and step count."""
+    """Return parameters, and Adam's moments and step count."""
     zeros = {name: np.zeros_like(value) for name, value in params.items()}
     return {"params": params, "first": zeros, "second": dict(zeros), "count": np.zeros((), np.float32)}
 
@@ -167,7 +167,7 @@ def training_step(state: dict[str, Any], images: Any, labels: Any) -> tuple[dict
 
 
 def adam(state: dict[str, Any], grads: Params, sqrt: Callable[[Any], Any]) -> dict[str, Any]:
-    """Plain arithmetic but for the square root: serves traced tensors and NumPy arrays alike."""
+    """Update one parameter by Adam; works on traced tensors and on NumPy arrays."""
     count = state["count"] + 1
     first, second, params = {}, {}, {}
     for name, grad in grads.items():
@@ -183,7 +183,7 @@ def adam(state: dict[str, Any], grads: Params, sqrt: Callable[[Any], Any]) -> di
 
 
 def numpy_step(state: dict[str, Any], images: np.ndarray, labels: np.ndarray) -> tuple[dict[str, Any], Any]:
-    """What training_step computes, forward and backward written out."""
+    """Compute training_step in NumPy, forward and backward written out."""
     params = state["params"]
     rows = np.arange(len(labels))
     hidden = images @ params["weight_1"] + params["bias_1"]
@@ -221,7 +221,7 @@ def numpy_step(state: dict[str, Any], images: np.ndarray, labels: np.ndarray) ->
     return adam(state, grads, np.sqrt), loss
 
 
-# ----- what is shown
+# ----- the output
 
 
 def show_data(images: np.ndarray, labels: np.ndarray) -> None:
@@ -237,7 +237,7 @@ def show_data(images: np.ndarray, labels: np.ndarray) -> None:
 
 
 def show_check(ours: tuple[dict[str, Any], Any], theirs: tuple[dict[str, Any], Any]) -> bool:
-    """Largest differences between a step of smelt and the same step in NumPy."""
+    """Print the largest differences between a step of smelt and the same step in NumPy."""
     print(heading("One training step against NumPy"))
     rows = [("loss", float(abs(np.asarray(ours[1]) - theirs[1])))]
     for name, value in theirs[0]["first"].items():
@@ -269,7 +269,7 @@ def show_accuracy(model: Callable[..., Any], state: dict[str, Any], images: np.n
 
 
 def show_fusion(report: Report) -> None:
-    """The kernels of the training step, and why they are not fewer."""
+    """Print the kernels of the training step, and the refusals of fusion."""
     print(heading("What was fused"))
     count = sum(len(kernel.ops) for kernel in report.kernels)
     print(f"  {count} primitive ops in {len(report.kernels)} kernels")
@@ -287,12 +287,12 @@ def show_fusion(report: Report) -> None:
 
 
 def show_loops(graph: Graph) -> None:
-    """The loop IR of the kernel that does most: bias, layer norm and gelu of each row."""
+    """Print the loop IR of the largest kernel: bias, layer norm and gelu of each row."""
     from ..kernels.loop.text import print_kernel
 
     print(heading("One kernel of the model: bias, layer norm and gelu"))
     kernels = compile_stages(graph, ["loops"])["loops"]
-    # Without source lines: those of smelt's own files are never shown, and this model is in one.
+    # Without source lines: the model is in one of smelt's own files, whose lines are not shown.
     text = max((print_kernel(kernel, locations=False) for kernel in kernels), key=len)
     print(highlight("\n".join(f"  {line}" for line in text.splitlines())))
     print()
@@ -307,13 +307,13 @@ def show_speed(
     compile_seconds: float,
 ) -> None:
     print(heading("Speed of one training step"))
-    # Turn by turn, so that a busy moment of the machine does not fall on one of them alone.
+    # Interleaved, so that a busy moment of the machine affects both.
     fast = slow = float("inf")
     for _ in range(5):
         fast = min(fast, best_time(ours, (state, images, labels)))
         slow = min(slow, best_time(theirs, (state, images, labels)))
     cores, load = os.cpu_count() or 1, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    # On a busy machine the threads of NumPy's BLAS wait for each other: a ratio would flatter us.
+    # On a busy machine the threads of NumPy's BLAS wait for each other: the ratio would flatter smelt.
     ratio = f"{slow / fast:.1f} times as fast" if load <= cores else ""
     rows = [("NumPy", time_text(slow), ""), ("smelt", time_text(fast), ratio)]
     print(table([*rows, ("first call, with compilation", time_text(compile_seconds), "")], right=(1,)))
@@ -322,7 +322,7 @@ def show_speed(
 
 
 def best_time(function: Callable[..., Any], arguments: Sequence[Any], seconds: float = 0.2) -> float:
-    """The shortest of many runs: what the machine can do when nothing else disturbs it."""
+    """Return the seconds of the fastest of many runs, the least disturbed one."""
     best = float("inf")
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:

@@ -1,4 +1,4 @@
-"""`smelt doctor`: this machine and this installation, and what is missing. Writes nothing."""
+"""`smelt doctor`: facts and problems of this machine and this installation. Writes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from .. import __version__
 from .terminal import FINE, WRONG_INPUT, heading, paint, size_text, table
 
-# What an optional dependency is for, by the extra that installs it.
+# The purpose of optional dependencies, by the extra that installs them.
 PURPOSES = {
     "cuda": "compiling for NVIDIA GPUs",
     "torch": 'torch.compile(model, backend="smelt")',
@@ -24,11 +24,11 @@ PURPOSES = {
     "bench": "running the benchmarks",
 }
 
-# The features that matter to generated code; the rest (cache control, cryptography, ...) would bury them.
+# CPU features that matter to generated code; the rest (cache control, cryptography, ...) would bury them.
 ARITHMETIC = re.compile(r"sse4|avx|fma|f16c|bmi2|amx|neon|sve|sme|fp16|fullfp16|dotprod|bf16|i8mm|v$|zv")
 
 
-# What the planned and the real machine are compared by, and how these are called.
+# Fields in which the nominal and the detected machine are compared, with their labels.
 SIZES = {"l1": "L1", "l2": "L2", "l3": "L3", "line": "lines", "page": "pages"}
 
 
@@ -67,7 +67,7 @@ def examine() -> dict[str, Any]:
     else:
         try:
             found["compiler"] = compiler_facts()
-        except Exception as error:  # whatever is broken here is what the user came to learn
+        except Exception as error:  # any failure is a finding to report
             found["compiler"] = {}
             problems.append(f"the native compiler does not work: {type(error).__name__}: {error}")
     found["cuda"] = cuda_facts()
@@ -76,10 +76,10 @@ def examine() -> dict[str, Any]:
 
 
 def cuda_facts() -> dict[str, str]:
-    """What of CUDA is there."""
+    """Return facts about the CUDA compiler and the GPUs."""
     if not installed_version("numba-cuda"):
         return {"compiler": "not installed"}
-    # In a process of its own: it loads NVIDIA's libraries.
+    # In a separate process: it loads NVIDIA's libraries.
     code = (
         "from numba import cuda; from smelt.backend.cuda.toolchain.compiler import architectures\n"
         "print(' '.join(architectures())); print(*[item.name for item in cuda.gpus] if cuda.is_available() else [])"
@@ -92,7 +92,7 @@ def cuda_facts() -> dict[str, str]:
 
 
 def compiler_facts() -> dict[str, str]:
-    """What the native compiler sees, and that it works."""
+    """Return the native compiler's view of the machine; raise if the compiler does not work."""
     from ..backend.cpu.runtime.threads import available_cpus
     from ..backend.cpu.target import Target, ask_llvm, detected_sizes
 
@@ -110,12 +110,12 @@ def compiler_facts() -> dict[str, str]:
 
 
 def sizes_text(sizes: dict[str, int]) -> str:
-    """Sizes of caches, lines and pages, by the names of Machine's fields."""
+    """Return sizes of caches, lines and pages as text; keys are the names of Machine's fields."""
     return ", ".join(f"{SIZES[name]} {size_text(sizes[name])}" for name in SIZES if name in sizes)
 
 
 def dependencies() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Installed versions ('' if missing) of what smelt needs, and by extra of what it can use."""
+    """Return installed versions ('' if missing) of required dependencies, and of optional ones by extra."""
     required: dict[str, str] = {}
     optional: dict[str, dict[str, str]] = {}
     for line in importlib.metadata.requires("smelt") or []:
@@ -135,7 +135,7 @@ def installed_version(name: str) -> str:
 
 
 def cpu_name() -> str:
-    """The name that the maker gave the processor."""
+    """Return the processor's model name."""
     if sys.platform == "darwin":
         shown = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
         return shown.stdout.strip() or platform.machine()
@@ -149,13 +149,13 @@ def cpu_name() -> str:
 
 
 def core_counts() -> dict[str, int | None]:
-    """Cores of the machine, and those that this process may use."""
+    """Return the number of cores of the machine, and of those that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"machine": os.cpu_count(), "affinity": allowed}
 
 
 def install_hint(extra: str) -> str:
-    """How to get an extra: by a command where smelt runs from a checkout."""
+    """Return how to install an extra: by a command if smelt runs from a checkout."""
     folder = Path(__file__).resolve().parent.parent
     if (folder / "pyproject.toml").exists():
         return f'pip install -e "{folder}[{extra}]"'

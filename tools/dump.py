@@ -17,7 +17,7 @@ STAGES = {
     "cuda": ("graph", "layout", "decompose", "simplify", "fuse", "loops", "cuda", "ptx", "sass"),
 }
 
-# The line on which a kernel, or a function of it, begins; and what begins a comment there.
+# By stage: the first line of a kernel or of one of its functions, and the comment mark.
 KERNEL_HEADS = {
     "loops": (re.compile(r"^kernel @(?P<kernel>\w+)\(", re.MULTILINE), "//"),
     "llvm": (re.compile(r"^define .*@(?P<kernel>\w+)\.r(?P<part>\d+)\(", re.MULTILINE), ";"),
@@ -46,7 +46,7 @@ def run(options: Namespace) -> int:
     wanted = stages if options.stage == "all" else (options.stage,)
     with progress(f"compiling {options.function}"):
         traced, stored, _ = trace_stages(options.function, options.args, options.grad)
-        # The compiler begins with the graph whose results are in the order in which they are stored.
+        # The compiler takes the graph after the pass that orders the dims of results.
         compiled = ["graph" if stage == "layout" else stage for stage in wanted]
         seen = compile_stages(stored, compiled, options.target, options.arch) | {"graph": traced, "layout": stored}
     for stage in wanted:
@@ -59,7 +59,7 @@ def run(options: Namespace) -> int:
 
 
 def with_origins(stage: str, seen: dict[str, Any]) -> str:
-    """The text of a stage; where kernels have names, each has the ops and the user's lines it was made of above it."""
+    """Return the text of a stage, with each named kernel's ops and user lines as a comment above it."""
     text = str(seen[stage])
     if stage not in KERNEL_HEADS:
         return text
@@ -74,7 +74,7 @@ def with_origins(stage: str, seen: dict[str, Any]) -> str:
         origin = origins.get(match["kernel"])
         if origin is None:
             return match.group()
-        # A kernel has several functions where its threads have to meet in between.
+        # A kernel with barriers has several functions.
         part = int(match.groupdict().get("part") or 0)
         about = f"{origin}; part {part + 1}" if part else origin
         return "\n".join(
@@ -85,7 +85,7 @@ def with_origins(stage: str, seen: dict[str, Any]) -> str:
 
 
 def origin_text(ops: Sequence[Any]) -> str:
-    """amax sub exp (model.py:18), sum true_divide (model.py:19)"""
+    """Return ops by user line: amax sub exp (model.py:18), sum true_divide (model.py:19)"""
     lines: list[tuple[str, list[str]]] = []
     for op in ops:
         place = "" if op.loc is None else f" ({op.loc})"

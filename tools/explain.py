@@ -1,4 +1,4 @@
-"""`smelt explain`: what was fused, what was not and why, how wide the vectors are, how much memory moves."""
+"""`smelt explain`: fused kernels, refusals with reasons, vector widths, memory traffic."""
 
 from __future__ import annotations
 

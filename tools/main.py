@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from ..ir.errors import SmeltError, suggest
 from .terminal import FINE, WRONG_INPUT, WRONG_USAGE, UsageError, UserError, fail
 
-# A full device, a file that may not grow, one that was closed.
+# No space left, file size limit exceeded, closed descriptor.
 NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 COMMANDS = {
@@ -40,12 +40,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **settings)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse's own keeps quiet about output that could not be written.
+        # argparse's own method ignores errors of output.
         if message:
             (file or sys.stderr).write(message)
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
-        """Report arguments that the parser has no place for."""
+        """Report unrecognised arguments."""
         known = [option for action in self._actions for option in action.option_strings]
         self.error(f"unknown argument {words[0]!r}{suggest(words[0], known)}")
 
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parsers(wanted: str | None) -> tuple[Parser, Parser]:
-    """The parser, and that of the wanted subcommand. Of the subcommands only that one is imported."""
+    """Return the parser, and that of the wanted subcommand, the only one that is imported."""
     from .. import __version__
 
     parser = Parser(prog="smelt", description="Look inside a tensor compiler.")
@@ -73,8 +73,9 @@ def build_parsers(wanted: str | None) -> tuple[Parser, Parser]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; whatever it printed has been written when it returns, or the exit code says that it was not."""
-    if sys.stdout is None:  # it was closed before Python started
+    """Run the command and flush its output; return the exit code, which also reports output that could not be
+    written."""
+    if sys.stdout is None:  # closed before Python started
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (as long as the process lives)
     try:
         try:
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (head, a pager) has seen enough.
+        # The reader (head, a pager) closed the pipe.
         _drop_output()
         return FINE
     except OSError as error:
@@ -115,7 +116,7 @@ def run_words(arguments: Sequence[str] | None) -> int:
 
 
 def run_command(name: str, options: Any) -> int:
-    """Run a subcommand; a user's mistake is one message, a mistake of smelt keeps its traceback."""
+    """Run a subcommand; a user's mistake becomes one message, an error in smelt keeps its traceback."""
     try:
         code: int = import_module(f"{__package__}.{name}").run(options)
         return code

@@ -1,4 +1,4 @@
-"""`smelt ops`: every op, its kind and what derivatives it has."""
+"""`smelt ops`: every op with its kind and its derivatives."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def kind_of(op: OpDef) -> str:
 
 
 def reverse_rule(op: OpDef) -> str:
-    """rule: written by hand, body: through the body of a composite."""
+    """Return the origin of the reverse rule. rule: written by hand, body: through the body of a composite."""
     if not op.differentiable:
         return "-"
     if op.vjp_rule is not None:
@@ -79,7 +79,8 @@ def reverse_rule(op: OpDef) -> str:
 
 
 def forward_rule(op: OpDef) -> str:
-    """As reverse_rule; linear: the op applied to tangents, auto: from the reverse rule."""
+    """Return the origin of the forward rule: as reverse_rule, or linear: the op applied to tangents, auto: from the
+    reverse rule."""
     if not op.differentiable:
         return "-"
     if op.jvp_rule is not None:

@@ -1,4 +1,4 @@
-"""`smelt opt`: passes over a program in a file, what they make of it on standard output."""
+"""`smelt opt`: runs passes over a program in a file and prints the result."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(options: Namespace) -> int:
 
 
 def text_of(thing: object, locations: bool) -> str:
-    """A graph, what `fuse` makes of one, or a kernel."""
+    """Return the text of a graph, of the result of `fuse`, or of a kernel."""
     from ..ir.graph import Graph
     from ..ir.printer import print_graph
     from ..kernels.loop.ir import Kernel
@@ -80,7 +80,7 @@ def text_of(thing: object, locations: bool) -> str:
 
 
 def list_passes() -> str:
-    """Every pass, what it works on, and the first sentence of its docstring."""
+    """Print every pass, its IR, and the first sentence of its docstring."""
     from ..passes.manager import NOUNS, PASSES
 
     rows = [

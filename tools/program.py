@@ -29,12 +29,12 @@ from .terminal import UsageError, UserError
 if TYPE_CHECKING:
     from ..passes.stages import Kernels
 
-# What tells an array from a plain Python argument: a type name and its sizes in brackets.
+# An array argument, as opposed to a Python literal: a type name with sizes in brackets.
 _ARRAY = re.compile(r"\s*\w+\s*\[.*\]\s*$")
 
 
 def configure_function(parser: ArgumentParser) -> None:
-    """The arguments by which a subcommand takes a function and the types of its arguments."""
+    """Add the arguments that name a function and the types of its arguments."""
     parser.add_argument("function", help="module.py:function (or package.module:function)")
     parser.add_argument(
         "--args",
@@ -47,7 +47,7 @@ def configure_function(parser: ArgumentParser) -> None:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The module and the function in `module.py:function`; a file has to be there. Nothing is run yet."""
+    """Split `module.py:function` into module and function. A file must exist; it is not run yet."""
     place, colon, attribute = name.rpartition(":")
     if not colon or not place or not attribute:
         raise UsageError(f"expected module.py:function, got {name!r}")
@@ -60,7 +60,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """The function that `module.py:function` names."""
+    """Import the module and return the function that `module.py:function` names."""
     place, attribute = split_name(name)
     module = _load_module(place)
     function: Any = module
@@ -84,7 +84,7 @@ def _load_module(place: str) -> ModuleType:
         except Exception as error:
             raise UserError(f"{place} could not be loaded\n{_user_traceback(error, '')}") from None
     path = os.path.abspath(place)
-    # A module finds its neighbours as it would if Python ran it.
+    # Put the module's folder on sys.path, as Python does for a script.
     sys.path.insert(0, os.path.dirname(path))
     spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
     assert spec is not None and spec.loader is not None
@@ -98,7 +98,7 @@ def _load_module(place: str) -> ModuleType:
 
 
 def _user_traceback(error: Exception, path: str) -> str:
-    """The traceback from the user's file on, without the frames of the machinery that led there."""
+    """Return the traceback from the user's file on, without smelt's and the import system's frames before it."""
     frame = error.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename != path:
         frame = frame.tb_next
@@ -106,14 +106,14 @@ def _user_traceback(error: Exception, path: str) -> str:
 
 
 def trace_program(name: str, types: Sequence[str] | None, gradient: bool = False) -> tuple[Graph, CompileOptions]:
-    """The graph of a function on arguments of the given types as it is compiled, and the options."""
+    """Return the graph of a function for arguments of the given types, as compiled, and the options."""
     _, graph, options = trace_stages(name, types, gradient)
     return graph, options
 
 
 def trace_stages(name: str, types: Sequence[str] | None, gradient: bool = False) -> tuple[Graph, Graph, CompileOptions]:
-    """The graph of a function as it was traced, the same with its results in the order in which they are stored, and
-    the options that it is compiled with."""
+    """Return the graph of a function as traced, the graph with the dims of results in stored order, and the options of
+    the compilation."""
     import smelt
 
     given = load_function(name)
@@ -125,7 +125,7 @@ def trace_stages(name: str, types: Sequence[str] | None, gradient: bool = False)
     _check_count(function, arguments, name)
     options = given.options if isinstance(given, Jitted) else CompileOptions()
     if isinstance(given, Jitted) and not gradient:
-        program = given  # it knows itself which arguments are static
+        program = given  # it has its own static arguments
     else:
         static = tuple(index for index, value in enumerate(arguments) if not _arrays_in(value))
         traced = _gradient(function, arguments, name) if gradient else function
@@ -147,7 +147,7 @@ MODULE_EXPECTED = (
 
 
 def _torch_module(function: Callable[..., Any], name: str) -> tuple[Any, Any] | None:
-    """The PyTorch module and its inputs that a function without arguments makes, if that is what it does."""
+    """Return the PyTorch module and inputs that a function without arguments returns; None for other functions."""
     torch = sys.modules.get("torch")
     if torch is None or inspect.isclass(function):
         return None
@@ -160,14 +160,15 @@ def _torch_module(function: Callable[..., Any], name: str) -> tuple[Any, Any] | 
     match parts:
         case (torch.nn.Module() as module, inputs):
             return module, inputs if isinstance(inputs, (tuple, dict)) else (inputs,)
-    if any(callable(item) for item in parts):  # no result of a program
+    if any(callable(item) for item in parts):  # a callable is not a program's result
         kinds = " and ".join(type(item).__name__ for item in parts)
         raise UserError(f"{name} returns {kinds}: {MODULE_EXPECTED}")
     return None
 
 
 def load_module(name: str) -> tuple[Any, Any]:
-    """The PyTorch module that a function without arguments makes, and its inputs: a tuple, or a dict of named ones."""
+    """Return the PyTorch module that a function without arguments returns, and its inputs: a tuple, or a dict by
+    name."""
     found = _torch_module(load_function(name), name)
     if found is None:
         raise UserError(f"{name}: {MODULE_EXPECTED}")
@@ -199,7 +200,7 @@ def _check_count(function: Callable[..., Any], arguments: Sequence[Any], name: s
 
 
 def _arrays_in(argument: Any) -> list[Any]:
-    """The arrays and array types in an argument, which may be a tree of them."""
+    """Return the arrays and array types in an argument, which may be a pytree."""
     import optree
     import smelt
 
@@ -227,7 +228,7 @@ def _arguments(function: Callable[..., Any], name: str, types: Sequence[str] | N
 
 
 def _argument(text: str) -> Any:
-    """An array type as a spec, anything else as a Python literal."""
+    """Parse an argument: an array type as a spec, anything else as a Python literal."""
     if _ARRAY.match(text):
         return _example(text)
     try:
@@ -243,7 +244,7 @@ def _example(value: Any) -> Any:
 
 
 def _gradient(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> Callable[..., Any]:
-    """The gradient of the sum of all results, by all arguments that are floats."""
+    """Return the gradient function of the sum of all results by all float arguments."""
     import optree
     import smelt
 
@@ -265,7 +266,7 @@ def _gradient(function: Callable[..., Any], arguments: Sequence[Any], name: str)
 
 
 def configure_target(parser: ArgumentParser, default: str = "the GPU's own") -> None:
-    """The arguments by which a subcommand takes a target."""
+    """Add the arguments that name a target."""
     parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"), help="what to compile for (default: cpu)")
     parser.add_argument(
         "--arch", metavar="SM", help=f"with --target cuda: architecture of the GPU, such as sm_90 (default: {default})"
@@ -278,7 +279,7 @@ def check_target(options: Namespace) -> None:
 
 
 def for_target(chosen: CompileOptions, options: Namespace) -> CompileOptions:
-    """The options of a function with what the command line says of the target."""
+    """Return a function's options with the target of the command line."""
     target = "cuda" if options.target == "cuda" else chosen.target
     return replace(chosen, target=target, architecture=options.arch or chosen.architecture)
 
@@ -286,7 +287,7 @@ def for_target(chosen: CompileOptions, options: Namespace) -> CompileOptions:
 def compile_stages(
     graph: Graph, wanted: Sequence[str], target: str = "cpu", architecture: str | None = None
 ) -> dict[str, Any]:
-    """What the compiler makes of a graph at each stage up to the last one wanted, by the stage's name."""
+    """Compile a graph; return the results of the stages up to the last wanted one, by name."""
     from ..backend import compile
 
     return compile.compile_stages(graph, wanted, CompileOptions(target=target, architecture=architecture))

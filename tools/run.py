@@ -1,4 +1,4 @@
-"""`smelt run`: a program in a file on arrays from .npy files."""
+"""`smelt run`: runs a program in a file on arrays from .npy files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _read_array(path: str) -> np.ndarray:
         array = np.load(path, allow_pickle=False)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except Exception as error:  # what NumPy runs into depends on where the file goes wrong
+    except Exception as error:  # the exception type depends on the defect of the file
         raise UserError(f"{path}: not a .npy file ({error})") from None
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path}: has several arrays, expected a .npy file with one")
@@ -77,7 +77,7 @@ def _read_array(path: str) -> np.ndarray:
 
 
 def check_inputs(graph: Graph, arrays: Sequence[np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
-    """The arrays, if they fit the parameters."""
+    """Return the arrays if they fit the parameters; raise otherwise."""
     wanted = ", ".join(f"%{param.name}: {param.type}" for param in graph.params)
     if len(arrays) != len(graph.params):
         raise UserError(f"{len(arrays)} inputs given, @{graph.name} takes {len(graph.params)}: {wanted}")
@@ -94,7 +94,7 @@ def check_inputs(graph: Graph, arrays: Sequence[np.ndarray], names: Sequence[str
 
 
 def _restored(array: np.ndarray, wanted: DType) -> np.ndarray:
-    """bf16 has no type of its own in a .npy file: NumPy reads it back as raw bytes."""
+    """Return an array with bf16 restored: .npy files have no such type, so NumPy reads raw bytes."""
     if array.dtype.kind == "V" and array.dtype.itemsize == wanted.bytes:
         return array.view(wanted.numpy)
     return array

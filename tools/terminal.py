@@ -1,7 +1,7 @@
-"""What all subcommands share about the terminal: colour, progress, errors, exit codes.
+"""Terminal helpers of all subcommands: colour, progress, errors, exit codes.
 
-Colour is for people: a pipe, a file, a dumb terminal or NO_COLOR (the common convention) get plain text, so
-that what a command prints can always be fed to another one.
+Colour is for people: a pipe, a file, a dumb terminal or NO_COLOR (the common convention) get plain text, so that the
+output of a command can be the input of another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STYLES = {
 
 
 class UserError(Exception):
-    """The program or the input that was named is wrong: one line of what, and what to do."""
+    """The named program or input is wrong: a message of one line, with the remedy."""
 
 
 class UsageError(Exception):
@@ -41,7 +41,7 @@ def has_colour(stream: TextIO) -> bool:
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    """The text in a style, if the stream (standard output) shows colour."""
+    """Return the text in a style, if the stream (standard output) shows colour."""
     if not has_colour(stream or sys.stdout):
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
@@ -64,14 +64,14 @@ _TOKEN_STYLES = {"comment": "dim", "value": "cyan", "symbol": "yellow", "type": 
 
 
 def highlight(program: str) -> str:
-    """IR text with colours, if standard output shows them."""
+    """Return IR text with colours, if standard output shows them."""
     if not has_colour(sys.stdout):
         return program
     return _TOKENS.sub(lambda match: paint(match.group(), _TOKEN_STYLES[match.lastgroup or "value"]), program)
 
 
 def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str = "  ") -> str:
-    """Rows in aligned columns; the columns named in `right` are aligned to the right."""
+    """Return rows in aligned columns; the columns named in `right` are aligned to the right."""
     lines = [tuple(row) for row in rows]
     if not lines:
         return ""
@@ -87,14 +87,14 @@ def table(rows: Iterable[Sequence[str]], right: Sequence[int] = (), indent: str 
 
 
 def count(text: str) -> int:
-    """The value of an option that is a number above 0."""
+    """Parse the value of an option that is a number above 0."""
     if not text.isdigit() or int(text) < 1:
         raise ArgumentTypeError(f"expected a number above 0, got {text!r}")
     return int(text)
 
 
 def size_text(count: float) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes as readable text."""
     for unit in ("B", "KiB", "MiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -103,7 +103,7 @@ def size_text(count: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A duration for people."""
+    """Return a duration as readable text."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.1f} us"
     if seconds < 1:
@@ -113,7 +113,7 @@ def time_text(seconds: float) -> str:
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """A line on standard error that says what is under way, once it has taken a second."""
+    """Context that shows its text as a line on standard error once it has taken a second."""
     if not sys.stderr.isatty():
         yield
         return
@@ -140,5 +140,5 @@ def progress(what: str) -> Iterator[None]:
 
 
 def fail(message: object) -> None:
-    """An error on standard error."""
+    """Print an error on standard error."""
     print(f"{paint('error:', 'red', sys.stderr)} {message}", file=sys.stderr)

@@ -82,14 +82,14 @@ class Worst:
 
 
 def chunks(step: int) -> Iterator[np.ndarray]:
-    """All f32 numbers in the order of their bits, or every step-th of them."""
+    """Yield all f32 numbers in the order of their bits, or every step-th of them."""
     for begin in range(0, 1 << 32, CHUNK * step):
         bits = np.arange(begin, min(begin + CHUNK * step, 1 << 32), step, dtype=np.uint64)
         yield bits.astype(np.uint32).view(np.float32)
 
 
 def sweep(function: Callable[..., Any], exact: Callable[[np.ndarray], np.ndarray], step: int = 1) -> Worst:
-    """The worst of all operands; a bar on standard error says how far it is."""
+    """Return the worst of all operands; show a progress bar on standard error."""
     worst = Worst(np.float32(0), np.float32(0), -1.0)
     count = -(-(1 << 32) // (CHUNK * step))
     for position, x in enumerate(chunks(step)):
@@ -108,7 +108,7 @@ def sweep(function: Callable[..., Any], exact: Callable[[np.ndarray], np.ndarray
 
 
 def precise_error(worst: Worst, name: str) -> float | None:
-    """The error of the worst operand by mpmath, where it has the function."""
+    """Return the error of the worst operand by mpmath, if that has the function."""
     if not name or not np.isfinite(worst.operand) or not np.isfinite(worst.result):
         return None
     try:

@@ -4,7 +4,7 @@ A window is a view of the padded input. The lowering of a convolution depends on
 
 - kernel 1: a matrix product with the input in place;
 - kernel = stride, no padding: the windows are disjoint and become rows of a matrix; the channels of the result are last
-in memory, the layout that the ops after patches mostly read;
+  in memory, the layout that the ops after patches mostly read;
 - depthwise: a sum over the kernel's elements of shifted inputs times a weight, without a matrix product;
 - otherwise: the windows are copied into columns of a matrix (im2col).
 

@@ -1,7 +1,7 @@
 """smelt's CUDA kernels beside hand-written ones that nvcc compiled: `make cuda-compare`.
 
-No GPU is needed: instructions for each element are counted in machine code (sass.py), and the bytes that are moved for
-each by walking the PTX that it was made of (traffic.py). smelt's kernels may not move more.
+No GPU is needed: instructions per element are counted in machine code (sass.py), bytes moved per element by walking its
+PTX (traffic.py). smelt's kernels may not move more bytes than the hand-written ones.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from ..terminal import table
 from .sass import Segment, functions, segments
 from .traffic import Function, Traffic, parse, traffic
 
-MOST = 1.25  # times the instructions of the hand-written kernel
+MOST = 1.25  # upper limit of smelt's instructions, as a multiple of the hand-written kernel's. Chosen
 REFERENCE = Path(__file__).parent / "reference.cu"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One of smelt's programs and the hand-written kernel that does the same."""
+    """A smelt program and the equivalent hand-written kernel."""
 
     name: str
     program: Callable[..., Any]
     types: tuple[str, ...]
-    loads: int  # arrays of elements that a pass reads, where it stores none
-    stores: int  # that it writes
-    elements: int  # in all
-    sizes: tuple[int, ...] = ()  # numbers that the hand-written kernel takes
-    each: float = 0  # elements that a thread does in one iteration of its outermost loop, where others are inside
+    loads: int  # arrays that a segment without stores reads
+    stores: int  # arrays that a segment writes
+    elements: int  # of the whole program
+    sizes: tuple[int, ...] = ()  # size arguments of the hand-written kernel
+    each: float = 0  # elements per thread and iteration of the outermost loop, if it has inner loops
     per: str = "element"
 
 
@@ -62,7 +62,7 @@ def layer_norm_gelu(x: Any, weight: Any, bias: Any) -> Any:
 
 @dataclass(frozen=True)
 class Measured:
-    """One kernel."""
+    """The machine code and the PTX of one kernel."""
 
     segments: list[Segment]
     function: Function
@@ -89,7 +89,7 @@ PAIRS = (
 
 
 def reference_code(architecture: str) -> dict[str, Measured]:
-    """The hand-written kernels, compiled by nvcc -O3."""
+    """Compile the hand-written kernels with nvcc -O3."""
     with tempfile.TemporaryDirectory() as folder:
         ptx, cubin = Path(folder) / "reference.ptx", Path(folder) / "reference.cubin"
         for source, how, target in ((REFERENCE, "-ptx", ptx), (ptx, "-cubin", cubin)):
@@ -101,7 +101,7 @@ def reference_code(architecture: str) -> dict[str, Measured]:
 
 
 def own_code(pair: Pair, architecture: str) -> tuple[Measured, int]:
-    """smelt's first kernel for a program, and the blocks of its grid."""
+    """Return smelt's first kernel of a program, and the number of blocks of its grid."""
     graph = smelt.jit(pair.program).trace(*map(smelt.spec, pair.types))
     program = build(graph, CompileOptions(), Stages(), None, False)
     launch = program.launches[0]
@@ -112,7 +112,7 @@ def own_code(pair: Pair, architecture: str) -> tuple[Measured, int]:
 
 
 def per_element(found: Sequence[Segment], pair: Pair) -> float:
-    """Instructions for each element, over all passes."""
+    """Return the instructions per element, summed over all segments."""
     if pair.per == "multiplication":
         inner = max(found, key=lambda item: item.multiplications)
         return inner.instructions / max(inner.multiplications, 1)
@@ -126,7 +126,7 @@ def per_element(found: Sequence[Segment], pair: Pair) -> float:
 
 
 def moved(function: Function, pair: Pair, sizes: Sequence[int], grid: int) -> tuple[float, float]:
-    """Bytes of global memory and of shared memory for each element, by the first, the middle and the last block."""
+    """Return the bytes of global and of shared memory per element, sampled from the first, middle and last block."""
     sampled = sorted({0, grid // 2, grid - 1})
     found: Traffic = traffic(function, sizes, grid, sampled)
     elements = pair.elements * len(sampled) / grid
@@ -134,7 +134,7 @@ def moved(function: Function, pair: Pair, sizes: Sequence[int], grid: int) -> tu
 
 
 def compared(pair: Pair, own: Measured, other: Measured, grid: int) -> tuple[tuple[str, ...], bool]:
-    """A row of the table, and whether smelt's kernel is good enough. Both run on a grid of as many blocks."""
+    """Return a row of the table, and whether smelt's kernel passes. Both kernels get the same number of blocks."""
     mine, hand = per_element(own.segments, pair), per_element(other.segments, pair)
     bytes_own, shared_own = moved(own.function, pair, (), grid)
     bytes_other, shared_other = moved(other.function, pair, pair.sizes, grid)

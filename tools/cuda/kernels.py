@@ -1,7 +1,7 @@
-"""All kernels of the benchmarks, and of a BERT's forward and backward pass, as machine code: `make cuda-kernels`.
+"""Compiles all kernels of the benchmarks, and of a BERT's training step, to machine code: `make cuda-kernels`.
 
-Each is compiled for every architecture that the installed libraries know, and what it takes is read back. Spills are
-an error, but in matrix products.
+Each is compiled for every architecture that the installed libraries support, and its resource usage is read back.
+Spills are an error, except in matrix products.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Found:
     program: str
     architecture: str
     kernels: int
-    registers: int  # most of one kernel
+    registers: int  # per thread, the largest number over the kernels
     shared: int
-    spills: list[str]  # kernels that have some, and are no products
+    spills: list[str]  # kernels with spills, without matrix products
     error: str = ""
 
 
 def graphs(name: str, size: str) -> list[Graph]:
-    """The graphs of a workload, or of the BERT."""
+    """Return the graphs of a workload, or of the BERT."""
     if name == BERT:
         return bert_graphs()
     workload = all_workloads()[name]
@@ -53,7 +53,7 @@ def graphs(name: str, size: str) -> list[Graph]:
 
 
 def bert_graphs() -> list[Graph]:
-    """Those that torch.compile hands over for a training step of a BERT of two layers."""
+    """Return the graphs that torch.compile passes to smelt for a training step of a BERT with two layers."""
     import smelt.torch.native as native
     import torch
     import transformers
@@ -74,7 +74,7 @@ def bert_graphs() -> list[Graph]:
 
 
 def examine(task: tuple[str, str, tuple[str, ...]]) -> list[Found]:
-    """What one program takes, on each architecture."""
+    """Return the resource usage of one program's kernels, for each architecture."""
     name, size, wanted = task
     found: list[Found] = []
     try:

@@ -1,8 +1,7 @@
-"""What machine code does for each element: counted in its disassembly.
+"""Instructions and bytes per element, counted in disassembled machine code.
 
-The work of a kernel is in segments: its innermost loops, and what stands between them inside of its outermost loop. A
-segment's iteration does as many elements as it moves bytes of them, so code that is unrolled compares with code that is
-not.
+A kernel's work is in segments: its innermost loops, and the code between them inside its outermost loop. The elements
+of a segment's iteration follow from the bytes that it moves, so that unrolled and rolled loops are comparable.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # bytes, by
 @dataclass(frozen=True)
 class Instruction:
     name: str  # with suffixes, such as LDG.E.128
-    target: str | None  # of a branch
-    guarded: bool  # whether a predicate decides about it
+    target: str | None  # label, for a branch
+    guarded: bool  # whether it is predicated
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Instructions that one iteration runs, and the bytes that it moves."""
+    """The instructions of one iteration, and the bytes that it moves."""
 
     instructions: int
     loads: int
     stores: int
     shared: int
     multiplications: int  # fused multiply-adds
-    widest: int  # access to global memory, in bytes
-    between: bool = False  # whether it is what stands between loops
+    widest: int  # bytes of the widest access to global memory
+    between: bool = False  # whether it is the code between inner loops
 
 
 def functions(text: str) -> dict[str, list[Instruction | str]]:
-    """The code of each function of a disassembly: instructions, and labels as strings."""
+    """Parse a disassembly; return each function's code: instructions, and labels as strings."""
     found: dict[str, list[Instruction | str]] = {}
     current: list[Instruction | str] = []
     for line in text.splitlines():
@@ -50,7 +49,7 @@ def functions(text: str) -> dict[str, list[Instruction | str]]:
 
 
 def segments(code: Sequence[Instruction | str]) -> list[Segment]:
-    """The segments of a function that move memory."""
+    """Return the segments of a function that access memory."""
     blocks, follow = basic_blocks(code)
     loops = natural_loops(follow)
     if not loops:
@@ -66,7 +65,7 @@ def segments(code: Sequence[Instruction | str]) -> list[Segment]:
 
 
 def basic_blocks(code: Sequence[Instruction | str]) -> tuple[list[list[Instruction]], list[list[int]]]:
-    """Code in runs without branches, and the runs that may follow each."""
+    """Return the basic blocks of a function, and the successors of each."""
     blocks: list[list[Instruction]] = [[]]
     labels: dict[str, int] = {}
     for item in code:
@@ -92,7 +91,7 @@ def basic_blocks(code: Sequence[Instruction | str]) -> tuple[list[list[Instructi
 
 
 def natural_loops(follow: Sequence[Sequence[int]]) -> list[frozenset[int]]:
-    """The loops of a graph of blocks: one for each block that all ways to the end of the loop lead through."""
+    """Return the natural loops of a control-flow graph, those with one header merged."""
     count = len(follow)
     before: list[list[int]] = [[] for _ in range(count)]
     reached, pending = {0}, [0]

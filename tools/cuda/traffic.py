@@ -1,9 +1,9 @@
-"""What a kernel moves: its PTX is walked, thread by thread, with its addresses.
+"""Memory traffic of a kernel, from walking its PTX thread by thread.
 
-Only what decides about branches and addresses is computed, and only of integers: floating-point numbers are 0, what
-compares them is false, memory holds zeros, and a shuffle gives a thread its own value. Global memory moves in
-sectors of 32 bytes: those that the threads of a warp touch with one instruction are counted once, so that loads which
-are repeated, or which threads do not share, show.
+Only values that decide branches and addresses are computed, and only integers: floating-point numbers are 0, their
+comparisons false, memory holds zeros, and a shuffle returns a thread's own value. Global memory moves in sectors of 32
+bytes: a sector that the threads of a warp touch with one instruction counts once, so that repeated and uncoalesced
+loads show.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ...kernels.gpu import GPU
 SECTOR = 32  # bytes
 ELEMENT = re.compile(r"(?:^|\.)[bfsu](8|16|32|64)$")
 FLOAT = re.compile(r"\.b?f(16|16x2|32|64)\b")
-BASE = 1 << 40  # bytes between the arrays that pointers stand for
+BASE = 1 << 40  # bytes between the made-up addresses of array parameters
 
 
 @dataclass(frozen=True)
 class Instruction:
     name: str  # with suffixes, such as ld.global.v4.f32
     operands: tuple[str, ...]
-    guard: str  # as a condition of Python's, or nothing
+    guard: str  # a Python condition, or ''
     reads: frozenset[str]
     writes: frozenset[str]
 
@@ -36,7 +36,7 @@ class Instruction:
 
     @property
     def bytes(self) -> int:
-        """That one thread moves."""
+        """The bytes that one thread moves."""
         match = ELEMENT.search(self.name)
         assert match is not None, self.name
         many = re.search(r"\.v(\d)\.", self.name)
@@ -45,7 +45,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Function:
-    """One kernel."""
+    """The PTX of one kernel."""
 
     params: tuple[tuple[str, str], ...]  # name, type
     threads: int
@@ -54,7 +54,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes, of global memory in whole sectors, of shared memory as threads ask for them."""
+    """Bytes moved: of global memory in whole sectors, of shared memory as accessed."""
 
     loads: int
     stores: int
@@ -66,7 +66,7 @@ class Traffic:
 
 
 def parse(text: str) -> dict[str, Function]:
-    """The kernels of a module of PTX."""
+    """Parse a PTX module; return its kernels by name."""
     found: dict[str, Function] = {}
     pattern = re.compile(r"\.entry\s+(\w+)\s*\(([^)]*)\)([^{]*)\{(.*?)^\}", re.M | re.S)
     for name, params, directives, body in pattern.findall(text):
@@ -87,7 +87,7 @@ def parse(text: str) -> dict[str, Function]:
 
 
 def _name(operand: str) -> str:
-    """A register as a name of Python's."""
+    """Return a register's name as a Python identifier."""
     return operand.strip().lstrip("%").replace(".", "_")
 
 
@@ -97,13 +97,13 @@ def _instruction(name: str, rest: str, guard: str) -> Instruction:
     has_result = not name.startswith(("st.", "bar", "bra", "ret", "membar", "red", "exit"))
     reads = frozenset().union(*registers[has_result:], [guard.removeprefix("not ")] if guard else [])
     if FLOAT.search(name):
-        reads = frozenset()  # of which nothing is known
+        reads = frozenset()  # floats are not tracked
     return Instruction(name, operands, guard, reads, registers[0] if has_result and registers else frozenset())
 
 
-# From PTX to Python.
+# PTX to Python.
 
-SIGNED = "({0} - (({0} >> {1}) << {2}))"  # of an unsigned number: two's complement
+SIGNED = "({0} - (({0} >> {1}) << {2}))"  # an unsigned number as two's complement
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 COMPARISONS |= {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
 SIMPLE = {
@@ -122,7 +122,7 @@ SIMPLE = {
 
 
 def _expression(name: str, given: Sequence[str]) -> str:
-    """What an integer instruction computes, of unsigned numbers."""
+    """Return the Python expression of an integer instruction on unsigned operands."""
     kind, *suffixes = name.split(".")
     last = suffixes[-1]
     width = 64 if last.endswith("64") else 16 if last.endswith("16") else 32
@@ -176,11 +176,11 @@ def _operand(text: str, width: int) -> str:
         return _name(text)
     if re.fullmatch(r"-?\d+|0[xX][0-9a-fA-F]+", text):
         return str(int(text, 0) & ((1 << width) - 1))
-    return "0"  # the address of something in shared memory, which is not counted by its place
+    return "0"  # an address in shared memory, where only bytes are counted
 
 
 def _needed(function: Function) -> set[str]:
-    """The registers that branches and addresses depend on."""
+    """Return the registers that branches and addresses depend on."""
     instructions = [item for item in function.code if isinstance(item, Instruction)]
     needed: set[str] = set()
     for item in instructions:
@@ -202,9 +202,9 @@ def _address(item: Instruction) -> str:
 
 
 def walker(function: Function) -> Callable[..., Any]:
-    """A function of Python's that runs one thread: note(site, address) hears of accesses to global memory, in order.
+    """Generate a Python function that runs one thread and calls note(site, address) for each access to global memory.
 
-    What is read from memory is 0. It returns the bytes that the thread moved to and from shared memory.
+    Loads return 0. The function returns the bytes that the thread moved to and from shared memory.
     """
     needed = _needed(function)
     blocks: list[list[Instruction]] = [[]]
@@ -274,7 +274,7 @@ def _assignment(item: Instruction, function: Function) -> str:
 
 
 def traffic(function: Function, sizes: Sequence[int], blocks: int, sampled: Sequence[int]) -> Traffic:
-    """What some blocks of a grid move. `sizes` are the parameters that are no pointers."""
+    """Return the traffic of sampled blocks of a grid. `sizes` are the parameters that are not pointers."""
     rest = iter(sizes)
     params = [
         BASE * (number + 1) if kind.endswith("64") else next(rest) for number, (_, kind) in enumerate(function.params)
@@ -296,12 +296,12 @@ def traffic(function: Function, sizes: Sequence[int], blocks: int, sampled: Sequ
 
 
 class _Warp:
-    """The sectors that the threads of a warp touch, each time that they come to an instruction."""
+    """The sectors that the threads of a warp touch in each execution of an instruction."""
 
     def __init__(self, sites: Sequence[Instruction]):
         self.widths = [item.bytes for item in sites]
-        self.times: Counter[int] = Counter()  # of one thread
-        self.touched: set[tuple[int, int, int]] = set()  # instruction, how often it was there, sector
+        self.times: Counter[int] = Counter()  # executions of each instruction by the current thread
+        self.touched: set[tuple[int, int, int]] = set()  # instruction, its execution, sector
 
     def note(self, site: int, address: int) -> None:
         self.times[site] += 1

@@ -1,8 +1,8 @@
-"""Whether results of a PyTorch module are right: their errors against float64, measured by those of eager.
+"""Accuracy of a PyTorch module's results: their errors against float64, relative to the errors of eager.
 
-A tolerance says little about a gradient. That of the bias of an attention's keys is zero, and what comes out is nothing
-but rounding, which differs from one program to the next by more than any tolerance; another one may be wrong in its
-fourth digit and within it. How much rounding may change is told by eager's own errors.
+A fixed tolerance is not meaningful for gradients. The gradient of the bias of an attention's keys is zero, so its
+result is only rounding error, which differs between programs by more than any tolerance; another gradient may be wrong
+in its fourth digit and within tolerance. Eager's own errors are the scale of acceptable rounding.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 
 import torch
 
-# Sums in another order, and functions by another formula, have other errors: a few times those of eager.
+# Accepted errors, as a multiple of eager's: other orders of sums and other formulas have other errors. Chosen.
 MULTIPLE = 8.0
-FEW = 1e-3  # of integers may differ: which of two nearly equal numbers is the larger one is a matter of rounding
+FEW = 1e-3  # fraction of integers that may differ: an argmax of nearly equal numbers depends on rounding
 
 Tensors = Sequence[torch.Tensor]
 
 
 def in_float64(module: torch.nn.Module, inputs: Any) -> tuple[torch.nn.Module, Any]:
-    """A copy of the module, and its inputs, with all numbers in double precision."""
+    """Return a copy of the module, and its inputs, in double precision."""
     return copy.deepcopy(module)._apply(_wide), torch.utils._pytree.tree_map_only(torch.Tensor, _wide, inputs)
 
 
 def exact_results(call: Callable[[], Tensors]) -> list[torch.Tensor] | None:
-    """Results of a call of a module in float64; None if the module insists on another type."""
+    """Return the results of a call of a module in float64; None if it does not run in float64."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -40,15 +40,15 @@ def exact_results(call: Callable[[], Tensors]) -> list[torch.Tensor] | None:
 
 
 def kept(results: Tensors) -> list[torch.Tensor]:
-    """Results as they are now, whatever the next call does to them."""
+    """Return copies of results, which the next call may overwrite."""
     return [item.detach().clone() for item in results]
 
 
 def excess(ours: Tensors, eager: Tensors, exact: Tensors) -> float:
-    """The largest error, in acceptable ones: 1 is just acceptable.
+    """Return the largest error relative to the accepted one: 1 is just acceptable.
 
-    It is that of an array as a whole (root mean square) or that of its worst element. A single number may be right by
-    chance: eager's error of an array counts as no less than is usual for eager, nor less than the type can say.
+    Compared are each array's root mean square error and its worst element. Eager's error may be small by chance, so it
+    counts as at least eager's median error, and at least the type's epsilon.
     """
     if [item.shape for item in ours] != [item.shape for item in exact]:
         return math.inf
@@ -70,7 +70,7 @@ def excess(ours: Tensors, eager: Tensors, exact: Tensors) -> float:
 
 
 def _same_beyond_numbers(found: torch.Tensor, reference: torch.Tensor) -> bool:
-    """Whether infinities and what is not a number are the same, and in the same places."""
+    """Whether infinities and NaNs are the same, and in the same positions."""
     places = ~reference.isfinite()
     if not torch.equal(~found.isfinite(), places):
         return False
@@ -78,7 +78,7 @@ def _same_beyond_numbers(found: torch.Tensor, reference: torch.Tensor) -> bool:
 
 
 def _usual_errors(eager: Tensors, exact: Tensors) -> tuple[float, float]:
-    """The median over all arrays of eager's errors, as parts of what they are errors of."""
+    """Return the medians over all arrays of eager's relative errors: root mean square, and largest."""
     scales = [_size(item) if item.is_floating_point() or item.is_complex() else 0.0 for item in exact]
     parts = [
         [error / scale for error in _errors(found, right)] for found, right, scale in zip(eager, exact, scales) if scale
@@ -90,7 +90,7 @@ def _usual_errors(eager: Tensors, exact: Tensors) -> tuple[float, float]:
 
 
 def _errors(found: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
-    """The root mean square of differences, and the largest one."""
+    """Return the root mean square of finite differences, and the largest one."""
     difference = _wide(found) - _wide(right)
     difference = difference[difference.isfinite()].abs()
     if not difference.numel():
@@ -99,7 +99,7 @@ def _errors(found: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
 
 
 def _size(tensor: torch.Tensor) -> float:
-    """The root mean square of what is finite."""
+    """Return the root mean square of the finite elements."""
     finite = tensor[tensor.isfinite()].abs()
     return finite.square().mean().sqrt().item() if finite.numel() else 0.0
 

@@ -1,7 +1,7 @@
-"""Who takes part: smelt, NumPy, PyTorch eager and compiled, JAX, Numba.
+"""The contenders: smelt, NumPy, PyTorch eager and compiled, JAX, Numba.
 
-Each contender turns a workload and its inputs into a call that takes nothing and returns when the results are
-there. Its library is imported only if it takes part, in the process that measures.
+Each contender turns a workload and its inputs into a call without arguments that returns when the results are complete.
+Its library is imported only if it takes part, in the measuring process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONTENDERS = {
     "numba": "numba",
 }
 
-# Those that smelt's speed is compared with: the best of them counts.
+# Rivals in the ratio: smelt is compared with the fastest of them.
 PEERS = ("eager", "inductor", "jax")
 
 
@@ -44,11 +44,11 @@ def takes(name: str, workload: Workload) -> bool:
 
 @dataclass
 class Prepared:
-    """A workload in the hands of one contender."""
+    """A workload, prepared by one contender."""
 
     name: str
     call: Callable[[], Any]
-    release: Callable[[], None]  # gives back what is kept between calls, so that a call's memory can be measured
+    release: Callable[[], None]  # frees memory kept between calls, so that a call's memory can be measured
 
 
 def prepare(name: str, workload: Workload, inputs: list[Any], threads: int) -> Prepared:
@@ -56,7 +56,7 @@ def prepare(name: str, workload: Workload, inputs: list[Any], threads: int) -> P
 
 
 def arrays_of(result: Any) -> list[np.ndarray]:
-    """The arrays in a result, whosever it is, as copies that stay as they are."""
+    """Return copies of the arrays in a result of any contender."""
     return [np.asarray(leaf).copy() for leaf in optree.tree_leaves(result)]
 
 
@@ -95,7 +95,7 @@ def _tensors(inputs: list[Any], threads: int) -> list[Any]:
     import torch
 
     torch.set_num_threads(threads)
-    # Workloads that need gradients ask for them.
+    # Workloads that need gradients enable them.
     torch.set_grad_enabled(False)
     return [optree.tree_map(torch.from_numpy, item) for item in inputs]
 
@@ -113,7 +113,7 @@ def _inductor(workload: Workload, inputs: list[Any], threads: int) -> Prepared:
     tensors = _tensors(inputs, threads)
     from . import names_torch
 
-    # All workloads share the code of one closure, and dynamo gives up on code that it has seen too often.
+    # All workloads share the code object of one closure, and Dynamo has a limit of recompiles for each.
     torch._dynamo.reset()
     compiled = torch.compile(_bound(workload, names_torch), dynamic=False, fullgraph=True)
     return Prepared("inductor", functools.partial(compiled, *tensors), _nothing)

@@ -1,4 +1,4 @@
-"""What a workload is: one function over a namespace of ops, its inputs, and its sizes.
+"""Workloads: one function over a namespace of ops, its inputs, and its sizes.
 
     @workload("softmax", one, sizes(tiny=(3, 5), small=(32, 64), medium=(256, 1024), large=(4096, 1024)))
     def softmax_rows(xp: Names, x: Array) -> Array:
@@ -49,7 +49,7 @@ class Draw:
 
 @dataclass
 class Workload:
-    """One thing to measure. `dtype` is the type of its floats."""
+    """A function to measure, with its inputs. `dtype` is the type of its floats."""
 
     name: str
     group: str
@@ -65,7 +65,7 @@ class Workload:
         return " ".join((self.function.__doc__ or "").split())
 
     def make_inputs(self, size: str, dtype: str | None = None) -> list[Any]:
-        """The same numbers at every call, for every contender."""
+        """Return the inputs: the same numbers in every call, for every contender."""
         wanted = np.dtype({"f32": np.float32, "f64": np.float64}[dtype or self.dtype])
         drawn = self.inputs(Draw(seed=0), *self.sizes[size])
 
@@ -75,19 +75,19 @@ class Workload:
         return [optree.tree_map(rounded, item) for item in drawn]
 
     def by_numpy(self, function: Function) -> Function:
-        """A NumPy version of its own."""
+        """Register a NumPy version."""
         self.own["numpy"] = function
         self.has_numpy = True
         return function
 
     def by_numba(self, make: Function) -> Function:
-        """A Numba version: `make(numba)` returns the compiled function."""
+        """Register a Numba version: `make(numba)` returns the compiled function."""
         self.own["numba"] = make
         return make
 
 
 def sizes(tiny: Size, small: Size, medium: Size, large: Size) -> dict[str, Size]:
-    """Arguments for the function that draws inputs. Large is beyond the caches, tiny is for tests."""
+    """Return the arguments, by size, of the function that draws inputs. Large exceeds the caches, tiny is for tests."""
     return dict(zip(SIZES, (tiny, small, medium, large), strict=True))
 
 

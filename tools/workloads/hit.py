@@ -1,4 +1,4 @@
-"""How long a new process takes to its first result with everything in the cache: this is that process.
+"""Time of a new process to its first result with all code in the cache: this module is that process.
 
 `smelt bench --compile` fills a cache with a workload and then runs this module, which reads a request as JSON from
 standard input and writes what it found to standard output. Loading smelt and NumPy does not count, and neither does the
@@ -22,15 +22,15 @@ from .contenders import prepare
 from .define import Workload
 from .suite import all_workloads
 
-PROCESSES = 5  # a new process is easily disturbed: the quickest counts
+PROCESSES = 5  # new processes; the fastest counts, since one is easily disturbed
 
 
 def hit_seconds(workload: Workload, size: str, threads: int) -> dict[str, Any]:
-    """Compile a workload into a cache of its own in one process, and let others find it."""
+    """Compile a workload into an empty cache in one process, and load it in others; return the fastest time."""
     with tempfile.TemporaryDirectory() as folder:
         request = {"workload": workload.name, "size": size, "threads": threads, "cache": os.path.join(folder, "code")}
         times: list[float] = []
-        # Bytecode is written, even where the machine's settings say otherwise.
+        # Python writes bytecode, whatever the environment says.
         start = (
             f"import runpy, sys; sys.dont_write_bytecode = False; runpy.run_module({__spec__.name!r}, None, '__main__')"
         )
@@ -41,7 +41,7 @@ def hit_seconds(workload: Workload, size: str, threads: int) -> dict[str, Any]:
                 return {"hit_error": (done.stderr.strip().splitlines() or ["nothing on standard error"])[-1]}
             found = json.loads(done.stdout.splitlines()[-1])
             if not number:
-                continue  # this one compiled
+                continue  # the first process compiles
             if found["state"] != "hit":
                 return {"hit_error": found["cache"]}
             times.append(found["seconds"])

@@ -1,16 +1,16 @@
-"""Measure workloads in this process: what `smelt bench` runs once for every setting.
+"""Measure workloads in this process, which `smelt bench` starts for every setting.
 
 A request comes as JSON on standard input; events leave as lines of JSON on standard output, one by one, so that
 little is lost when a contender takes the process down. What libraries print goes to standard error.
 
-How a number comes about (docs/benchmarks.md explains the choices):
+The method (docs/benchmarks.md explains the choices):
 
 - All contenders get the same inputs; results are compared before anything is timed.
-- They take turns, sample by sample, each time in another order: a busy moment of the machine hits all of them, and so
-  do the caches as each of them leaves them.
-- Before a turn the process is left alone until its threads are idle. OpenMP's threads spin for some milliseconds
-  after a loop; without the pause they would take a core from whoever is next.
-- A sample of a short call is many calls, after one that is not counted.
+- Their samples are interleaved, each round in another order: a busy moment of the machine affects all of them, and so
+  does the state of the caches after each of them.
+- Before each sample the process waits until its threads are idle. OpenMP's threads spin for some milliseconds after a
+  loop and would take a core from the next contender.
+- A sample of a short call is many calls, after a warm-up call that is not counted.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .hit import hit_seconds
 from .pointwise import one
 from .suite import all_workloads
 
-SAMPLE_SECONDS = 3e-3  # the least that a sample takes: a state that lasts, not the first call after a pause
-WARM_SECONDS = 5e-3  # shorter calls are called once before their sample
+SAMPLE_SECONDS = 3e-3  # least duration of a sample: steady state, not the first call after a pause
+WARM_SECONDS = 5e-3  # shorter calls get a warm-up call before each sample
 FEWEST_ROUNDS = 3
-MEMORY_CALLS = 5  # whose memory is measured
+MEMORY_CALLS = 5  # calls whose memory is measured; the median counts
 TOLERANCES = {"float32": 1e-3, "float64": 1e-9}
 
 
@@ -69,14 +69,14 @@ def report(channel: TextIO, **event: Any) -> None:
 
 
 def use_processors(count: int) -> None:
-    """Let this process have so many processors: every library's threads are bound to them, also those of libraries
-    that cannot be told how many threads to use (XLA, BLAS)."""
+    """Restrict this process to so many processors, and with it the threads of all libraries, also of those without a
+    setting for their number (XLA, BLAS)."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def forget_compiled() -> None:
-    """Compile everything anew: nothing from an earlier run. Inductor keeps its code on disk, as smelt does."""
+    """Disable Inductor's disk caches, so that nothing is reused from an earlier run."""
     import torch._inductor.config
 
     torch._inductor.config.force_disable_caches = True
@@ -84,12 +84,12 @@ def forget_compiled() -> None:
 
 @workload("warm-up", one, sizes(tiny=(8,), small=(8,), medium=(8,), large=(8,)))
 def warm_up(xp: Any, x: Any) -> Any:
-    """What a contender compiles first, to load what it needs for compiling."""
+    """The first compile of each contender, which loads its compiler."""
     return xp.exp(x) + 1
 
 
 def first_use(name: str, threads: int) -> float | None:
-    """How long loading a contender takes, with the first thing that it compiles."""
+    """Return the seconds that loading a contender takes, with its first compile; None if it has no version."""
     if not takes(name, warm_up):
         return None
     begin = time.perf_counter()
@@ -100,7 +100,7 @@ def first_use(name: str, threads: int) -> float | None:
 
 
 def measure(workload: Workload, request: dict[str, Any], channel: TextIO) -> dict[str, dict[str, Any]]:
-    """What each contender did with a workload."""
+    """Return the results of each contender for a workload."""
     inputs = workload.make_inputs(request["size"])
     found: dict[str, dict[str, Any]] = {}
     prepared: list[Prepared] = []
@@ -109,7 +109,7 @@ def measure(workload: Workload, request: dict[str, Any], channel: TextIO) -> dic
         if name not in request["contenders"] or not takes(name, workload):
             continue
         report(channel, event="contender", workload=workload.name, contender=name)
-        # Neither the garbage of the one before, whose search takes longer than compiling, nor its threads.
+        # Collect the previous contender's garbage, which takes longer than compiling, and wait for its threads.
         gc.collect()
         settle()
         try:
@@ -117,7 +117,7 @@ def measure(workload: Workload, request: dict[str, Any], channel: TextIO) -> dic
             ready = prepare(name, workload, inputs, request["threads"])
             result = ready.call()
             seconds = time.perf_counter() - begin
-            # The next call needs memory of its own, too: the difference is what compiling took.
+            # The first call's results are alive, so that this call allocates, too: the difference is the compile time.
             begin = time.perf_counter()
             again = ready.call()
             run = time.perf_counter() - begin
@@ -170,8 +170,8 @@ def compare(results: dict[str, list[np.ndarray]], found: dict[str, dict[str, Any
 
 
 def distance(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
-    """The largest difference, in tolerances: 1 is just acceptable. The scale is that of the whole array, since a
-    sum of large numbers that nearly cancel is only as good as these."""
+    """Return the largest difference relative to the tolerance: 1 is just acceptable. The scale is that of the whole
+    array, since the error of a sum that nearly cancels is relative to its terms."""
     if len(ours) != len(theirs):
         return math.inf
     worst = 0.0
@@ -179,7 +179,7 @@ def distance(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
         if left.shape != right.shape:
             return math.inf
         if right.dtype.kind != "f":
-            # Which of two nearly equal numbers is the larger one may differ; more than a few do not.
+            # An argmax of nearly equal numbers may differ, in a few elements.
             wrong = float(np.mean(left != right)) if right.size else 0.0
             worst = max(worst, wrong / 1e-3)
             continue
@@ -199,13 +199,13 @@ def distance(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
 
 
 def take_turns(prepared: Sequence[Prepared], repeat: int, seconds: float) -> dict[str, list[float]]:
-    """Seconds of one call, many times, for each contender."""
+    """Return samples of the seconds of one call, for each contender."""
     counts: dict[str, int] = {}
     warm: dict[str, bool] = {}
     for ready in prepared:
         estimate = min(sample(ready.call, 1) for _ in range(2))
         warm[ready.name] = estimate < WARM_SECONDS
-        if warm[ready.name]:  # the first calls are slower than those that follow
+        if warm[ready.name]:  # estimate again after the slower first calls
             estimate = sample(ready.call, calls_in_sample(estimate))
         counts[ready.name] = calls_in_sample(estimate)
     times: dict[str, list[float]] = {ready.name: [] for ready in prepared}
@@ -215,7 +215,7 @@ def take_turns(prepared: Sequence[Prepared], repeat: int, seconds: float) -> dic
     for number in range(repeat):
         if number >= FEWEST_ROUNDS and time.perf_counter() > end:
             break
-        shuffle(order)  # merely rotated, each would always come after the same one
+        shuffle(order)  # not rotated: each would always follow the same one
         for ready in order:
             settle()
             if warm[ready.name]:
@@ -229,7 +229,7 @@ def calls_in_sample(seconds: float) -> int:
 
 
 def sample(call: Callable[[], Any], count: int) -> float:
-    """Seconds of one call. The results are given up at once: that is part of the cost."""
+    """Return the seconds of one call. Results are freed at once, as a part of the cost."""
     begin = time.perf_counter()
     for _ in range(count):
         call()
@@ -248,8 +248,8 @@ def settle() -> None:
 def others_run() -> bool:
     """Whether another thread of this process is running, or wants to.
 
-    Linux counts the time of a thread that runs on another processor at ticks only, some milliseconds apart, so there
-    the states of the threads have to tell."""
+    Linux updates the CPU time of a thread on another processor only at ticks, some milliseconds apart, so the states of
+    threads are read there."""
     own = str(threading.get_native_id())
     try:
         for number in os.listdir("/proc/self/task"):
@@ -266,7 +266,7 @@ def others_run() -> bool:
 
 
 def spread(times: Sequence[float]) -> float:
-    """How far the middle half of the samples is apart, as a part of the median."""
+    """Return the interquartile range of the samples over their median."""
     if len(times) < 4:
         return 0.0
     low, middle, high = statistics.quantiles(times, n=4)
@@ -277,8 +277,8 @@ def spread(times: Sequence[float]) -> float:
 
 
 def memory_of(ready: Prepared) -> int | None:
-    """Bytes that become resident during a call, results included: the median of some calls; None where the system does
-    not tell."""
+    """Return the bytes that become resident during a call, results included: the median of some calls; None where the
+    system does not tell."""
     try:
         return statistics.median_low(memory_of_call(ready) for _ in range(MEMORY_CALLS))
     except (OSError, StopIteration):
@@ -290,14 +290,14 @@ def memory_of_call(ready: Prepared) -> int:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-    # Reading takes memory of Python's, too, which has just been given back: the second time it is there.
+    # Reading /proc allocates memory of Python's, which malloc_trim has just freed: the second reading is exact.
     for _ in range(2):
         with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # the peak starts anew from what is resident now
+            file.write("5")  # resets the peak to the resident size
         before = resident("VmRSS")
     result = ready.call()
-    # The results still live: what is resident now is counted page by page, the peak before only by and by, when memory
-    # is given back, and without the last pages of each processor.
+    # Read while the results are alive: the kernel updates the peak exactly for the current resident size, but for an
+    # earlier one only when memory is freed, without the last pages of each processor.
     peak = resident("VmHWM")
     del result
     return max(peak - before, 0)

@@ -1,7 +1,7 @@
-"""Measure a PyTorch module in this process: what `smelt bench FILE.py:FUNCTION` runs once for every setting.
+"""Measure a PyTorch module in this process, which `smelt bench FILE.py:FUNCTION` starts for every setting.
 
-A request comes as JSON on standard input, what was found leaves as JSON on standard output. Contenders are eager, and
-torch.compile with smelt's back end and with Inductor. Each has a copy of the module; they take turns as in measure.py.
+The request is JSON on standard input, the results are JSON on standard output. Contenders are eager, and torch.compile
+with smelt's back end and with Inductor. Each has a copy of the module; samples are interleaved as in measure.py.
 Results are compared before that: accuracy.py.
 """
 
@@ -30,10 +30,10 @@ from .accuracy import exact_results, excess, in_float64, kept
 from .contenders import Prepared, arrays_of
 from .measure import compare, describe, forget_compiled, memory_of, spread, take_turns, use_processors
 
-# What Inductor itself does, by the names under which it notes its times.
+# The names under which Inductor records the times of its own work.
 INDUCTOR = ("_recursive_pre_grad_passes", "_recursive_joint_graph_passes", "compile_fx_inner")
 
-RATE = 1e-6  # of learning: the sum of what a module returns has no least value
+RATE = 1e-6  # learning rate: tiny, since the loss, a sum of results, has no minimum
 
 Run = Callable[[torch.nn.Module, Callable[..., Any], Any, Any], list[torch.Tensor]]
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What each contender did with the module."""
+    """Return the results of each contender for the module."""
     torch.manual_seed(0)
     module, inputs = load_module(request["module"])
     module.train(request["train"])
@@ -63,11 +63,11 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
     prepared: list[Prepared] = []
     results: dict[str, list[torch.Tensor]] = {}
     if set(request["contenders"]) - {"eager"}:
-        # Dynamo remembers the files and classes that it has read: the first contender would pay for all.
+        # Dynamo caches the files and classes that it has read: warm it up, or the first contender would pay for all.
         own = copy.deepcopy(module)
-        with contextlib.suppress(Exception):  # each contender says itself what goes wrong
+        with contextlib.suppress(Exception):  # errors are reported for each contender below
             bound(runner(request, "aot_eager"), own, compiled(own, "aot_eager"), inputs)()
-        # Not between contenders: those before would be compiled again, while times are taken.
+        # Not between contenders: earlier ones would be recompiled during the timing.
         torch._dynamo.reset()
     for name in request["contenders"]:
         own = copy.deepcopy(module)
@@ -85,7 +85,7 @@ def measure(request: dict[str, Any]) -> dict[str, dict[str, Any]]:
             continue
         found[name] = {"first_call": seconds, **shares(name)}
         prepared.append(Prepared(name, call, lambda: None))
-    # What they are compared with is computed with the same weights each time.
+    # The references are computed with the same weights.
     compare_results(TrainStep() if request["train"] else forward, module, inputs, results, found)
     del results
     gc.collect()
@@ -105,12 +105,12 @@ def runner(request: dict[str, Any], name: str) -> Run:
 
 
 def compare_results(run: Run, module: Any, inputs: Any, results: dict[str, Any], found: dict[str, Any]) -> None:
-    """Whether everyone's results are right, unless everyone draws random numbers of their own."""
+    """Compare the contenders' results, unless the module draws random numbers, which differ by contender."""
     try:
         if is_random(bound(run, module, module, inputs)):
             return
     except Exception:
-        return  # eager says itself what goes wrong
+        return  # eager's error is reported with its results
     wide, wide_inputs = in_float64(module, inputs)
     exact = exact_results(bound(run, wide, wide, wide_inputs))
     if exact is None:
@@ -134,7 +134,8 @@ def compiled(module: torch.nn.Module, name: str) -> Callable[..., Any]:
 
 
 def first_use(name: str) -> None:
-    """Compile something small, forward and backward: loading what that takes is not the module's time."""
+    """Compile a small function, forward and backward, so that loading the compiler is not counted as the module's
+    time."""
     small = torch.nn.Linear(4, 4)
     with torch.enable_grad():
         compiled(small, name)(torch.ones(2, 4)).sum().backward()
@@ -175,9 +176,9 @@ class TrainStep:
         return [*tensors, *grads]
 
     def loss(self, tensors: list[torch.Tensor]) -> torch.Tensor:
-        """The sum of all that is differentiable, with weights that are not all alike.
+        """Return the sum of all differentiable results, with varying weights.
 
-        A plain sum, or one of squares, has hardly any gradient behind a norm or a softmax.
+        A plain sum, or a sum of squares, has almost no gradient through a norm or a softmax.
         """
         parts = []
         for number, item in enumerate(tensors):
@@ -185,7 +186,7 @@ class TrainStep:
                 weight = self.weights.get(number)
                 if weight is None or weight.shape != item.shape or weight.dtype != item.dtype:
                     generator = torch.Generator().manual_seed(number)
-                    # Such that every type has the same ones.
+                    # Representable in every type.
                     drawn = torch.randn(item.shape, generator=generator, dtype=torch.float32).bfloat16()
                     weight = self.weights[number] = drawn.to(item.device, item.dtype)
                 parts.append((item * weight).sum())
@@ -209,7 +210,7 @@ def is_random(call: Callable[[], Any]) -> bool:
 
 
 def shares(name: str) -> dict[str, float]:
-    """Whose time the first call was, in seconds."""
+    """Return the parts of the first call, in seconds."""
     if name == "smelt":
         receipt = smelt_torch.stats()
         return {part: receipt[f"{part}_ms"] / 1000 for part in ("dynamo", "aot", "compile")}
@@ -221,7 +222,7 @@ def shares(name: str) -> dict[str, float]:
 
     backend = spent("OutputGraph.call_user_compiler")
     own = spent(*INDUCTOR)
-    late = spent("compile_fx.<locals>.bw_compiler")  # backward, when it is first called
+    late = spent("compile_fx.<locals>.bw_compiler")  # the backward graph, compiled on its first call
     dynamo = spent("_compile.compile_inner") - backend
     return {"dynamo": dynamo, "aot": max(backend + late - own, 0.0), "compile": own}
 

@@ -138,7 +138,7 @@ def mandelbrot(xp: Names, real: Array, imaginary: Array) -> Array:
     count = xp.zeros_like(real)
     for _ in range(12):
         x, y = x * x - y * y + real, 2 * x * y + imaginary
-        # What has escaped stays where it is, lest it become infinite.
+        # Escaped points stay in place, so that they do not overflow.
         x, y = xp.clamp(x, -4.0, 4.0), xp.clamp(y, -4.0, 4.0)
         count = count + xp.where(x * x + y * y < 4.0, 1.0, 0.0)
     return count

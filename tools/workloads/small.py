@@ -1,4 +1,4 @@
-"""Small programs: what a call costs, and what many kernels cost. The sizes grow slowly on purpose."""
+"""Small programs: the cost of a call, and of many kernels. The sizes grow slowly on purpose."""
 
 from __future__ import annotations
 
