@@ -12,7 +12,7 @@ from ..ir.proofs import floor_divide
 from .define import REGISTRY, Scalar, Tensor, composite
 from .derivatives import forward_to
 from .elementary import exp, expm1, log1p, sigmoid, tanh
-from .extremes import clamp
+from .minmax import clamp
 from .pointwise import abs, ge, gt, le, lt, rounded_once, where
 from .registry import as_held
 from .shapes import dimension, divides, equal

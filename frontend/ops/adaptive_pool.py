@@ -15,7 +15,7 @@ from ..ir.types import DType, float_of, i64
 from . import pointwise, reduce
 from .create import new_zeros, number_of, zeros_like
 from .define import Tensor, composite
-from .pool import added_at, found_at
+from .pooling import added_at, found_at
 from .view import expand, repeat_interleave, replaced, reshape, squeeze, unsqueeze
 from .windows import (
     Window,

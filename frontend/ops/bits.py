@@ -8,10 +8,10 @@ from ..ir.errors import DTypeError, ShapeError
 from ..ir.proofs import floor_divide
 from ..ir.types import DType, TensorType, bf16, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8
 from . import pointwise
-from .arrange import view_as_complex, view_as_real
+from .concat_pad import stack
 from .define import Tensor, composite, prim
-from .join import stack
 from .kinds import Arguments, ElementBuilder, Gather, Index
+from .rearrange import view_as_complex, view_as_real
 from .view import reshape, select
 
 SAME_BITS = {f32: i32, f64: i64, i32: f32, i64: f64}

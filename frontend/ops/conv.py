@@ -21,9 +21,9 @@ from math import prod
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.proofs import floor_divide
 from ..ir.symbolic import Dim, product
+from .concat_pad import constant_pad_nd, stack
 from .create import zeros
 from .define import Tensor, composite
-from .join import constant_pad_nd, stack
 from .linalg import bmm
 from .pointwise import conjugate, rounded_once
 from .reduce import sum as total

@@ -10,8 +10,8 @@ from . import elementary, pointwise, reduce
 from .create import full, iota
 from .define import Scalar, Tensor, composite
 from .derivatives import forward_to
-from .extremes import clamp_min
 from .indexing import index_add, select_along
+from .minmax import clamp_min
 from .shapes import broadcast, dimension, equal
 from .view import alias, cyclic_shift, expand, transpose, unsqueeze
 

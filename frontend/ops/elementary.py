@@ -13,8 +13,8 @@ import ml_dtypes
 from ..ir.graph import Value
 from ..ir.types import FLOAT, INEXACT, c128, f32, f64, float_of
 from .define import Scalar, Tensor, composite, prim
-from .extremes import maximum
 from .kinds import Elementwise, common_dtype
+from .minmax import maximum
 from .pointwise import (
     NUMBER,
     abs,

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import f64, i64
 from . import pointwise, reduce, rounding
+from .concat_pad import cat
 from .create import full
 from .define import Tensor, composite
 from .indexing import gather, scatter_add
-from .join import cat
 from .shapes import equal
 from .view import expand, flatten, reshape, select, unsqueeze
 

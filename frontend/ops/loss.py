@@ -15,8 +15,8 @@ from .activation import log_sigmoid
 from .create import iota, number_of
 from .define import Tensor, composite, constant
 from .elementary import exp, log, log1p, sigmoid, sqrt
-from .extremes import clamp_min, minimum
 from .indexing import gather, select_along
+from .minmax import clamp_min, minimum
 from .pointwise import abs, added, convert, logical_and, ne, promoted, sign, where, widen
 from .reduce import amax, linalg_vector_norm, total_over
 from .reduce import sum as total

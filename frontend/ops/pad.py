@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim
 from . import reduce
+from .concat_pad import cat, constant_pad_nd, padding_of
 from .define import Scalar, Tensor, composite
-from .join import cat, constant_pad_nd, padding_of
 from .shapes import at_least
 from .view import alias, expand, flip, slice
 

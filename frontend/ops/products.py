@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from ..ir.symbolic import product
 from ..ir.types import i64
 from . import pointwise
+from .concat_pad import constant_pad_nd, padding_of
 from .create import iota, ones_like
 from .define import Dims, Tensor, composite
-from .extremes import clamp_min
-from .join import constant_pad_nd, padding_of
+from .minmax import clamp_min
 from .pointwise import added, conjugate, times, where
 from .reduce import prod, restored, sum
 from .scan import running_product, running_sum, suffix_sum

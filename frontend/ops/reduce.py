@@ -1,4 +1,4 @@
-"""Reductions over dimensions: sums, products, extremes, means, variances, norms."""
+"""Reductions over dimensions: sums, products, minmax, means, variances, norms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.symbolic import Dim, product
 from ..ir.types import COMPLEX, REAL, DType, bf16, bool_, c64, c128, f32, f64, float_of, i64, u8
-from . import elementary, extremes, pointwise
+from . import elementary, minmax, pointwise
 from .create import iota, number_of
 from .define import Dims, OpDef, Scalar, Tensor, composite, prim
 from .kinds import Reduce
@@ -208,7 +208,7 @@ def _degrees(value: Tensor, dims: Sequence[int], correction: Scalar | None) -> i
     lost = 1 if correction is None else correction
     count = _count(value, dims)
     if isinstance(count, Tensor):
-        found = extremes.maximum(count - lost, 0)
+        found = minmax.maximum(count - lost, 0)
         return found if lost >= 0 else pointwise.where(pointwise.eq(count, 0), 0, found)  # type: ignore[operator]
     return builtins.max(count - lost, 0) if count else 0  # type: ignore[operator, type-var]
 
@@ -368,7 +368,7 @@ def max(self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False)
     """The largest element; along dim, with its index; of two tensors, the larger at each place."""
     if dim is None:
         return amax(self)
-    return extremes.maximum(self, dim) if isinstance(dim, Tensor) else max_dim(self, dim, keepdim)
+    return minmax.maximum(self, dim) if isinstance(dim, Tensor) else max_dim(self, dim, keepdim)
 
 
 @composite
@@ -376,7 +376,7 @@ def min(self: Tensor, dim: Tensor | Scalar | None = None, keepdim: bool = False)
     """The smallest element; along dim, with its index; of two tensors, the smaller at each place."""
     if dim is None:
         return amin(self)
-    return extremes.minimum(self, dim) if isinstance(dim, Tensor) else min_dim(self, dim, keepdim)
+    return minmax.minimum(self, dim) if isinstance(dim, Tensor) else min_dim(self, dim, keepdim)
 
 
 @composite
@@ -524,5 +524,5 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     """The sum over dim of x1 * x2, divided by both norms, each at least eps."""
     shape = broadcast([x1.shape, x2.shape])
     x1, x2 = expand(x1, shape), expand(x2, shape)  # dim counts in the broadcast shape, and so do the norms
-    norms = [extremes.clamp_min(linalg_vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
+    norms = [minmax.clamp_min(linalg_vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / norms[0]) * (x2 / norms[1]), dim)

@@ -18,11 +18,11 @@ from ..ir.proofs import maximum as larger
 from ..ir.proofs import minimum as smaller
 from ..ir.symbolic import Dim, contiguous_strides, product
 from ..ir.types import DType, i32, i64
-from . import extremes, pointwise, reduce
+from . import minmax, pointwise, reduce
+from .concat_pad import constant_pad_nd
 from .create import iota, number_of
 from .define import Scalar, Tensor, constant
 from .indexing import index_select, neutral, take
-from .join import constant_pad_nd
 from .shapes import at_least
 from .view import expand, flatten, reshape, select, slice, unfold
 
@@ -159,7 +159,7 @@ def adaptive_taps(values: Sequence[Tensor], dim: int, count: Dim) -> Iterator[Ta
     trailing = (1,) * (values[0].ndim - 1 - dim)
     for offset in range(longest):
         place = start + offset
-        chosen = extremes.clamp_max(place, size - 1)  # type: ignore[arg-type]
+        chosen = minmax.clamp_max(place, size - 1)  # type: ignore[arg-type]
         valid = reshape(place < end, (count, *trailing))
         yield tuple(index_select(value, dim, chosen) for value in values), None if offset == 0 else valid
 
@@ -239,9 +239,7 @@ def places(shape: Sequence[Dim], windows: Sequence[Window] | None = None) -> Ten
         if windows is not None and windows[dim].padding:
             # Padding is never the maximum, unless all is -inf: then the first position after it is reported.
             place, step = place - windows[dim].padding, windows[dim].dilation
-            place = (
-                extremes.maximum(place, pointwise.remainder(place, step)) if step > 1 else extremes.clamp_min(place, 0)
-            )
+            place = minmax.maximum(place, pointwise.remainder(place, step)) if step > 1 else minmax.clamp_min(place, 0)
         result = place if result is None else result * number_of(size, dtype) + place
     assert result is not None
     return result
@@ -284,7 +282,7 @@ def _largest_directly(value: Tensor, windows: Sequence[Window]) -> tuple[Tensor,
         start = start + from_edge * stride
         if window.padding:
             # If all is -inf, the first position inside is reported.
-            outside = pointwise.floor_divide(extremes.clamp_max(from_edge, 0), window.dilation) * -window.dilation
+            outside = pointwise.floor_divide(minmax.clamp_max(from_edge, 0), window.dilation) * -window.dilation
             first = first + outside * stride
     offsets = itertools.product(*(range(0, window.span, window.dilation) for window in windows))
     found: list[Tap] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from ..ops import elementary, extremes, pointwise, random, rounding
+from ..ops import elementary, minmax, pointwise, random, rounding
 from ..ops.define import Tensor
 from .rules import rule
 from .types import DTYPE
@@ -56,4 +56,4 @@ def geometric(node: Node, a: dict[str, Any]) -> Any:
     if not a["self"].dtype.is_float:
         return NotImplemented
     drawn = rounding.ceil(elementary.log1p(-_even(a)) / math.log1p(-a["p"]))
-    return pointwise.convert(extremes.clamp_min(drawn, 1.0), a["self"].dtype)
+    return pointwise.convert(minmax.clamp_min(drawn, 1.0), a["self"].dtype)

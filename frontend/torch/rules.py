@@ -14,7 +14,7 @@ from ..ir.graph import Value
 from ..ir.process import process
 from ..ir.symbolic import Expr
 from ..ir.types import DTYPES, INTEGER
-from ..ops import bits, checks, create, extremes, indexing, join, pointwise, reduce, scan
+from ..ops import bits, checks, concat_pad, create, indexing, minmax, pointwise, reduce, scan
 from ..ops.define import REGISTRY, OpDef, as_dtype
 from ..ops.view import as_strided, expand, permute, split_with_sizes, unsqueeze
 from ..ops.view import reshape as reshape_to
@@ -99,7 +99,7 @@ def resized(node: Node, a: dict[str, Any]) -> Any:
         return NotImplemented
     flat = reshape_to(permute(a["self"], order), (old,))
     if new > old:  # new elements are undefined
-        flat = join.cat([flat, create.full((new - old,), 0, dtype=flat.dtype)])
+        flat = concat_pad.cat([flat, create.full((new - old,), 0, dtype=flat.dtype)])
     return reshape_to(slice_of(flat, 0, 0, new), a["size"])
 
 
@@ -184,7 +184,7 @@ def masked(node: Node, a: dict[str, Any]) -> Any:
         return NotImplemented
     # The k-th true element of the mask takes the k-th element of the source.
     order = scan.cumsum(reshape_to(mask, (-1,)), 0, dtype=DTYPES["i64"]) - 1
-    chosen = reshape_to(indexing.index(source, (extremes.clamp_min(order, 0),)), shape)
+    chosen = reshape_to(indexing.index(source, (minmax.clamp_min(order, 0),)), shape)
     return pointwise.where(mask, chosen, a["self"])
 
 

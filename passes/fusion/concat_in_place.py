@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...ir.graph import Op, Value
 from ...ir.symbolic import Dim
-from ...ops.join import cat
+from ...ops.concat_pad import cat
 from .axes import keeps_order, rigid_map
 from .costs import COSTS
 from .inline import Inlining, static

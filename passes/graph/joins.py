@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value
-from ...ops.join import cat
+from ...ops.concat_pad import cat
 from ...ops.kinds import Elementwise, Reduce
 from ..fusion.axes import keeps_order
 from ..fusion.costs import COSTS

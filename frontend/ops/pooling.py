@@ -11,11 +11,11 @@ from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.proofs import non_negative
 from ..ir.symbolic import product
 from ..ir.types import DType, bool_, i64
-from . import extremes, pointwise
+from . import minmax, pointwise
+from .concat_pad import constant_pad_nd
 from .create import full, number_of
 from .define import Tensor, composite
 from .indexing import gather, scatter_add
-from .join import constant_pad_nd
 from .view import expand, flatten, reshape, squeeze, unsqueeze
 from .windows import (
     Lengths,
@@ -74,7 +74,7 @@ def _max_pool_vjp(
     if _may_miss(self, rank, padding, dilation):
         last = number_of(product(self.shape[-rank:]), i64) - 1
         grad_output = pointwise.where(indices <= last, grad_output, 0)
-        indices = extremes.minimum(indices, last)
+        indices = minmax.minimum(indices, last)
     return added_at(grad_output, self, indices, rank)
 
 
@@ -82,7 +82,7 @@ def _max_pool_jvp(self_tangent: Tensor, rank: int, padding: Lengths, dilation: L
     if not _may_miss(self_tangent, rank, padding, dilation):
         return found_at(self_tangent, indices, rank)
     last = number_of(product(self_tangent.shape[-rank:]), i64) - 1
-    return pointwise.where(indices <= last, found_at(self_tangent, extremes.minimum(indices, last), rank), 0)
+    return pointwise.where(indices <= last, found_at(self_tangent, minmax.minimum(indices, last), rank), 0)
 
 
 @composite
@@ -229,8 +229,8 @@ def _counts(window: Window, include: bool, dtype: DType) -> Tensor | int:
     margin = window.padding if include else 0
     size = number_of(window.size, i64)
     start = window.starts(i64)
-    end = extremes.clamp_max(start + window.kernel, size + margin)
-    return pointwise.cast(end - (start if include else extremes.clamp_min(start, 0)), dtype)
+    end = minmax.clamp_max(start + window.kernel, size + margin)
+    return pointwise.cast(end - (start if include else minmax.clamp_min(start, 0)), dtype)
 
 
 def _divisor(windows: Sequence[Window], include: bool, override: int | None, dtype: DType) -> Tensor | int:

@@ -9,11 +9,11 @@ from ..ir.proofs import floor_divide
 from ..ir.symbolic import Dim, product
 from ..ir.types import i64, promote
 from . import pointwise
+from .concat_pad import cat, constant_pad_nd, stack
 from .create import full, iota
 from .define import Tensor, composite
 from .derivatives import forward_to
 from .indexing import index_add
-from .join import cat, constant_pad_nd, stack
 from .shapes import divides, equal
 from .view import flatten, permute, reshape, select, slice
 from .windows import Lengths, Window, lengths, padded, unfolded

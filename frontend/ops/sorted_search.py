@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import bool_, i32, i64
-from . import extremes, pointwise, reduce
+from . import minmax, pointwise, reduce
 from .create import full, number_of
 from .define import OpDef, Scalar, Tensor, composite
 from .indexing import gather, index, index_put, select_along
@@ -70,7 +70,7 @@ def searchsorted(
     while step:
         # All elements before `found` are less; test whether the next `step` are, too.
         probe = found + step
-        place = extremes.clamp_max(probe, length) - 1
+        place = minmax.clamp_max(probe, length) - 1
         seen = select_along(sequence, 0, place) if shared else gather(sequence, -1, place)
         found = pointwise.where(_is_before(compare, seen, value) & (probe <= length), probe, found)
         step >>= 1
@@ -111,7 +111,7 @@ def _inside(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | Non
     for item, size in zip(indices, self.shape):
         if item is not None:
             extent = number_of(size, item.dtype)
-            item = extremes.clamp(item, -extent, extent - 1)  # type: ignore[operator]
+            item = minmax.clamp(item, -extent, extent - 1)  # type: ignore[operator]
         found.append(item)
     return found
 
