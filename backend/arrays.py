@@ -1,4 +1,4 @@
-"""Arrays as native code takes them: dense, aligned, in the machine's byte order."""
+"""Convert arrays for native code: dense, aligned, in the machine's byte order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def is_plain(array: Any) -> bool:
-    """An array that native code can take as it is."""
+    """Whether native code can take an array without a copy."""
     if type(array) is not np.ndarray:
         return False
     flags = array.flags
@@ -16,6 +16,6 @@ def is_plain(array: Any) -> bool:
 
 
 def as_plain(array: np.ndarray) -> np.ndarray:
-    """The array itself if native code can take it, else a copy."""
+    """Return the array itself if native code can take it, else a copy."""
     # ascontiguousarray would make a 0-dim array 1-dim.
     return array if is_plain(array) else np.array(array, order="C", dtype=array.dtype.newbyteorder("="))

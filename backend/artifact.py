@@ -1,7 +1,7 @@
-"""What the compiler makes of a graph, and all that a call needs: numbers, formulas and object code.
+"""The compiled form of a graph with all that a call needs: numbers, formulas and object code.
 
-It has no graph, no kernels and no addresses, so it can be kept in a file and serve another process. What a call needs
-beside it (types of parameters and results, the user's lines) is read from the graph at hand.
+It has no graph, no kernels and no addresses, so it can be stored in a file and used by another process. The other facts
+of a call (types of parameters and results, the user's lines) are read from the graph at hand.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """What to blame for an index out of range: a primitive, and the op of the traced graph that it is a part of."""
+    """The origin of an index error: a primitive, and the op of the traced graph whose body it is from."""
 
     def __init__(self, op: str, number: int | None, called: str):
         self.op = op
-        self.number = number  # of the traced op, among those that the graph's text has
-        self.called = called  # how the user called it: the composite's name
+        self.number = number  # index of the traced op among the ops in the graph's text
+        self.called = called  # name that the user called: the composite's
 
     def location(self, graph: Graph) -> Location | None:
-        """The user's line, in the program at hand."""
+        """Return the user's line, in the program at hand."""
         found = None if self.number is None else printed_ops(graph)[self.number].loc
         return found if found is None or not self.called else found.inside(self.called)
 
 
 def printed_ops(graph: Graph) -> list[Op]:
-    """The ops that have a line in the graph's text: the same ones in all graphs of that text."""
+    """List the ops that have a line in the graph's text: the same ones in all graphs of that text."""
     return [op for op in graph.ops if op.defn is not constant]
 
 
 def find_places(graph: Graph, sites: Sequence[Site]) -> list[Place]:
-    """The op of the traced graph that each site belongs to: found by its location, which passes hand on."""
+    """Find the op of the traced graph of each site, by its location, which passes preserve."""
     numbers: dict[int, int] = {}
     for number, op in enumerate(printed_ops(graph)):
         if op.loc is not None:
@@ -49,19 +49,19 @@ def find_places(graph: Graph, sites: Sequence[Site]) -> list[Place]:
             return Place(op, None, "")
         if id(location) in numbers:
             return Place(op, numbers[id(location)], "")
-        called = "" if op.startswith("@") else location.op  # a kernel and its buffer say more
+        called = "" if op.startswith("@") else location.op  # a kernel and its buffer are more precise
         return Place(op, numbers.get(id(location.outer)), called)
 
     return [place(site.op, site.location) for site in sites]
 
 
 class Overwrites:
-    """Which stored arrays may lie in the memory of which parameters (passes/memory/in_place.py finds out)."""
+    """Stored arrays that may be stored in place of parameters (found by passes/memory/in_place.py)."""
 
     def __init__(self, reads: Sequence[int], writes: Sequence[int], same_place: Sequence[Sequence[int]]):
         self.reads = reads  # the last kernel that reads each parameter
         self.writes = writes  # the first kernel that writes each array
-        self.same_place = {(array, param) for array, param in same_place}  # an element is read, then written
+        self.same_place = {(array, param) for array, param in same_place}  # each element read, then written
 
     def header(self) -> list[Any]:
         return [self.reads, self.writes, sorted(self.same_place)]
@@ -73,7 +73,7 @@ class Overwrites:
 
 
 class Artifact:
-    """Bytes are numbers, or formulas of the symbolic sizes."""
+    """Facts and code of a compiled graph. Sizes in bytes are numbers, or formulas of the symbolic sizes."""
 
     def __init__(
         self,
@@ -92,22 +92,22 @@ class Artifact:
         report: dict[str, Any],
         code: bytes,
     ):
-        self.stored = stored  # arrays that native code fills
+        self.stored = stored  # types and shapes of the arrays that native code stores
         self.sources = sources  # of each result: "own", a "copy" of a stored array, or of a "parameter"
-        self.scratch = scratch  # of each region that threads share, for each thread
-        self.alone = alone  # of each one that the caller runs alone, unless it lies in the arena
+        self.scratch = scratch  # bytes per thread, of each parallel region
+        self.alone = alone  # bytes of each region that the caller runs alone, unless they are in the arena
         self.arena = arena
-        self.products = products  # libraries of routines for matrix products
-        self.is_long = is_long  # worth waking threads for
+        self.products = products  # libraries of GEMM routines
+        self.is_long = is_long  # some step is worth waking sleeping threads for
         self.vector_bits = vector_bits
-        self.overwrites = overwrites  # which of the stored arrays may be which parameters
-        self.streamed = streamed  # numbers of the stored arrays that must start at a multiple of a cache line
+        self.overwrites = overwrites  # stored arrays that may be stored in place of parameters
+        self.streamed = streamed  # numbers of the stored arrays that must be aligned to a cache line
         self.places = places  # by site number
-        self.report = report  # as Report.lasting has it
+        self.report = report  # as Report.lasting returned it
         self.code = code
 
     def header(self) -> dict[str, Any]:
-        """All but the code, as JSON has it."""
+        """Return all but the code, for JSON."""
         return {
             "stored": [[item.name, list(map(encode, shape))] for item, shape in self.stored],
             "sources": self.sources,
@@ -143,7 +143,7 @@ class Artifact:
 
 
 def encode(value: Dim) -> Any:
-    """A number as it is; an expression as its terms: [[coefficient, [atoms]], ...]."""
+    """Encode a number as it is, an expression as its terms: [[coefficient, [atoms]], ...]."""
     if isinstance(value, int):
         return value
     return [
@@ -159,7 +159,7 @@ def encode(value: Dim) -> Any:
 
 
 def decode(found: Any) -> Dim:
-    """What was encoded. Its symbols have no ranges: it is evaluated, never simplified."""
+    """Decode a number or expression. Its symbols have no ranges: it is evaluated, never simplified."""
     if isinstance(found, int):
         return found
     return Expr(

@@ -55,8 +55,8 @@ class Signature(NamedTuple):
         return self._misfit(self.sizes_of(shapes), shapes) is None
 
     def bind(self, arrays: Sequence[Any]) -> dict[str, int]:
-        """Return the symbolic sizes for these arrays; raise ShapeError if they are not what the program was made for:
-        of other arrays it would read what is not there."""
+        """Return the symbolic sizes for these arrays; raise ShapeError if they do not fit the program, which would read
+        out of bounds."""
         if len(arrays) != len(self.types):
             raise ShapeError(f"{self.name}: {len(arrays)} inputs for {len(self.types)} parameters")
         for number, (item, array) in enumerate(zip(self.types, arrays, strict=True)):
@@ -76,7 +76,7 @@ class Signature(NamedTuple):
         return sizes
 
     def _misfit(self, sizes: Sizes, shapes: Sequence[Sequence[int]]) -> Symbol | int | None:
-        """The first symbol out of its range, or else the first parameter that has another shape."""
+        """Find the first symbol out of its range, else the number of the first parameter of another shape."""
         for symbol in self.symbols:
             size, low, high = sizes[symbol.name], symbol.lower, symbol.upper
             if (low is not None and size < low) or (high is not None and size > evaluate(high, sizes)):
@@ -93,7 +93,7 @@ class Signature(NamedTuple):
 
 
 class Compiled(Protocol):
-    """What a plan reads of the artifact of any target."""
+    """The fields of any target's artifact that a plan reads."""
 
     @property
     def sources(self) -> Sequence[tuple[str, int]]: ...
@@ -106,29 +106,29 @@ class Compiled(Protocol):
 
 
 class CallPlan(NamedTuple):
-    """What compiled code is given, what it makes of that, and what is left to do behind it.
+    """The calling convention of compiled code: its parameters, the arrays that it stores, the results made of them.
 
-    Code takes the addresses of all parameters, then those of the arrays that it stores. The parameters are: those that
-    the caller gives; some that only stand for sizes and have no memory; constants; and the seed, drawn for each call.
+    Code takes the addresses of all parameters, then those of the arrays that it stores. The parameters are: those given
+    by the caller; some that only carry sizes and have no memory; constants; and the seed state, drawn for each call.
     """
 
     graph: Graph
     signature: Signature
-    given: int  # how many parameters the caller gives, the first ones
+    given: int  # number of parameters that the caller gives, the first ones
     constants: tuple[np.ndarray, ...]
     is_seeded: bool
-    stored: tuple[tuple[DType, tuple[Dim, ...]], ...]  # arrays that code fills
+    stored: tuple[tuple[DType, tuple[Dim, ...]], ...]  # types and shapes of the arrays that code stores
     results: tuple[TensorType, ...]
-    orders: tuple[Order | None, ...]  # the dims of each result among those of the array it is
-    owners: tuple[int, ...]  # the result that is each stored array itself
+    orders: tuple[Order | None, ...]  # each result's permutation of its array's dims; None: none
+    owners: tuple[int, ...]  # number of the result that is each stored array itself
     copies: tuple[
         tuple[int, str, int], ...
-    ]  # all other results: copies of a "parameter", or a "copy" of a stored array
+    ]  # (result, "parameter" or "copy", source) of the other results: copies of a parameter or of a stored array
     arena: Dim  # bytes
     overwrites: Overwrites
-    places: tuple[Place, ...]  # by site: whom to blame for an error
-    param_alignment: int  # bytes to a multiple of which the parameters begin
-    stored_alignment: tuple[int, ...]  # the same of each stored array
+    places: tuple[Place, ...]  # origins of errors, by site
+    param_alignment: int  # bytes
+    stored_alignment: tuple[int, ...]  # bytes, of each stored array
 
     @staticmethod
     def of(
@@ -138,7 +138,7 @@ class CallPlan(NamedTuple):
         alignment: int,
         aligned: Mapping[int, int],
     ) -> CallPlan:
-        """The plan of a caller that gives all parameters. aligned: stored arrays with an alignment of their own."""
+        """Make the plan of a caller that gives all parameters. aligned: bytes of stored arrays' own alignments."""
         signature = Signature.of(graph)
         owners = {source: at for at, (how, source) in enumerate(made.sources) if how == "own"}
         return CallPlan(
@@ -178,13 +178,13 @@ class CallPlan(NamedTuple):
 
     @property
     def absent(self) -> int:
-        """How many parameters only stand for sizes."""
+        """Count the parameters that only carry sizes."""
         return len(self.signature.types) - self.given - len(self.constants) - self.is_seeded
 
     def may_overwrite(self, number: int, param: int | None) -> bool:
-        """Return whether a stored array may lie in a parameter's memory; None: in memory that code does not read.
+        """Return whether a stored array may be in a parameter's memory; parameter None: memory that code does not read.
 
-        Code that may raise an error overwrites nothing: an error leaves all as it was.
+        Code that may raise an error overwrites no parameter: after an error all arguments are unchanged.
         """
         if self.places:
             return False
@@ -197,21 +197,21 @@ class CallPlan(NamedTuple):
         return SizedPlan(self, sizes)
 
     def for_shapes(self, shapes: Sequence[Sequence[int]]) -> SizedPlan:
-        """The plan for parameters of these shapes, which are taken to fit."""
+        """Make the plan for parameters of these shapes, which are assumed to fit."""
         return SizedPlan(self, self.signature.sizes_of(shapes))
 
     def for_arrays(self, arrays: Sequence[Any]) -> SizedPlan:
-        """The plan for these arrays; raise ShapeError if they do not fit."""
+        """Make the plan for these arrays; raise ShapeError if they do not fit."""
         return SizedPlan(self, self.signature.bind(arrays))
 
     def raise_error(self, site: int, number: int, size: int) -> NoReturn:
-        """Raise the error that code noted: a number out of its range, at one of the places that may fail."""
+        """Raise the error that code noted: an index out of range, at one of the sites that may fail."""
         place = self.places[site]
         raise range_error(place.op, place.called, number, size, place.location(self.graph))
 
 
 class SizedPlan:
-    """A plan for one set of sizes: numbers alone."""
+    """A plan for one set of sizes, in numbers."""
 
     __slots__ = ("arena_bytes", "is_direct", "plan", "shapes", "sizes", "stored")
 
@@ -221,7 +221,7 @@ class SizedPlan:
         self.arena_bytes = evaluate(plan.arena, sizes)
         self.stored = [(shape_at(shape, sizes), kind.numpy) for kind, shape in plan.stored]
         self.shapes = [shape_at(item.shape, sizes) for item in plan.results]  # of the results
-        # Whether the results are just the stored arrays, in order.
+        # Whether the results are the stored arrays, in order, without copies or permutations.
         self.is_direct = not plan.copies and self.shapes == [shape for shape, _ in self.stored]
 
     def stored_bytes(self) -> list[int]:
@@ -232,7 +232,7 @@ class SizedPlan:
         return [math.prod(shape) * size for shape, size in zip(self.shapes, kinds, strict=True)]
 
     def layouts(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The shape and the strides in bytes with which the caller sees each stored array: as the result that it is."""
+        """Compute each stored array's shape and strides in bytes as the caller sees it: as its result."""
         found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         for at, (_, kind) in zip(self.plan.owners, self.stored, strict=True):
             shape = self.shapes[at]
@@ -242,7 +242,7 @@ class SizedPlan:
         return found
 
     def collect(self, params: Sequence[np.ndarray], stored: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results in the host's memory, of the parameters and what was stored; their dims as they are stored."""
+        """Make the results in the host's memory of parameters and stored arrays, with dims in the stored order."""
         if self.is_direct:
             return list(stored)
         found: list[Any] = [None] * len(self.shapes)

@@ -1,4 +1,4 @@
-"""How to compile: one frozen record that travels down."""
+"""The settings of a compilation: one frozen record, passed down unchanged."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ ROUNDING = ("kernel", "op")
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Everything a caller may choose.
+    """Settings of a compilation.
 
     target: "cpu" or "cuda"
-    architecture: that of the GPU, such as "sm_80"; None for the one at hand
-    vector_bits: how wide vectors are, 128, 256 or 512; None for the machine's own width
-    rounding: where f16 and bf16 are rounded: at the end of each "kernel", inside of which f32 is used, or after each
-        "op" of the program, as PyTorch does without a compiler
-    max_cost: how long the code of one kernel may get, in additions
-    replaced: the numbers of results that will take the memory of parameters, where code allows it
-    shared: those of them whose memory all threads read between calls, as they do that of a model's weights
+    architecture: the GPU's, such as "sm_80"; None for that of the current GPU
+    vector_bits: width of vectors, 128, 256 or 512; None for the machine's own width
+    rounding: where f16 and bf16 are rounded: at the end of each "kernel", which computes in f32, or after each "op" of
+        the program, as PyTorch does without a compiler
+    max_cost: bound on the code size of one kernel, in additions
+    replaced: numbers of the results that will be stored in place of parameters, where code allows it
+    shared: those of them whose memory all threads read between calls, such as a model's weights
     addresses: native code gets the addresses of data, not of NumPy's objects
-    verify: check the program after every pass, and prove that its kernels stay in their memory and do not race
-    check_bounds: kernels look at every index before they touch memory; slow, for the cpu alone
+    verify: verify the program after every pass, and prove that its kernels stay in bounds and do not race
+    check_bounds: kernels check every index before a memory access; slow, for the CPU alone
     annotate: put the program's statements and the user's lines into the LLVM text and the assembly
     """
 
@@ -52,4 +52,4 @@ class CompileOptions:
         elif self.check_bounds and self.target != "cpu":
             wrong = f"check_bounds is for the target cpu, not {self.target}"
         if wrong:
-            raise ArgumentError(f"CompileOptions: {wrong}", current_location(3))  # behind the dataclass's own __init__
+            raise ArgumentError(f"CompileOptions: {wrong}", current_location(3))  # past the dataclass's own __init__

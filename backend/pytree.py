@@ -1,8 +1,8 @@
-"""Nested arguments and results as leaves and a structure.
+"""Flatten nested arguments and results (pytrees) into leaves and a structure.
 
 Nodes are those of optree: tuples, lists, dicts, None, named tuples and registered classes. optree's own functions are
-not called: they are C++ that gives the GIL up, so the process aborts when the interpreter ends a daemon thread there.
-Their structures do not tell 1 from True among the keys of dicts.
+not called: they are C++ that releases the GIL, so the process aborts when the interpreter ends a daemon thread there.
+Their structures do not distinguish 1 from True among the keys of dicts.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import optree
 
 from .static_args import static_key
 
-# A node's type, all else that tells it from others, its children. Structures are hashable, and equal only if a program
-# cannot tell the nodes apart.
+# A node's type, all else that distinguishes it, its children. Structures are hashable, and equal only if a program
+# cannot distinguish the nodes.
 Structure = tuple[Any, ...]
 LEAF: Structure = ()
 _NONE: Structure = (None, None, ())
-_LEAVES = frozenset({np.ndarray, bool, int, float, complex})  # common ones, which nobody registers
+_LEAVES = frozenset({np.ndarray, bool, int, float, complex})  # common types, which are never registered
 # What `register_pytree_node.get` looks up, beside asking C++.
 _registered = getattr(optree.registry, "_NODETYPE_REGISTRY", None)
 _find = optree.register_pytree_node.get if _registered is None else _registered.get
@@ -39,8 +39,8 @@ def unflatten(structure: Structure, leaves: Any) -> Any:
 
 
 def leaves_like(structure: Structure, tree: Any) -> list[Any] | None:
-    """The leaves of a tree in the order of a structure, whose dicts may have their keys in another one; None if it
-    is nested otherwise."""
+    """Flatten a tree in the order of a structure, whose dicts may have another order of keys; None if the nesting
+    differs."""
     leaves, own = flatten(tree)
     if own == structure:
         return leaves
@@ -60,7 +60,7 @@ def leaves_like(structure: Structure, tree: Any) -> list[Any] | None:
 
 
 def _parts(structure: Structure, leaves: list[Any]) -> Iterator[list[Any]]:
-    """The leaves of each child."""
+    """Split leaves into those of each child."""
     begin = 0
     for child in structure[2]:
         end = begin + count_leaves(child)
@@ -69,7 +69,7 @@ def _parts(structure: Structure, leaves: list[Any]) -> Iterator[list[Any]]:
 
 
 def shown(structure: Structure) -> str:
-    """With a star for each leaf."""
+    """Format a structure with a star for each leaf."""
     return repr(unflatten(structure, [_Star()] * count_leaves(structure)))
 
 
@@ -83,7 +83,7 @@ def count_leaves(structure: Structure) -> int:
 
 
 def paths(structure: Structure) -> Iterator[tuple[Any, ...]]:
-    """The keys and positions that lead to each leaf."""
+    """Return the path of keys and positions to each leaf."""
     if structure == LEAF:
         yield ()
         return
@@ -105,7 +105,7 @@ def _flatten(item: Any, leaves: list[Any]) -> Structure:
         return kind, None, tuple([_flatten(member, leaves) for member in item])
     if kind in (dict, OrderedDict, defaultdict):
         keys = tuple(item)
-        # Keys such as 1 and True are equal, but not the same to a program.
+        # Keys such as 1 and True are equal, but a program can distinguish them.
         exact = None if all(type(key) is str for key in keys) else tuple(map(static_key, keys))
         facts = keys, exact, item.default_factory if kind is defaultdict else None
         return kind, facts, tuple([_flatten(member, leaves) for member in item.values()])

@@ -42,7 +42,7 @@ class Streamed:
 
 
 class Text:
-    """A text that is made when somebody asks for it: str(text)."""
+    """A lazy text, made on request: str(text)."""
 
     def __init__(self, make: Callable[[], str]):
         self._make = make

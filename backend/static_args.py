@@ -1,6 +1,6 @@
-"""What makes two static arguments the same: nothing in them that a program could tell apart.
+"""Compare static arguments: two are the same if a program cannot distinguish them.
 
-Python's own equality does not do: True == 1 == 1.0, 0.0 == -0.0, and a named tuple equals any tuple of its members.
+Python's equality is not enough: True == 1 == 1.0, 0.0 == -0.0, and a named tuple equals any tuple of its members.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-_PLAIN = (str, int, bool, type(None))  # to a program, what is equal among those of one type is the same
+_PLAIN = (str, int, bool, type(None))  # equal values of one of these types are the same to a program
 
 
 def static_key(value: Any) -> Any:
-    """A hashable value, with all types and signs in it."""
+    """Make a hashable key of a value, with all types and signs in it."""
     kind = type(value)
     if kind in _PLAIN:
         return kind, value
@@ -38,9 +38,9 @@ def static_key(value: Any) -> Any:
         parts = frozenset(map(static_key, value))
     elif is_dataclass(kind):
         parts = tuple([static_key(getattr(value, name)) for name in _compared(kind)])
-    elif kind in (list, dict, set, np.ndarray):  # a part of a dataclass that has a hash of its own
+    elif kind in (list, dict, set, np.ndarray):  # inside of a dataclass with a hash of its own
         return kind, _contents(value)
-    # What says itself when it is equal is asked, too; it may hash what its parts do not.
+    # An object with its own __eq__ is compared by that, too; it may be hashable where its parts are not.
     return kind, _snapshot(value), parts if _is_hashable(parts) else ()
 
 
@@ -53,7 +53,7 @@ def _contents(value: Any) -> Any:
 
 
 def _snapshot(value: Any) -> Any:
-    """A copy that says that it is equal, which stays so where the value changes in place; else the value itself."""
+    """Copy a value if the copy compares equal: it then stays unchanged under mutation. Else return the value itself."""
     if type(value).__eq__ is not object.__eq__:
         with suppress(Exception):
             found = copy(value)
@@ -64,17 +64,17 @@ def _snapshot(value: Any) -> Any:
 
 @lru_cache
 def _compared(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass that make its instances differ."""
+    """List the fields of a dataclass that take part in comparison."""
     return tuple(field.name for field in fields(kind) if field.compare)
 
 
 def is_known_by_value(value: Any) -> bool:
-    """Whether what is of the same type, and equal, has the same key: native code can see that much."""
+    """Whether values of the same type that are equal have the same key: native code can compare these."""
     return type(value) in (int, str) or (type(value) is float and value != 0)
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether its key stays the same as long as it lives: native code may know it by its address."""
+    """Whether a value's key never changes: native code may compare it by its address."""
     kind = type(value)
     if kind in (tuple, frozenset):
         return all(map(is_fixed, value))

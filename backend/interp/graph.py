@@ -1,7 +1,7 @@
-"""The reference interpreter of the graph IR: every primitive by its kind, in NumPy, one op after the other.
+"""Interpret the graph IR in NumPy: every primitive by its kind, one op after the other.
 
-It is written to be obviously right, not fast. Arithmetic is done in the compute type of each result (f16 and
-bf16 in f32) and rounded when an op's result is stored. Composites are interpreted through their bodies.
+It is the reference: written to be obviously right, not fast. Arithmetic is done in the compute type of each result (f16
+and bf16 in f32) and rounded when an op's result is stored. Composites are interpreted through their bodies.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ UPDATE_AT: dict[str, Callable[..., None]] = {
 
 
 def interpret(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
-    """The results of a graph for these inputs."""
+    """Compute the results of a graph for these inputs."""
     arrays = [as_array(item, f"input {position}") for position, item in enumerate(inputs)]
     interpreter = Interpreter(Signature.of(graph).bind(arrays))
     interpreter.values.update(zip(graph.params, arrays, strict=True))
@@ -57,7 +57,7 @@ def interpret(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
 
 
 def number(expression: Dim, known: Mapping[str, Number]) -> Number:
-    """An expression's value, where symbols may stand for arrays."""
+    """Evaluate an expression whose symbols may have arrays as values."""
     if not isinstance(expression, Expr):
         return expression
     total: Number = 0
@@ -73,14 +73,14 @@ def number(expression: Dim, known: Mapping[str, Number]) -> Number:
 
 
 class Interpreter:
-    """The values so far, and the sizes of this call."""
+    """An interpreter's state: the values computed so far, and the sizes of the call."""
 
     def __init__(self, sizes: dict[str, int]):
         self.sizes = sizes
         self.values: dict[Value, np.ndarray] = {}
 
     def demand(self, wanted: Sequence[Value]) -> list[np.ndarray]:
-        """The arrays of some values, after running all ops that they need."""
+        """Return the arrays of some values, after running all ops that they depend on."""
         found: dict[int, Op] = {}
         pending = [value for value in wanted if value not in self.values]
         while pending:
@@ -110,14 +110,14 @@ class Interpreter:
         return tuple(evaluate(size, self.sizes) for size in shape)
 
     def stored(self, array: np.ndarray, type: TensorType) -> np.ndarray:
-        """A result as its type says, checked against the shape that was inferred."""
+        """Convert a result to its type and check it against the inferred shape."""
         array = np.asarray(array)
         array = array if array.dtype == type.dtype.numpy else cast(array, type.dtype)
         shape = self.shape(type.shape)
         return array if array.shape == shape else np.broadcast_to(array, shape)
 
     def operand(self, value: Value) -> np.ndarray:
-        """An operand in the type that arithmetic on it is done in."""
+        """Convert an operand to its compute type."""
         array = self.values[value]
         compute = value.dtype.compute
         if compute is not value.dtype and value.op is not None and value.op.defn is constant:
@@ -127,7 +127,7 @@ class Interpreter:
 
 
 class ArrayBuilder:
-    """`element` functions on whole arrays: every index is an array with one entry for each result element."""
+    """Builder for `element` functions on whole arrays: every index is an array with an entry per result element."""
 
     def __init__(self, interpreter: Interpreter, op: Op, shape: Sequence[Dim]):
         self.interpreter = interpreter
@@ -137,7 +137,7 @@ class ArrayBuilder:
         self.dynamics = 0
         sizes = interpreter.shape(shape)
         for position, size in enumerate(shape):
-            # Names with a space meet no user's symbol.
+            # Names with a space cannot collide with a user's symbol.
             symbol = Symbol(f"index {position}", 0, size - 1)
             along = [1] * len(sizes)
             along[position] = sizes[position]
@@ -235,7 +235,7 @@ def run_scatter(interpreter: Interpreter, op: Op, kind: Scatter) -> np.ndarray:
     index, guard = kind.place(builder, builder.index_symbols, op.arguments)
     scalar = kind.item(builder, builder.index_symbols, op.arguments)
     valid = np.broadcast_to(True if guard is None else guard, sizes).ravel()
-    # ravel is row-major, so the updates come in the order of the update space.
+    # ravel is row-major, so updates are applied in the order of the update space.
     places = tuple(np.broadcast_to(number(place, builder.known), sizes).ravel()[valid] for place in index)
     updates = np.broadcast_to(scalar, sizes).ravel()[valid]
     combine = kind.combine(op.arguments)

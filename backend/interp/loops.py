@@ -1,7 +1,7 @@
-"""The NumPy reference interpreter of the loop IR.
+"""Interpret the loop IR in NumPy.
 
-Serial and parallel loops run in Python, one iteration at a time; a vector loop runs all of its iterations at
-once on arrays. Small shapes only: this is what the emitters are compared with.
+Serial and parallel loops run in Python, one iteration at a time; a vector loop runs all of its iterations at once on
+arrays. It is the reference for the emitters, for small shapes only.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ def interpret_kernel(kernel: Kernel, buffers: dict[str, np.ndarray], sizes: Mapp
 
 
 def interpret_kernels(fused: Fused, kernels: Sequence[Kernel], arrays: Sequence[Any]) -> list[np.ndarray]:
-    """The results of a fused graph by its kernels, one after the other, for these inputs."""
+    """Compute the results of a fused graph by its kernels, one after the other, for these inputs."""
     return _run(fused.graph, kernels, arrays, lambda value: f"%{fused.names[fused.stored(value)]}")
 
 
 def interpret_text(kernels: Sequence[Kernel], arrays: Sequence[Any]) -> list[np.ndarray]:
-    """All that kernels store, one after the other, for what they read from elsewhere."""
+    """Run kernels one after the other; return all stored buffers, for the buffers that they read from elsewhere."""
     return _run(signature(kernels), kernels, arrays, lambda value: f"%{value.name}")
 
 
 def _run(
     graph: Graph, kernels: Sequence[Kernel], arrays: Sequence[Any], name: Callable[[Value], str]
 ) -> list[np.ndarray]:
-    """`name`: of a value's buffer."""
+    """Run the kernels of a graph. name: maps a value to the name of its buffer."""
     given = [as_array(item, f"input {position}") for position, item in enumerate(arrays)]
     sizes = Signature.of(graph).bind(given)
     memory: dict[str, np.ndarray] = {}
@@ -86,7 +86,7 @@ def _run(
 
 
 def garbage(count: int, dtype: DType) -> np.ndarray:
-    """Memory that nobody has written: whoever reads it gets numbers that stand out."""
+    """Make uninitialized memory, filled with conspicuous numbers."""
     if dtype.kind == "b":
         return np.ones(count, np.bool_)
     return np.frombuffer(b"\xa5" * (count * dtype.bytes), dtype.numpy).copy()
@@ -98,8 +98,8 @@ class LoopInterpreter:
         self.memory = memory
         self.names: dict[str, Any] = dict(sizes)
         self.registers: dict[str, NumpyOperand] = {}
-        self.running: dict[str, NumpyOperand] = {}  # by the name of a prefix: what it has reached
-        self.lengths: dict[str, int | None] = {}  # all iterations at once, so many, or one at a time
+        self.running: dict[str, NumpyOperand] = {}  # running values, by the name of the prefix
+        self.lengths: dict[str, int | None] = {}  # number of iterations run at once; None: one at a time
         self.builder = NumpyBuilder()
 
     def run(self) -> None:
@@ -107,7 +107,7 @@ class LoopInterpreter:
             self.block(self.kernel.body)
 
     def index(self, value: Dim) -> Any:
-        """An index expression as an int or an array of ints."""
+        """Evaluate an index expression to an int or an array of ints."""
         if isinstance(value, int):
             return value
         total: Any = 0
@@ -159,7 +159,7 @@ class LoopInterpreter:
         elif isinstance(statement, Check):
             self._check(statement)
         elif isinstance(statement, Lead):
-            # Neither nothing nor all but nothing, so that results show who depends on it.
+            # Neither zero nor the full length, so that results that depend on it differ.
             lead = (CACHE_LINE // statement.buffer.dtype.bytes) // 2
             self.registers[statement.position.name] = NumpyOperand(np.asarray(lead, np.int64), i64)
         elif isinstance(statement, Prefix):
@@ -219,7 +219,7 @@ class LoopInterpreter:
         memory[self.checked(statement.buffer, place[allowed])] = stored[allowed]
 
     def checked(self, buffer: Buffer, places: np.ndarray) -> np.ndarray:
-        """Places that are in a buffer: NumPy would count negative ones from the end."""
+        """Check that indices are in a buffer: NumPy would count negative ones from the end."""
         size = self.memory[buffer.name].size
         wrong = places[(places < 0) | (places >= size)]
         if wrong.size:
@@ -275,7 +275,7 @@ class LoopInterpreter:
         self.memory[statement.output.buffer.name][places] = source
 
     def _places(self, matrix: Matrix, rows: int, columns: int) -> np.ndarray:
-        """Where the elements of a matrix lie."""
+        """Compute the indices of a matrix's elements."""
         start, row, column = (self.index(item) for item in (matrix.offset, matrix.row_stride, matrix.column_stride))
         across, down = np.arange(columns), np.arange(rows)[:, None]
         if not matrix.panel:
@@ -318,7 +318,7 @@ class LoopInterpreter:
         )
 
     def _fold(self, combiner: str, values: Values, count: int) -> Values:
-        """All elements combined, halves onto halves."""
+        """Reduce all elements, halves onto halves."""
         spread = tuple(NumpyOperand(np.broadcast_to(value.array, (count,)), value.dtype) for value in values)
         while spread[0].array.shape[0] > 1:
             length = spread[0].array.shape[0]
@@ -335,7 +335,7 @@ class LoopInterpreter:
 
 
 def _compute(array: np.ndarray, dtype: DType) -> NumpyOperand:
-    """What a load gives: f16 and bf16 as f32."""
+    """Convert a loaded value to its register type: f16 and bf16 to f32."""
     if dtype.compute is dtype:
         return NumpyOperand(array, dtype)
     return NumpyOperand(np.asarray(array).astype(np.float32), f32)

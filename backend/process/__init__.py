@@ -1,1 +1,1 @@
-"""What compiling asks of the process: forks that wait, threads apart from signals, room on Python's stack."""
+"""Services of the process for compiling: forks that wait, threads without signal handlers, room on Python's stack."""

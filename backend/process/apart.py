@@ -1,6 +1,7 @@
-"""Work in threads of its own, where no handler of a signal raises: these run in the main thread alone.
+"""Run work in other threads, where no signal handler raises: handlers run in the main thread alone.
 
-`threading.Thread.start` is not interrupted safely, and waits for ever for a thread that had no memory to begin with.
+`threading.Thread.start` is not used: an interrupt leaves it inconsistent, and it waits forever for a thread that could
+not start for lack of memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 
 class Pauses:
-    """Sleep for longer and longer, up to a part of the time that was waited so far: Ctrl-C interrupts that."""
+    """Poll with growing intervals, a fraction of the time waited so far; Ctrl-C interrupts the sleep."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()
@@ -40,9 +41,9 @@ def start_thread(function: Callable[..., Any], *arguments: Any) -> bool:
 
 
 def apart(function: Callable[[], T]) -> T:
-    """Call a function in another thread, and wait. Where no thread can begin, this one calls it."""
+    """Call a function in another thread and wait for its result. Where no thread can start, call it in this one."""
     begun = _thread.allocate_lock()
-    done: list[Any] = [False, None, None]  # made now: later there may be no memory for it
+    done: list[Any] = [False, None, None]  # allocated now: later there may be no memory
 
     def work() -> None:
         if not begun.acquire(blocking=False):

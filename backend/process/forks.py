@@ -1,8 +1,8 @@
-"""A fork copies one thread of the process. What another one was in the midst of stays so in the child for ever: the
-lock of a module that it was loading, LLVM's own locks, those around it. So forks wait until nobody compiles or loads.
+"""Make forks wait until no thread compiles or imports. A fork copies only one thread of the process: locks held by
+another one (of a module being imported, of LLVM, around LLVM) would stay locked in the child forever.
 
-A signal's handler may raise anywhere in Python code, so `with` takes locks of C here: they are acquired and released in
-one step. smelt's package loads this module, before anything that could be in the midst of something.
+A signal handler may raise anywhere in Python code, so `with` is used on locks implemented in C: acquiring and releasing
+are one step each. smelt's package imports this module first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .patience import PATIENCE
 
 
 def is_mine(lock: Any) -> bool:
-    """Whether the calling thread holds a reentrant lock: only then may it notify those that wait for a condition."""
+    """Whether the calling thread holds a reentrant lock, by notifying a condition, which only the owner may do."""
     try:
         threading.Condition(lock).notify()
     except RuntimeError:
@@ -26,27 +26,27 @@ def is_mine(lock: Any) -> bool:
 
 
 class NoForks:
-    """`with no_forks():` no other thread forks meanwhile. A thread that is inside may enter again.
+    """`with no_forks():` no other thread forks meanwhile. It is reentrant.
 
-    A fork holds the lock of every thread. It takes all of them at once or none, so no thread that one inside waits for
-    is kept out; meanwhile new callers wait at the door, or the fork would never find all locks free.
+    A fork holds the locks of all threads. It takes all of them at once or none, so it never blocks a thread that
+    another one inside is waiting for; while it tries, new callers wait, or it would never find all locks free.
     """
 
     def __init__(self) -> None:
-        self.locks: dict[int, Any] = {}  # of each thread that was ever inside, which it holds while it is
+        self.locks: dict[int, Any] = {}  # lock of each thread that was ever inside; held while inside
         self.others: list[Any] = []
-        self.guard = threading.RLock()  # the thread that forks holds it
-        self.forking = False  # callers wait at the door
-        self.closed = False  # helpers, too
-        self.held: dict[int, list[Any]] = {}  # the locks that a thread which forks holds, or was about to
+        self.guard = threading.RLock()  # held by the forking thread
+        self.forking = False  # new callers wait
+        self.closed = False  # helpers wait, too
+        self.held: dict[int, list[Any]] = {}  # locks that a forking thread holds or is about to take
         if hasattr(os, "register_at_fork"):
-            # Python ignores what is raised in these functions, and goes on. So each is called twice: the second call
-            # does what a signal's handler kept the first from.
+            # Python ignores exceptions in these functions. So each is registered twice: the second call completes a
+            # first one that a signal handler interrupted.
             for _ in range(2):
                 os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._in_child)
 
     def __call__(self, helps: bool = False) -> Any:
-        """The calling thread's own lock. One that helps works for a thread that is inside, and waits for it."""
+        """Return the calling thread's own lock. helps: the thread works for one that is inside and waits for it."""
         me = threading.get_ident()
         lock = self.locks.setdefault(me, threading.RLock()) if me not in self.locks else self.locks[me]
         while (self.closed or (self.forking and not helps)) and me not in self.held and not is_mine(lock):
@@ -54,15 +54,15 @@ class NoForks:
         return lock
 
     def hold_too(self, lock: Any) -> None:
-        """A reentrant lock of another library, which forks are to hold when nobody is inside: those who are may need
-        it."""
+        """Register a reentrant lock of another library that forks must hold, too, after all threads have left: threads
+        inside may need it."""
         self.others.append(lock)
 
     def _before(self) -> None:
         me, end = threading.get_ident(), monotonic() + PATIENCE.fork
         held = self.held.setdefault(me, [])
         if None in held:
-            return  # the end of the list: all is held
+            return  # the end marker: all are held
         self.guard.acquire(timeout=PATIENCE.fork)
         self.forking = True
         while not self._hold(me, held) and monotonic() < end:
@@ -70,10 +70,10 @@ class NoForks:
         held.append(None)
 
     def _hold(self, me: int, held: list[Any]) -> bool:
-        """Take all locks if nobody else has one."""
-        self.closed = True  # before the locks are listed: a thread whose lock is not among them waits
+        """Take all locks, or none if another thread holds one."""
+        self.closed = True  # before the locks are listed: a thread with a new lock waits
         for lock in (*(lock for thread, lock in list(self.locks.items()) if thread != me), *self.others):
-            held.append(lock)  # first: what was not acquired after all is not released either
+            held.append(lock)  # before acquiring, or an interrupt could lose it; _release skips those not held
             if not lock.acquire(blocking=False):
                 self._release(held)
                 self.closed = False
@@ -85,13 +85,13 @@ class NoForks:
             try:
                 while held[-1] is not None:
                     held[-1].release()
-            except RuntimeError:  # another thread has it, or nobody
+            except RuntimeError:  # not acquired by this thread
                 pass
             held.pop()
 
     def _after(self) -> None:
         me = threading.get_ident()
-        if me in self.held:  # else the first call did all
+        if me in self.held:  # else the first call did everything
             self._release(self.held[me])
             self.closed = self.forking = False
             del self.held[me]
@@ -99,7 +99,7 @@ class NoForks:
 
     def _in_child(self) -> None:
         self._after()
-        # Nobody else is here to leave.
+        # No other thread exists in the child.
         me = threading.get_ident()
         self.locks = {me: self.locks[me]} if me in self.locks else {}
         self.guard, self.held = threading.RLock(), {}

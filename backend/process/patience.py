@@ -1,4 +1,4 @@
-"""How long threads and forks wait for each other."""
+"""Times that threads and forks wait for each other, in seconds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds; chosen, not measured."""
+    """Waiting times in seconds; chosen, not measured."""
 
-    look: float = 5e-5  # after which a thread that waits for a daemon thread looks again, at first
-    longest_look: float = 2e-3  # the same, at last
-    begin: float = 0.2  # in which a thread that was started has begun, unless it cannot
-    fork: float = 30.0  # that a fork waits: better a child that may hang than a parent that does
-    door: float = 2e-4  # between two looks at a door that is closed, or at locks that others have
+    look: float = 5e-5  # first interval of polling for a daemon thread
+    longest_look: float = 2e-3  # longest interval
+    begin: float = 0.2  # after which a thread that has not begun is taken not to begin
+    fork: float = 30.0  # bound on the wait of a fork: better a child that may hang than a parent that does
+    door: float = 2e-4  # interval of polling for a fork to end, or for locks to be free
 
 
 PATIENCE = Patience()

@@ -1,4 +1,4 @@
-"""Objects of which a process has one."""
+"""Make objects of which a process has one, on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Once(Generic[T]):
-    """Call it for the object, which is made when first asked for."""
+    """A function that returns one object, made at the first call."""
 
     def __init__(self, name: str, make: Callable[[], T]):
         process.keep(name, self)

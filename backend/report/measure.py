@@ -1,4 +1,4 @@
-"""What a compiled graph does, counted for its report."""
+"""Count a compiled graph's traffic, regions and memory for its report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_report(
     scratch: Sequence[Dim] | None = None,
     own_scratch: Dim = 0,
 ) -> Report:
-    """scratch: that each thread needs, by kernels; own_scratch: that each one has for those that threads share."""
+    """Make the report. scratch: bytes per thread of each kernel; own_scratch: bytes per thread of parallel kernels."""
     entries: list[KernelReport] = []
     after: Dim = 0
     for number, (groups, kernel) in enumerate(zip(launches, kernels, strict=True)):
@@ -52,7 +52,7 @@ def make_report(
 
 
 def size_text(value: Dim) -> str:
-    """A number of bytes for people; a formula where sizes are symbolic."""
+    """Format a number of bytes for people; a formula where sizes are symbolic."""
     if not isinstance(value, int):
         return f"{value} B"
     number = float(value)
@@ -64,7 +64,7 @@ def size_text(value: Dim) -> str:
 
 
 def traffic(kernel: Kernel) -> tuple[Dim, Dim]:
-    """Bytes that a kernel reads and writes."""
+    """Count the bytes that a kernel reads and writes."""
     moved: dict[str, Dim] = {"in": 0, "out": 0, "temp": 0}
     for buffer in kernel.buffers:
         nbytes: Dim = buffer.dtype.bytes
@@ -75,7 +75,7 @@ def traffic(kernel: Kernel) -> tuple[Dim, Dim]:
 
 
 def regions(kernel: Kernel) -> int:
-    """Parallel regions of a kernel; what runs before, between or after them on the caller counts as one each."""
+    """Count the parallel regions of a kernel; serial code before, between or after them counts as one each."""
     total, serial = 0, False
     for statement in kernel.body:
         parallel = isinstance(statement, Concurrent) or (isinstance(statement, Loop) and statement.kind in OUTERMOST)
@@ -86,7 +86,7 @@ def regions(kernel: Kernel) -> int:
 
 
 def pieces(kernel: Kernel) -> int | str:
-    """How many pieces the largest region is cut into for threads; on a GPU, how many threads it has work for."""
+    """Count the pieces of work of the largest region; on a GPU, the threads that it has work for."""
     most = 1
     for statement in kernel.body:
         loops = statement.branches if isinstance(statement, Concurrent) else (statement,)

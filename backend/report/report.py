@@ -1,4 +1,4 @@
-"""The receipt: what was compiled, what shares a kernel, what does not and why, and where the code came from."""
+"""The receipt of a compilation: kernels, the ops fused in each, refusals with reasons, the origin of the code."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ..store.cache import Lookup
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One kernel."""
+    """Report of one kernel."""
 
     name: str
     ops: list[str]
-    regions: int  # times that threads are set to work; what runs on the caller alone counts as one, too
-    pieces: int | str  # that the work is cut into for threads, at most; a formula where sizes are symbolic
+    regions: int  # parallel regions; serial code between them counts as one each
+    pieces: int | str  # pieces of work for threads, in the largest region; a formula where sizes are symbolic
     vector_widths: list[int]
     reads: str  # bytes
     writes: str
-    scratch: str = ""  # bytes that each thread at work needs beside; not told of a GPU
-    threads: int = 1  # that can work on it, at most
+    scratch: str = ""  # bytes of scratch per thread; not reported for a GPU
+    threads: int = 1  # threads that can work on it, at most
 
     def __str__(self) -> str:
         widths = f", vectors of {', '.join(map(str, self.vector_widths))}" if self.vector_widths else ""
@@ -38,7 +38,7 @@ class KernelReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What the compiler did with one graph. Sizes are bytes; with symbolic sizes they are formulas."""
+    """Report of one compiled graph. Sizes are in bytes, formulas where they are symbolic."""
 
     name: str
     ops: int
@@ -46,11 +46,11 @@ class Report:
     refusals: list[str]
     bytes_before: str
     bytes_after: str
-    arena: str  # all temporaries at once, and the scratch of kernels that one thread runs
-    scratch: str = ""  # that each thread has for the kernels that threads share
+    arena: str  # bytes of all temporaries, and of the scratch of kernels run by one thread
+    scratch: str = ""  # bytes per thread, for parallel kernels
     cache: Lookup = field(default_factory=lambda: Lookup("off"))
     milliseconds: dict[str, float] = field(default_factory=dict)
-    refused: dict[str, int] = field(default_factory=dict)  # how many of the refusals have each reason
+    refused: dict[str, int] = field(default_factory=dict)  # number of refusals by reason
     reasons: list[str] = field(
         default_factory=list, compare=False
     )  # why each version of the function was compiled, in order
@@ -59,16 +59,16 @@ class Report:
         return json.dumps(asdict(self), indent=2, default=vars)
 
     def lasting(self) -> dict[str, Any]:
-        """What holds for every process that runs this code."""
+        """Return the fields that hold in every process that runs this code."""
         return {name: item for name, item in asdict(self).items() if name not in ("cache", "milliseconds", "reasons")}
 
     @staticmethod
     def read(found: dict[str, Any]) -> Report:
-        """The report that `lasting` gave."""
+        """Make the report of the fields that `lasting` returned."""
         return Report(**found | {"kernels": [KernelReport(**kernel) for kernel in found["kernels"]]})
 
     def here(self, threads: int, cache: Lookup, seconds: Mapping[str, float]) -> Report:
-        """This report with what is known only in the process at hand."""
+        """Copy the report with the facts of this process added."""
         kernels = [
             replace(kernel, threads=min(threads, kernel.pieces) if isinstance(kernel.pieces, int) else threads)
             for kernel in self.kernels

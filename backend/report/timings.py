@@ -1,4 +1,4 @@
-"""How long each stage of a compilation took."""
+"""Seconds of each stage of a compilation."""
 
 from __future__ import annotations
 

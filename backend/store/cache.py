@@ -1,19 +1,19 @@
-"""The disk cache: compiled code for later processes, one file an entry.
+"""The disk cache: compiled code for later processes, one file per entry.
 
-An entry's name is its key: a hash of the program's text, and one of all else that decides what code comes out
-(options, instruction set, versions, smelt's own sources). So it is never out of date, and nobody has to invalidate it.
-The names of all entries of one program begin alike: a miss can say which field of the key was another one.
+An entry's name is its key: a hash of the program's text, and a hash of all else that determines the code (options,
+instruction set, versions, smelt's own sources). So entries are never out of date, and there is no invalidation. Names
+of entries of the same program have the same prefix: a miss can report which field of the key differs.
 
-A file is a line with its checksum, a line of JSON (the key's fields and what the caller keeps beside the code), and the
-machine code. It is written under another name and then renamed, so readers and writers of any number of processes never
-see half of one. What is damaged or not an entry is ignored, noted, and written anew. Of processes that miss the same
-entry at the same time one compiles, and the others wait for it.
+A file is a line with its checksum, a line of JSON (the key's fields and the caller's data beside the code), and the
+machine code. It is written under a temporary name and then renamed: no process ever reads half an entry. Damaged files
+are ignored, noted, and written anew. Of processes that miss the same entry at the same time one compiles, and the
+others wait for it.
 
-No trouble with files ever reaches the user's program: without a directory that can be written, entries live as long as
-the process, and one warning says so. A directory or file that another user can have written is not used (files.py).
+No file error ever reaches the user's program: without a writable directory, entries live as long as the process, and
+one warning says so. A directory or file that another user can write is not used (files.py).
 
-This module is loaded in every process that compiles or hits: it has plain classes, since making one dataclass takes as
-long as reading an entry.
+This module is imported in every process that compiles or hits: it has plain classes, since defining one dataclass takes
+as long as reading an entry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .sources import is_unchanged
 
 VARIABLE = "SMELT_CACHE_DIR"
 OFF = "off"
-# By platform: the variable that names the place for caches, and where in the home directory it is otherwise.
+# By platform: the environment variable with the cache directory, and the default within the home directory.
 PLACES = {
     "linux": ("XDG_CACHE_HOME", ".cache"),
     "darwin": ("XDG_CACHE_HOME", "Library", "Caches"),
@@ -55,46 +55,46 @@ PLACES = {
 SUFFIX = ".smelt"
 MAGIC = "smelt-cache"
 NAME_DIGITS = 32
-HALF_WRITTEN = re.compile(r"(sources|machine)-[0-9a-f]{16}\.\d+")  # names that older versions gave to such files
+HALF_WRITTEN = re.compile(r"(sources|machine)-[0-9a-f]{16}\.\d+")  # names of temporary files by older versions
 
 Found = TypeVar("Found")
 
 
 class Key:
-    """What an entry is found by."""
+    """The key of an entry."""
 
     def __init__(self, title: str, program: str, fields: dict[str, Any]):
         self.title = title  # for people
-        self.program = program  # hash of its text
-        self.fields = fields  # what else decides the code, in the order in which a miss looks for differences
+        self.program = program  # hash of the program's text
+        self.fields = fields  # all else that determines the code, in the order in which `why` compares
         rest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
         self.name = f"{program[:NAME_DIGITS]}-{rest[:NAME_DIGITS]}{SUFFIX}"
 
 
 class Lookup:
-    """Where code came from."""
+    """The result of a look-up in the cache."""
 
     def __init__(self, state: str, detail: str = "", notes: Sequence[str] = ()):
         self.state = state  # hit, missed or off
         self.detail = detail  # the entry, or why there is none
-        self.notes = list(notes)  # entries that were ignored, and why
+        self.notes = list(notes)  # ignored entries, with reasons
 
     def __str__(self) -> str:
         return "; ".join([f"{self.state}: {self.detail}" if self.detail else self.state, *self.notes])
 
 
 class Entry:
-    """A file of the cache."""
+    """A file in the cache."""
 
     def __init__(self, path: str, size: int, used: float):
         self.path = path
         self.name = os.path.basename(path)
         self.size = size
-        self.used = used  # when it last was
+        self.used = used  # time of its last use
 
 
 class Damaged(Exception):
-    """A file that is no entry, or not the whole of one."""
+    """Raised for a file that is not an entry, or not a whole one."""
 
 
 def write_entry(path: str, key: Key, about: dict[str, Any], code: bytes) -> None:
@@ -102,17 +102,17 @@ def write_entry(path: str, key: Key, about: dict[str, Any], code: bytes) -> None
     body = json.dumps(header, separators=(",", ":")).encode() + b"\n" + code
     content = f"{MAGIC} {hashlib.sha256(body).hexdigest()}\n".encode() + body
     if len(content) > LIMITS.entry:
-        return  # nobody would read it
+        return  # no reader would accept it
     try:
         write_file(path, content)
     except OSError:
-        # Where a file that someone reads cannot be replaced, the entry that is there is as good.
+        # Where a file that is open elsewhere cannot be replaced, the existing entry is as good.
         if not os.path.exists(path):
             raise
 
 
 def read_entry(path: str) -> tuple[dict[str, Any], bytes]:
-    """The header and the code of an entry; OSError if there is none."""
+    """Read the header and the code of an entry; raise OSError if there is none."""
     content = read_file(path)
     try:
         head, _, body = content.partition(b"\n")
@@ -131,7 +131,7 @@ def read_entry(path: str) -> tuple[dict[str, Any], bytes]:
 
 
 def read_header(path: str) -> dict[str, Any] | None:
-    """The header alone, unchecked; None if it is not there."""
+    """Read the header alone, without its checksum; None if there is none."""
     try:
         with open(open_file(path)[0], "rb") as file:
             found = json.loads(file.readline(200) and file.readline(LIMITS.header))
@@ -143,7 +143,7 @@ def read_header(path: str) -> dict[str, Any] | None:
 
 
 class Cache:
-    """A directory to read and write, and others that are only read. None, and no others: there is no cache."""
+    """A directory to read and write, and further read-only ones. None without further ones: no cache."""
 
     def __init__(self, directory: str | None, baked: Sequence[str] = (), limit: int = LIMITS.directory):
         self.directory = directory
@@ -151,7 +151,7 @@ class Cache:
         self.limit = limit
         self.writable = directory is not None
         self.is_checked = False
-        self.memory: dict[str, tuple[dict[str, Any], bytes]] = {}  # what could not be written
+        self.memory: dict[str, tuple[dict[str, Any], bytes]] = {}  # entries that could not be written
 
     @property
     def is_on(self) -> bool:
@@ -162,7 +162,7 @@ class Cache:
         return self.baked if self.directory is None else (self.directory, *self.baked)
 
     def check(self) -> None:
-        """Look at the directories before they are used; others take the place of those that cannot be trusted."""
+        """Check the directories before their use; replace those that cannot be trusted."""
         self.is_checked = True
         reasons = {place: why for place in self.directories if (why := why_not(place))}
         self.baked = tuple([place for place in self.baked if place not in reasons])
@@ -181,11 +181,11 @@ class Cache:
     # One entry.
 
     def path(self, key: Key) -> str | None:
-        """Where an entry is written."""
+        """Return the path at which an entry is written."""
         return None if self.directory is None else os.path.join(self.directory, key.name[:2], key.name)
 
     def find(self, key: Key, read: Callable[[dict[str, Any], bytes], Found]) -> tuple[Found | None, Lookup]:
-        """What `read` makes of an entry, and where it was, or why there is none."""
+        """Find an entry and decode it by `read`; return the result and the look-up: its path, or why there is none."""
         name = key.name
         known = self.memory.get(name)
         if known is not None:
@@ -218,8 +218,8 @@ class Cache:
     def find_or_lock(
         self, key: Key, read: Callable[[dict[str, Any], bytes], Found], is_patient: bool = True
     ) -> tuple[Found | None, Lookup, Lock | None]:
-        """As `find`. Where there is no entry: also the lock of who makes it, to be released after it was stored. While
-        another process has the lock its entry is waited for, if `is_patient`, but never for long."""
+        """Find an entry; on a miss, also take the lock for compiling it, to be released after `store`. While another
+        process has the lock, wait for its entry if `is_patient`, for LIMITS.patience seconds at most."""
         found, lookup = self.find(key, read)
         path = self.path(key)
         if found is not None or path is None or not self.writable:
@@ -234,8 +234,8 @@ class Cache:
                 time.sleep(pause)
                 pause = min(pause * 1.5, longest)
         except OSError:
-            pass  # no locks there: everybody compiles
-        if os.path.exists(path):  # it was made meanwhile
+            pass  # no locks there: each process compiles
+        if os.path.exists(path):  # stored meanwhile by another process
             found, again = self.find(key, read)
             if found is not None:
                 if lock is not None:
@@ -244,7 +244,7 @@ class Cache:
         return found, lookup, lock
 
     def why(self, key: Key) -> str:
-        """The first field of the key in which no entry of the same program agrees."""
+        """Explain a miss: the first field of the key in which no entry of the same program agrees."""
         others = [
             header
             for directory in self.directories
@@ -262,14 +262,14 @@ class Cache:
         return "the entry was damaged or removed"
 
     def store(self, key: Key, about: dict[str, Any], code: bytes) -> None:
-        """Keep an entry: on disk, or for this process where that cannot be written."""
+        """Store an entry: on disk, or in this process where the directory is not writable."""
         if not is_unchanged():
             return
         path = self.path(key)
         if path is not None and self.writable:
             try:
                 make_folder(os.path.dirname(path))
-                check_directory(str(self.directory))  # somebody else may have been quicker to make it
+                check_directory(str(self.directory))  # another user may have made it first
                 check_folder(os.path.dirname(path))
                 write_entry(path, key, about, code)
             except OSError as error:
@@ -279,13 +279,13 @@ class Cache:
             if len(self.memory) < LIMITS.memory:
                 self.memory[key.name] = (about, code)
         elif int(key.name[:8], 16) % LIMITS.sweep == 0:
-            # The name is a hash: one in so many stores looks, without any state that processes would have to share.
+            # The name is a hash: one in so many stores sweeps, without state shared among processes.
             self.sweep()
 
     # All entries.
 
     def sweep(self) -> int:
-        """Remove what was not used for longest, until a tenth of the limit is free; the number of entries removed."""
+        """Remove the least recently used entries until a tenth of the limit is free; return their number."""
         if self.directory is None:
             return 0
         found = sorted(entries(self.directory), key=lambda entry: entry.used)
@@ -303,23 +303,23 @@ class Cache:
         return removed
 
     def clear(self) -> int:
-        """Remove all entries of the directory; their number."""
+        """Remove all entries of the directory; return their number."""
         return 0 if self.directory is None else sum(remove(entry.path) for entry in list(entries(self.directory)))
 
 
 def entries(directory: str, program: str = "") -> Iterator[Entry]:
-    """The entries of a directory, or those of one program."""
+    """List the entries of a directory, or those of one program."""
     for file in _files(directory, program):
         if file.name.endswith(SUFFIX):
             try:
                 facts = file.stat(follow_symlinks=False)
             except OSError:
-                continue  # gone since
+                continue  # removed meanwhile
             yield Entry(file.path, facts.st_size, facts.st_mtime)
 
 
 def abandoned(directory: str) -> Iterator[str]:
-    """Files that a process began to write, and locks that it had, long ago."""
+    """List temporary files and locks left behind long ago by processes that ended."""
     for file in (*_listed(directory), *_files(directory)):
         if file.name.endswith((TEMPORARY, LOCK)) or HALF_WRITTEN.fullmatch(file.name):
             try:
@@ -346,7 +346,7 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
 
 
 def touch(path: str) -> None:
-    """Note that an entry was used; not each time, that would be a write for every read."""
+    """Set an entry's time of last use; not each time, which would be a write for every read."""
     try:
         if time.time() - os.stat(path).st_mtime > LIMITS.touch:
             os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
@@ -355,7 +355,7 @@ def touch(path: str) -> None:
 
 
 def difference(wanted: Any, stored: Any) -> str:
-    """How two values of a field differ, for people."""
+    """Describe how two values of a field differ, for people."""
     if isinstance(wanted, dict) and isinstance(stored, dict):
         for name in wanted:
             if wanted[name] != stored.get(name):
@@ -372,7 +372,7 @@ def difference(wanted: Any, stored: Any) -> str:
 
 
 class _Current:
-    """The cache that was set, or was made of the environment."""
+    """The cache that was set, or made from the environment."""
 
     cache: Cache | None = None
 
@@ -381,7 +381,7 @@ _current = process.keep("cache", _Current())
 
 
 def current() -> Cache:
-    """The cache of this process: what was set, else what the environment says, else the platform's usual place."""
+    """Return the cache of this process: as set, else by the environment, else in the platform's default directory."""
     if _current.cache is None:
         _current.cache = from_environment()
     if not _current.cache.is_checked:
@@ -390,7 +390,7 @@ def current() -> Cache:
 
 
 def from_environment() -> Cache:
-    """SMELT_CACHE_DIR: a directory or "off"; behind it, separated as in PATH, directories that are only read."""
+    """Make the cache of SMELT_CACHE_DIR: a directory or "off", then, separated as in PATH, read-only directories."""
     first, *others = os.environ.get(VARIABLE, "").split(os.pathsep)
     baked = [absolute(item) for item in others if item]
     if first == OFF:
@@ -402,26 +402,26 @@ def from_environment() -> Cache:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """The whole name of a directory, `~` for the home directory included."""
+    """Make the path of a directory absolute, with `~` expanded."""
     text = os.path.expanduser(os.fspath(path))
     try:
         return os.path.abspath(text)
-    except OSError:  # the working directory is gone: so is this one
+    except OSError:  # the working directory was removed, and this one with it
         return text
 
 
 def default_directory() -> str | None:
-    """The platform's place for caches; None if there is no home directory."""
+    """Return the platform's cache directory; None if there is no home directory."""
     variable, *inside = PLACES.get(sys.platform, PLACES["linux"])
     base = os.environ.get(variable, "")
-    if os.path.isabs(base):  # the convention says that relative paths are to be ignored
+    if os.path.isabs(base):  # the XDG specification: relative paths are ignored
         return os.path.join(base, "smelt")
     home = os.path.expanduser("~")
     return os.path.join(home, *inside, "smelt") if os.path.isdir(home) else None
 
 
 def why_not(directory: str) -> str:
-    """Why a directory is not to be used; empty if it is."""
+    """Say why a directory cannot be used; empty if it can."""
     try:
         check_directory(directory)
     except OSError as error:
@@ -430,7 +430,7 @@ def why_not(directory: str) -> str:
 
 
 def private_directory() -> str | None:
-    """A directory that nobody else can write: the platform's place for caches, or one among the temporary files."""
+    """Find a directory that only this user can write: the platform's cache directory, or a temporary one."""
     from tempfile import gettempdir
 
     user = os.geteuid() if os.name == "posix" else ""
@@ -440,7 +440,7 @@ def private_directory() -> str | None:
                 make_folder(directory)
             except OSError:
                 continue
-            if not why_not(directory):  # somebody else may have been quicker to make it
+            if not why_not(directory):  # another user may have made it first
                 return directory
     return None
 
@@ -461,9 +461,9 @@ def set_cache_dir(
     baked: Sequence[str | os.PathLike[str]] = (),
     limit: int = LIMITS.directory,
 ) -> None:
-    """Keep compiled code in a directory, of at most about `limit` bytes; None: nowhere.
+    """Set the cache directory, of at most about `limit` bytes; None: no cache.
 
-    baked: directories that are only read, such as `smelt bake` fills them.
+    baked: read-only directories, such as `smelt bake` fills.
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         raise ValueError(f"the limit of the cache must be a number of bytes, got {limit!r}")
@@ -471,5 +471,5 @@ def set_cache_dir(
 
 
 def get_cache_dir() -> str | None:
-    """The directory that compiled code is kept in; None if it is not."""
+    """Return the cache directory; None if there is no cache."""
     return current().directory

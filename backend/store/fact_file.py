@@ -1,7 +1,7 @@
-"""What takes long to find out and seldom changes, in small files of the cache directory.
+"""Fact files: answers that take long to compute and seldom change, in small files of the cache directory.
 
-A file has the facts that its content is true for: whoever finds others there finds nothing. Where a directory
-cannot be written, everything is found out anew in every process.
+A file has the facts for which its answer holds: with other facts it counts as missing. Where the directory is not
+writable, every process computes the answers anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Files of the cache: how they are opened, made and trusted.
+"""Open, create and check files of the cache.
 
-Entries are native code, so a file or directory counts only if nobody but this user and root can have written it. Other
-things than files may stand in their place: opening one must neither wait (a FIFO) nor follow a link, and its kind and
-size are looked at before it is read. All that goes wrong is an OSError.
+Entries are native code, so a file or directory is trusted only if just this user and root can write it. A path may be
+something else than a file: opening it must neither block (a FIFO) nor follow a link, and its type and size are checked
+before it is read. All failures are OSErrors.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LOCK = os.O_RDWR | os.O_CREAT | sum(_COMMON)
 
 
 class Refused(OSError):
-    """What is there is not used; strerror says why."""
+    """Raised for a path that exists but is not used; strerror says why."""
 
     def __init__(self, why: str):
         super().__init__(errno.EPERM, why)
 
 
 def distrust(facts: os.stat_result) -> str:
-    """Why a file or directory may be another user's doing; empty if it cannot."""
+    """Say why another user may have written a file or directory; empty if none can have."""
     if os.name != "posix":
         return ""
     if facts.st_uid not in (os.geteuid(), 0):
@@ -46,10 +46,10 @@ def distrust(facts: os.stat_result) -> str:
 
 
 def open_file(path: str) -> tuple[int, os.stat_result]:
-    """A descriptor of a regular file that can be trusted, and what is known about it."""
+    """Open a trusted regular file; return its descriptor and its stat."""
     try:
         descriptor = os.open(path, _READ)
-    except ValueError as error:  # a name that no file can have
+    except ValueError as error:  # not a valid path, such as one with a null character
         raise Refused(str(error)) from None
     try:
         facts = os.fstat(descriptor)
@@ -69,7 +69,7 @@ def read_file(path: str, largest: int = LIMITS.entry) -> bytes:
         if facts.st_size > largest:
             raise Refused(f"it has {facts.st_size} bytes, more than {largest}")
         parts: list[bytes] = []
-        left = facts.st_size + 1  # one more than there are, to see the end
+        left = facts.st_size + 1  # one more than its size, to see the end
         while left and (part := os.read(descriptor, left)):
             parts.append(part)
             left -= len(part)
@@ -81,12 +81,12 @@ def read_file(path: str, largest: int = LIMITS.entry) -> bytes:
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Make a file as a whole or not at all: under another name, then renamed."""
+    """Write a file atomically: under a temporary name, then renamed."""
     temporary = f"{path}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}"
     try:
         try:
             descriptor = os.open(temporary, _MAKE, FILE_MODE)
-        except FileExistsError:  # of a process that was killed and had this number
+        except FileExistsError:  # left by a killed process with this number
             os.unlink(temporary)
             descriptor = os.open(temporary, _MAKE, FILE_MODE)
         try:
@@ -114,7 +114,7 @@ def remove(path: str) -> bool:
 
 
 def check_directory(directory: str) -> None:
-    """Raise Refused unless nobody else can change what is in a directory; one that is not there yet may be made."""
+    """Raise Refused unless only this user and root can change a directory's contents; a missing one may be made."""
     if os.name != "posix":
         return
     try:
@@ -132,7 +132,7 @@ def check_directory(directory: str) -> None:
 
 
 def check_folder(path: str) -> None:
-    """The same for a directory in one that was checked. What is missing or no directory shows when it is used."""
+    """Raise Refused unless a subdirectory of a checked one is trusted. A missing one shows when it is used."""
     try:
         facts = os.lstat(path)
     except OSError:
@@ -150,7 +150,7 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def make_folder(path: str) -> None:
-    """Make a directory and those above it, for this user alone whatever the umask is. What is there stays as it is."""
+    """Make a directory and those above it, for this user alone whatever the umask is. Existing ones are unchanged."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)
@@ -166,14 +166,14 @@ def make_folder(path: str) -> None:
 
 
 class Lock:
-    """A lock on a file, among processes and threads. The system releases those of processes that die."""
+    """A file lock, among processes and threads. The system releases the locks of processes that die."""
 
     def __init__(self, descriptor: int, path: str):
         self.descriptor, self.path, self.process = descriptor, path, os.getpid()
 
     @staticmethod
     def take(path: str) -> Lock | None:
-        """The lock, or None if it is another's; OSError where there are no locks."""
+        """Take the lock; None if it is held elsewhere; raise OSError where there are no locks."""
         try:
             from fcntl import LOCK_EX, LOCK_NB, flock
         except ImportError:
@@ -181,7 +181,7 @@ class Lock:
         descriptor = os.open(path, _LOCK, FILE_MODE)
         try:
             flock(descriptor, LOCK_EX | LOCK_NB)
-            # Its last owner may have removed the file meanwhile.
+            # The previous owner may have removed the file meanwhile.
             if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 return Lock(descriptor, path)
         except (BlockingIOError, FileNotFoundError):
@@ -197,11 +197,11 @@ class Lock:
         if descriptor < 0:
             return
         try:
-            if self.process == os.getpid():  # a forked child has a copy, and the lock is not its own
+            if self.process == os.getpid():  # a forked child has a copy of the object, but does not own the lock
                 from fcntl import LOCK_UN, flock
 
                 remove(self.path)
-                flock(descriptor, LOCK_UN)  # which takes it from copies of the descriptor, too
+                flock(descriptor, LOCK_UN)  # releases it for copies of the descriptor, too
         finally:
             os.close(descriptor)
 

@@ -1,4 +1,4 @@
-"""How large the cache of compiled code gets, and how long its users wait."""
+"""Limits of the disk cache: sizes in bytes, times in seconds."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """Chosen, not measured, but for what says so."""
+    """Limits of the cache; chosen, not measured, but where the comment says so."""
 
     directory: int = 1 << 30  # bytes of all entries
-    memory: int = 256  # entries of a cache without a directory
-    entry: int = 1 << 28  # bytes of one that is read or written: about a hundred times the largest that was seen
+    memory: int = 256  # entries kept in the process where there is no writable directory
+    entry: int = 1 << 28  # bytes of an entry that is read or written: about a hundred times the largest seen
     header: int = 1 << 24  # bytes of an entry's first lines
-    facts: int = 1 << 16  # bytes of a fact file: they have some hundred
-    touch: float = 600  # seconds: an entry's time of last use is as exact as this
-    abandoned: float = 3600  # seconds after which what a process that died left half written is removed
-    sweep: int = 16  # times that are stored until one looks at the size of the whole cache
+    facts: int = 1 << 16  # bytes of a fact file: usual ones have some hundreds
+    touch: float = 600  # seconds; resolution of an entry's time of last use
+    abandoned: float = 3600  # seconds after which temporary files of dead processes are removed
+    sweep: int = 16  # stores per check of the total size, on the average
     patience: float = (
-        15.0  # seconds to wait for another process that compiles the same: most programs take less than one
+        15.0  # seconds to wait for another process that compiles the same entry: most programs take less than one
     )
-    pauses: tuple[float, float] = (0.002, 0.05)  # seconds between two looks meanwhile, at first and at last
+    pauses: tuple[float, float] = (0.002, 0.05)  # seconds between polls while waiting: the first and the longest
 
 
 LIMITS = CacheLimits()

@@ -1,12 +1,12 @@
-"""smelt's own source files as part of every cache key: code that an older smelt made is never taken for today's.
+"""Hash smelt's own source files as a part of every cache key: code of another smelt is never used.
 
-The version number alone would not do: in a checkout the files change without it. So the key has a hash of their
-contents, which is also the same for the same smelt on another machine. To read them all is a fifth of what a hit in the
-cache takes, so the hash is remembered in the cache directory, beside what the system says about the files: whoever
-writes to one of them changes that, and they are read again.
+The version number is not enough: in a checkout the files change without it. So the key has a hash of their contents,
+which is the same for the same smelt on another machine. Reading all files takes a fifth of the time of a cache hit, so
+the hash is kept in a fact file, with the files' stats as its facts: writing a file changes its stat, and the files are
+read again.
 
-A process that goes on after its files were edited has loaded some of them before and some after: what it compiles
-from then on belongs to no key.
+A process that continues after an edit may have imported some files before and some after it: code that it compiles from
+then on has no key.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .fact_file import remember, remembered
 LOADED = time.time()  # `import smelt` loads this module
 PARTS = ("kernels", "passes", "backend")
 NOT_COMPILING = ("tools", "torch", "__pycache__")
-SETTLED_SECONDS = 2  # a file written as recently could be written again without a change of its times
+SETTLED_SECONDS = 2  # seconds; a file written more recently could be written again without a change of its times
 
 SourceFile = tuple[str, str, os.stat_result]
 
 
 @lru_cache
 def fingerprint(folder: str | None) -> str | None:
-    """A hash of the files that decide what code comes out; None if they are not those that were loaded.
+    """Hash the files that determine generated code; None if they changed since they were imported.
 
-    folder: where to remember it.
+    folder: directory of the fact file.
     """
     try:
         files = _files()
@@ -61,10 +61,10 @@ def _hash(files: Sequence[SourceFile]) -> str:
 
 
 def _facts(files: Sequence[SourceFile]) -> str | None:
-    """What is another one as soon as any file has another content; None where there is no such thing.
+    """Make a text that changes with the content of any file; None where there is none.
 
-    That takes the time of a file's last change, which no program can set. Windows has none, and an image of a file
-    system that was made to come out the same every time has the same one for all files, in whole seconds.
+    It has the files' ctime, which no program can set. Windows has none, and in a reproducible file system image all
+    files have the same one, in whole seconds.
     """
     settled = int((time.time() - SETTLED_SECONDS) * 1e9)
     lines: list[str] = []
@@ -86,7 +86,7 @@ def is_unchanged(files: Sequence[SourceFile] | None = None) -> bool:
 
 
 def _files() -> list[SourceFile]:
-    """Name, path and facts of each file. In a checkout the parts lie beside the package, installed inside of it."""
+    """List name, path and stat of each file. The parts are beside the package in a checkout, in it when installed."""
     package = sys.modules[__package__.partition(".")[0]]
     backend = sys.modules[f"{package.__name__}.backend"]
     parts = os.path.dirname(next(iter(backend.__path__)))

@@ -143,7 +143,7 @@ def _shared(dtype: DType) -> str:
 
 
 def shuffled(call: str, part: str, dtype: DType) -> str:
-    """What another lane has, in the type that it has here."""
+    """Write a shuffle: a value of another lane, in its own type."""
     real = dtype.real
     carrier = CARRIERS.get(real.name)
     if carrier is None:
