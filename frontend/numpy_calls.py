@@ -281,7 +281,7 @@ def _is_int(item: Any) -> bool:
 def _where(condition: Any, *choices: Any) -> Any:
     if len(choices) != 2:
         raise TraceError(
-            "numpy.where of a condition alone on a traced tensor: data decides how many places there are. Use "
+            "numpy.where of a condition alone on a traced tensor: the size of its result is data-dependent. Use "
             "numpy.where(condition, a, b), or a sum of it",
             current_location(),
         )
@@ -326,7 +326,7 @@ def _joined(items: Sequence[Any], axis: Any, dtype: Any, casting: str, function:
         wanted = user_dtype(dtype)
         for value in values:
             if not np.can_cast(value.dtype.numpy, wanted.numpy, "same_kind"):
-                raise DTypeError(f"numpy.{function}: {value.dtype} to {wanted} loses what it is", current_location())
+                raise DTypeError(f"numpy.{function}: {value.dtype} does not cast to {wanted}", current_location())
         values = [Array(in_dtype(value, wanted)) for value in values]
     if axis is None:
         values, axis = [_op("ravel", value) for value in values], 0
@@ -406,7 +406,7 @@ def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     source = _op("ravel", _tensor(a)) if axis is None else _tensor(a)
     along = 0 if axis is None else dimension(axis, source.ndim)
     if isinstance(repeats, (Value, Expr)):
-        raise TraceError("numpy.repeat: how often must be known while tracing", current_location())
+        raise TraceError("numpy.repeat: repeats must be known while tracing", current_location())
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu" or counts.ndim > 1:
         raise ArgumentError(f"numpy.repeat: repeats is {repeats!r}, expected integers", current_location())

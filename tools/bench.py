@@ -64,7 +64,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--only", metavar="PATTERN", help='workloads by name: "softmax*", or several with commas')
     parser.add_argument("--group", metavar="NAMES", help="groups of workloads, with commas")
     parser.add_argument(
-        "--contenders", metavar="NAMES", help=f"who takes part (default: those installed of {', '.join(CONTENDERS)})"
+        "--contenders", metavar="NAMES", help=f"the contenders (default: those installed of {', '.join(CONTENDERS)})"
     )
     parser.add_argument("--size", default="large", metavar="SIZES", help=f"{', '.join(SIZES)} (default: large)")
     parser.add_argument(
@@ -180,7 +180,7 @@ def chosen_contenders(text: str | None) -> list[str]:
         if name not in present:
             raise UserError(f'{name} needs {CONTENDERS[name]}, which is not installed: pip install "smelt[bench]"')
     if not names:
-        raise UsageError("--contenders names nobody")
+        raise UsageError("--contenders names no contender")
     return [name for name in CONTENDERS if name in names]
 
 

@@ -100,7 +100,7 @@ def chosen(text: str | None) -> list[str]:
     names = split_words(text)
     check_known("contender", names, CONTENDERS)
     if not names:
-        raise UsageError("--contenders names nobody")
+        raise UsageError("--contenders names no contender")
     return [name for name in CONTENDERS if name in names]
 
 

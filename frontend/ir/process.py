@@ -26,7 +26,7 @@ class Process:
     def keep(self, name: str, thing: T) -> T:
         """Keep an object for the life of the process; return it."""
         if name in self.kept:
-            raise ValueError(f"two things of the process are called {name!r}")
+            raise ValueError(f"the process has two objects named {name!r}")
         self.kept[name] = thing
         return thing
 

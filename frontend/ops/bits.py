@@ -78,7 +78,7 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     if old == new:
         return _from_whole(_to_whole(self), dtype)
     if not self.ndim:
-        raise ShapeError(f"a number of {old} bits is none of {new}")
+        raise ShapeError(f"a 0-dim tensor of {old} bits has no view as a type of {new} bits")
     if old > new:
         whole = pointwise.convert(_to_whole(self), i64)
         parts_of = [pointwise.bitwise_right_shift(whole, at) for at in range(0, old, new)]

@@ -104,7 +104,7 @@ def _pad_type(arguments: Arguments) -> TensorType:
     shape = tuple(before + size + after for size, (before, after) in zip(value.shape, _pads(arguments)))
     for size in shape:
         if not at_least(size, 0):
-            raise ShapeError(f"pad {list(arguments['pad'])} crops more than there is of {list(value.shape)}")
+            raise ShapeError(f"pad {list(arguments['pad'])} crops more elements than {list(value.shape)} has")
     return TensorType(value.dtype, shape)
 
 
@@ -139,7 +139,7 @@ def constant_pad_nd(self: Tensor, pad: Size, value: Scalar = 0) -> Tensor:
         start: Dim = -before if isinstance(before, int) and before < 0 else 0
         end: Dim = size + after if isinstance(after, int) and after < 0 else size
         if (start != 0 or end != size) and not at_least(end, start):
-            raise ShapeError(f"pad {list(pad)} crops more than there is of {list(self.shape)}")
+            raise ShapeError(f"pad {list(pad)} crops more elements than {list(self.shape)} has")
         if start != 0 or end != size:
             result = slice(result, dim, start, end)
         kept += [before if start == 0 else 0, after if end == size else 0]
@@ -247,7 +247,7 @@ def unfold_backward(grad_in: Tensor, input_sizes: Sequence[Dim], dim: int, size:
 def _check_part(src: Tensor, place: Tensor) -> None:
     """Raise unless a part has the shape of the region that it replaces."""
     if src.ndim != place.ndim or any(map(differs, src.shape, place.shape)):
-        raise ShapeError(f"src is {list(src.shape)}, and the place for it {list(place.shape)}")
+        raise ShapeError(f"src has shape {list(src.shape)}, expected {list(place.shape)}")
 
 
 @composite

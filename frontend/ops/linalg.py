@@ -215,7 +215,7 @@ def tensordot(
         lists = (dims_self, dims_other) if dims_other is not None else dims_self
         first, second = ((dim,) if isinstance(dim, int) else dim for dim in lists)  # type: ignore[union-attr, misc]
         if len(first) != len(second):
-            raise ArgumentError(f"{len(first)} dimensions of self meet {len(second)} of other")
+            raise ArgumentError(f"dims_self has {len(first)} dimensions and dims_other {len(second)}, expected as many")
         pairs = [(dimension(a, self.ndim), dimension(b, other.ndim)) for a, b in zip(first, second)]
     left = list(range(self.ndim))
     right = list(range(self.ndim, self.ndim + other.ndim))

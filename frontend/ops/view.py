@@ -339,7 +339,7 @@ def as_strided(self: Tensor, size: Size, stride: Size, storage_offset: Dim | Non
         ends = (last, start, *stride)
         if not at_least(count, last + 1) or any(isinstance(end, int) and end < 0 for end in ends):
             raise ShapeError(
-                f"sizes {list(size)}, strides {list(stride)} and offset {start} leave its {count} elements"
+                f"sizes {list(size)}, strides {list(stride)} and offset {start} are out of range for {count} elements"
             )
     return {"self": reshape(self, (-1,)) if self.ndim != 1 else self, "storage_offset": start}
 
@@ -550,7 +550,7 @@ def narrow(self: Tensor, dim: int, start: Dim, length: Dim) -> Tensor:
     first = start + size if backwards else start
     inside = at_least(size, first + length) and at_least(length, 0)
     if not inside or (backwards and not at_least(size, -start)):
-        raise ShapeError(f"start {start} and length {length} leave a dimension of size {size}")
+        raise ShapeError(f"start {start} and length {length} are out of range for a dimension of size {size}")
     return slice(self, dim, first, first + length)
 
 
@@ -579,7 +579,7 @@ def _pieces(size: Dim, piece: Dim) -> list[Dim]:
         return [builtins.min(piece, size - start) for start in range(0, size, piece)] or [0]
     count = floor_divide(size, piece)
     if not isinstance(count, int) or not divides(size, piece):
-        raise ShapeError(f"how many parts of {piece} a dimension of size {size} has is not known while tracing")
+        raise ShapeError(f"the number of parts of {piece} in a dimension of size {size} must be known while tracing")
     return [piece] * count
 
 
@@ -606,7 +606,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         return split(self, piece, dim)
     last = size - piece * (chunks - 1)
     if not at_least(last, 1):
-        raise ShapeError(f"how many parts of {piece} a dimension of size {size} has is not known while tracing")
+        raise ShapeError(f"the number of parts of {piece} in a dimension of size {size} must be known while tracing")
     return split_with_sizes(self, (*(piece,) * (chunks - 1), last), dim)
 
 
@@ -634,5 +634,5 @@ def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     dim = axis_of(dim, self.ndim)
     count = self.shape[dim]
     if not isinstance(count, int):
-        raise ShapeError(f"how many parts a dimension of size {count} has is not known while tracing")
+        raise ShapeError(f"the number of parts must be known while tracing, got the size {count}")
     return tuple(select(self, dim, position) for position in range(count))

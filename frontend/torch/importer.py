@@ -87,18 +87,18 @@ class Importer:
             return lookup(node.args[0])[node.args[1]]  # type: ignore[arg-type, index]
         target = node.target
         if not isinstance(target, torch._ops.OpOverload):
-            raise Unsupported(f"{op_name(node)} is no op of aten")
+            raise Unsupported(f"{op_name(node)} is not an aten op")
         if target.namespace not in ("aten", "prims"):
             raise Unsupported(f"smelt has no ops of {target.namespace}")
         if node.meta.get("unbacked_bindings"):
-            raise Unsupported("data decides the sizes of its results")
+            raise Unsupported("the sizes of its results are data-dependent")
         for tensor in result_tensors(node):
             if isinstance(tensor, torch.Tensor) and (reason := refusal(tensor)):
                 raise Unsupported(reason)
         check_device(node)
         name = target._schema.name.removeprefix("aten::")
         if self.eager_random and name in RANDOM:
-            raise Unsupported("random numbers are to be PyTorch's own")
+            raise Unsupported("the option rng leaves random numbers to PyTorch")
         with located(location_of(node)):
             try:
                 result = as_expected(node, self._apply(name, node, lookup))
@@ -116,7 +116,7 @@ class Importer:
         if rule is not None:
             result = rule(node, arguments)
             if result is NotImplemented:
-                raise Unsupported(f"smelt's {name} does not do this")
+                raise Unsupported(f"smelt's {name} does not support these arguments")
             return result
         defn = REGISTRY.get(name)
         if defn is None or not defn.is_own:  # a user's op of this name may mean something else
@@ -171,7 +171,7 @@ def as_expected(node: Node, result: Any) -> Any:
     values = result if isinstance(result, tuple) else (result,)
     expected = result_tensors(node)
     if len(values) != len(expected):
-        raise Unsupported(f"it has {len(values)} results here, {len(expected)} there")
+        raise Unsupported(f"smelt's op has {len(values)} results, PyTorch's {len(expected)}")
     found = tuple(map(_expected, values, expected))
     return found if isinstance(result, tuple) else found[0]
 
@@ -180,17 +180,17 @@ def _expected(value: Any, tensor: Any) -> Any:
     if not isinstance(value, Value) or not isinstance(tensor, torch.Tensor):
         return value
     if value.ndim != tensor.ndim:
-        raise Unsupported(f"it has {value.ndim} dimensions here, {tensor.ndim} there")
+        raise Unsupported(f"the result of smelt's op has {value.ndim} dimensions, PyTorch's {tensor.ndim}")
     # Equal open sizes may be spelled differently: they are compared once they are numbers (native.py).
     sizes = zip(value.shape, tensor.shape)
     if any(isinstance(own, int) and isinstance(other, int) and own != other for own, other in sizes):
-        raise Unsupported(f"its shape is {list(value.shape)} here, {list(tensor.shape)} there")
+        raise Unsupported(f"the result of smelt's op has shape {list(value.shape)}, PyTorch's {list(tensor.shape)}")
     wanted = DTYPE[tensor.dtype]
     if value.dtype is wanted:
         return value
     if value.dtype.is_float and wanted.is_float and wanted.name != "f64":  # f64: more digits than computed
         return convert(value, wanted)
-    raise Unsupported(f"it makes {value.dtype} here, {wanted} there")
+    raise Unsupported(f"the result of smelt's op is {value.dtype}, PyTorch's {wanted}")
 
 
 def _is_default(node: Node, name: str, value: Any) -> bool:

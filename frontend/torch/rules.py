@@ -71,7 +71,7 @@ def _wrapped(defn: OpDef, name: str, arguments: dict[str, Any]) -> Any:
     return pointwise.cast(size, wanted)
 
 
-_TOO_NARROW = "whether u8 holds a number is decided at the call"
+_TOO_NARROW = "whether a u8 holds the number is known only at the call"
 
 
 @rule("_to_copy")
@@ -250,7 +250,7 @@ def scaled_sum(node: Node, a: dict[str, Any]) -> Any:
 @rule("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_pool(node: Node, a: dict[str, Any]) -> Any:
     if not a["self"].dtype.is_float:
-        raise CompileError("there are no adaptive pools of integers, as PyTorch says itself")
+        raise CompileError("adaptive pools of integers are not supported, nor are they in PyTorch")
     if 0 in a["output_size"]:
         raise CompileError("a result without elements needs no code")
     return apply(str(node.target).split(".")[1], **a)
@@ -266,7 +266,7 @@ def divided(node: Node, a: dict[str, Any]) -> Any:
         if isinstance(divisor, Value):
             a["other"] = checks.checked_divisor(divisor) if divisor.dtype in INTEGER else divisor
         elif not divisor:
-            raise CompileError("an integer is divided by zero, which is an error of PyTorch's")
+            raise CompileError("an integer is divided by zero, which is an error in PyTorch")
     return apply(name, **a)
 
 

@@ -74,7 +74,7 @@ def _convert(expression: Any, environment: Any) -> Dim:
         return reduce(maximum, parts)
     if kind == "Min":
         return reduce(minimum, parts)
-    raise UnknownSize(f"{expression}, is no expression of smelt's: it has no {kind}")
+    raise UnknownSize(f"{expression}, is not supported: smelt's expressions have no {kind}")
 
 
 def _range(symbol: Any, environment: Any) -> tuple[int | None, int | None]:

@@ -36,10 +36,10 @@ def is_supported(tensor: Any) -> bool:
 def refusal(tensor: torch.Tensor) -> str:
     """Return why smelt cannot compile for a tensor, or ''."""
     if tensor.device.type not in ("cpu", "cuda"):
-        return f"tensors on {tensor.device} are not smelt's"
+        return f"smelt does not support tensors on {tensor.device}"
     if tensor.layout is not torch.strided or tensor.is_quantized:
         kind = "quantized tensors" if tensor.is_quantized else f"tensors of the layout {tensor.layout}"
-        return f"{kind} are not smelt's"
+        return f"smelt does not support {kind}"
     if tensor.dtype not in DTYPE:
         return f"smelt has no {tensor.dtype}"
     try:

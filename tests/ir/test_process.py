@@ -15,7 +15,7 @@ def test_names_are_unique() -> None:
     table = own.keep("a table", {})
     table[1] = 2
     assert own.entries() == {"a table": 1}
-    with pytest.raises(ValueError, match="two things of the process are called 'a table'"):
+    with pytest.raises(ValueError, match="the process has two objects named 'a table'"):
         own.keep("a table", {})
 
 

@@ -120,10 +120,13 @@ SHAPE_ERRORS: dict[str, tuple[Build, str]] = {
     "expand": (lambda x: x.expand(5, 4), r": expand: .*5"),
     "a part for another slice": (
         lambda x: ops.slice_scatter(x, x, 0, 1, 3),
-        r": slice_scatter: src is \[3, 4\], and the place for it \[2, 4\]",
+        r": slice_scatter: src has shape \[3, 4\], expected \[2, 4\]",
     ),
-    "a part for another diagonal": (lambda x: ops.diagonal_scatter(x, x[0]), r": diagonal_scatter: src is \[4\], and"),
-    "a part for another column": (lambda x: ops.select_scatter(x, x[0], 1, 0), r": src is \[4, 1\], and"),
+    "a part for another diagonal": (
+        lambda x: ops.diagonal_scatter(x, x[0]),
+        r": diagonal_scatter: src has shape \[4\], expected",
+    ),
+    "a part for another column": (lambda x: ops.select_scatter(x, x[0], 1, 0), r": src has shape \[4, 1\], expected"),
 }
 
 

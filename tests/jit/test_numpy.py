@@ -225,7 +225,7 @@ ERRORS: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "view": (lambda x: x.view(np.int32), X, r"x.view\(dtype\) reads the bytes.*x.astype\(dtype\)"),
     "format": (lambda x: f"{x[0, 0]:.3f}", X, "no digits to show while tracing: format what"),
     "unsafe conversion": (lambda x: x.astype("i4", casting="safe"), X, "f32 to i32 is no conversion of casting='safe'"),
-    "where of a condition": (lambda x: np.where(x > 0), X, "data decides how many places there are"),
+    "where of a condition": (lambda x: np.where(x > 0), X, "the size of its result is data-dependent"),
     "uneven split": (lambda x: np.split(x, 2), X, "numpy.split: 3 is no multiple of 2"),
     "other padding": (lambda x: np.pad(x, 1, mode="edge"), X, "numpy.pad .*smelt.ops.pad, whose widths begin with the"),
     "bool index of another shape": (lambda x: x[COLUMNS], X, r"a bool index \[4\] for dims \[3\]"),
