@@ -1,11 +1,11 @@
-"""A step that smelt compiles: some nodes of a graph as one native call on PyTorch's memory.
+"""Compile nodes of a graph to one native call on PyTorch's memory.
 
-Tensors are taken where they lie. One that is dense in some order of its dims is a parameter in that order, seen through
-`permute`; any other is a parameter of one dim, seen through `as_strided`. Results are written in the order that PyTorch
-expects of them. A result that only shows another tensor's memory is made by PyTorch, as a view.
+Tensors are not copied. A tensor that is dense in some order of its dims is a parameter in that order, read through
+`permute`; any other is a parameter of one dim, read through `as_strided`. Results are written in the layout expected by
+PyTorch. A result that is a view of another tensor's memory is made by PyTorch.
 
-Symbolic sizes are numbers at run time. Code that had to know more of them than PyTorch promised serves those sizes
-alone; others are compiled when they come.
+Symbolic sizes are numbers at run time. Code that was specialized on more facts of them than PyTorch's guards hold
+serves only the sizes with these facts; other sizes are compiled at their first call.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class Version:
-    """Compiled code, and the sizes that it serves."""
+    """Compiled code, and the sizes for which it is valid."""
 
     def __init__(self, traced: Traced, pinned: dict[Symbol, Dim], lower: dict[str, int], options: CompileOptions):
         self.finish = start_graph(traced.graph, options)
@@ -69,7 +69,7 @@ class Version:
 
     @property
     def executable(self) -> Any:
-        """Without a lock, which a fork would copy as it is: two threads may both finish it."""
+        """Finish the compilation, without a lock, which a fork would copy in its state: two threads may both do it."""
         if self.finished is None:
             self.finished = self.finish()
         return self.finished
@@ -83,7 +83,7 @@ class Version:
 
 
 class Call:
-    """All that is known beforehand of calls with some sizes."""
+    """The facts of calls with the same sizes, computed once."""
 
     def __init__(self, step: NativeStep, version: Version, sizes: dict[str, int]):
         known = {symbol.name: sizes[symbol.name] for symbol in version.traced.graph.sizes}
@@ -91,7 +91,7 @@ class Call:
         self.plan = executable.plan.hiding(traced.arrays, traced.seeded, given=len(step.inputs))
         sized = self.plan.at(known)
         self.launch: Callable[..., None]
-        self.misaligned = self.plan.param_alignment - 1  # bits of addresses that native code cannot take
+        self.misaligned = self.plan.param_alignment - 1  # mask of address bits that must be zero
         if step.device.type == "cpu":
             from ..backend.cpu.call.executable import Launcher
             from ..backend.cpu.runtime.openmp import openmp_threads
@@ -111,14 +111,14 @@ class Call:
 
         self.read = [Read(item, step.device, number) for item in step.inputs]
         self.made: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = []
-        # What is more than memory that was just written: repeated dims, and gaps between elements.
+        # Results that are not the written memory itself: with repeated dims, or gaps between elements.
         self.spread: list[tuple[int, tuple[int, ...], tuple[int, ...], bool]] = []
         own = {item.slot for item in step.outputs}
         for at, item in enumerate(step.outputs):
             held, shape = (tuple(map(number, dims)) for dims in (item.layout.held, item.layout.shape))
             strides, is_spread = tuple(map(number, item.layout.strides)), item.is_spread
             if is_spread and overlaps_itself(held, strides):
-                # Strides that torch.export took for fixed, though the sizes are open: there are none to follow.
+                # torch.export traced fixed strides for dynamic sizes; they overlap here, so row-major ones are used.
                 strides, is_spread = row_major(held), False
                 own.discard(item.slot)
             self.made.append((held, row_major(held) if is_spread else strides, item.dtype))
@@ -128,12 +128,13 @@ class Call:
         self._check_sizes(step, sized)
         self.over = self._over(step)
         sizes_in_place = {item.slot: bytes_of(*self.made[at]) for at, item in self.over.items()}
-        # What a call touches while it writes into arguments.
+        # Bytes of the arguments that a call reads or overwrites, by slot, if it overwrites any.
         self.pieces = {item.slot: item.bytes for item in self.read} | sizes_in_place if self.over else {}
         self.shown = [View(item, item.base in own, number) for item in step.shown]
 
     def _check_sizes(self, step: NativeStep, sized: SizedPlan) -> None:
-        """PyTorch's memory has room for what native code writes: sizes were open when both were traced."""
+        """Raise unless PyTorch's results have as many elements as native code writes: both were traced with dynamic
+        sizes."""
         for at, (shape, _) in zip(self.plan.owners, sized.stored, strict=True):
             own = math.prod(shape)
             if own != math.prod(self.made[at][0]):
@@ -145,8 +146,8 @@ class Call:
                 )
 
     def targets(self, slots: Slots) -> dict[int, torch.Tensor]:
-        """The outputs that are computed in an input's memory, and that input: it lies as expected, and nothing else of
-        this call lies there."""
+        """Return the outputs to compute in an argument's memory, with the argument: it has the expected layout, and no
+        other argument of this call overlaps it."""
         starts = [slots[slot].data_ptr() for slot in self.pieces]
         over = self.over
         if not are_apart(starts, tuple(self.pieces.values())):
@@ -168,7 +169,7 @@ class Call:
         return found
 
     def _over(self, step: NativeStep) -> dict[int, Overwritten]:
-        """The outputs that may be computed in an input's memory, and that input."""
+        """Return the outputs that may be computed in an input's memory, with that input."""
         params = {item.slot: number for number, item in enumerate(step.inputs)}
         found: dict[int, Overwritten] = {}
         for number, at in enumerate(self.plan.owners):
@@ -179,7 +180,7 @@ class Call:
 
 
 class NativeStep:
-    """Nodes as one native call."""
+    """A step of a program: nodes compiled to one native call."""
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ class NativeStep:
         self.writes_inputs = self.is_refused = False
         read = self._read_nodes()
         self.inputs = [Input(node, program.slot(node), program, is_apart) for node in read]
-        self.apart: NativeStep | None = None  # for arguments of which fewer elements are in one place than were traced
+        self.apart: NativeStep | None = None  # for arguments whose elements share fewer addresses than while tracing
         self.symbols = self._symbols()
         others = {item.base for item in self.shown} | {slot for slot, _ in self.symbols.values()}
         self.reads = {*read, *(node for node, slot in program.slots.items() if slot in others)}
@@ -214,12 +215,11 @@ class NativeStep:
         self.compile_seconds = 0.0
 
     def _owners(self, wanted: Sequence[Node]) -> dict[Node, Node]:
-        """Whose memory each wanted tensor is a view of: its own if that is nobody else's.
+        """Return the owner of each wanted tensor's memory: the tensor itself if it shares its memory with no other.
 
-        Several that share memory stay views of one tensor, also if that itself is not wanted: who writes into one of
-        them sees it in the others. So does one whose elements lie apart, or more than once in the same place, one
-        that reads complex numbers as pairs (nothing need put these together), and one that begins within memory of
-        which `as_strided` takes other parts.
+        Tensors that share memory stay views of one base, even if that itself is not wanted: a write into one shows in
+        the others. These stay views of their base, too: tensors with gaps or repeated elements, complex numbers read
+        as pairs (no copy is needed), and tensors in memory that `as_strided` addresses absolutely.
         """
         inside = set(self.nodes)
         placed = placed_absolutely(self.program.graph)
@@ -240,8 +240,8 @@ class NativeStep:
         return found
 
     def mark_writes(self) -> None:
-        """Outputs that are only copied into an input which nobody else reads: they may be computed there, if no later
-        step may raise an error."""
+        """Let outputs be computed in place of an input: those that are only copied into it, if no other node reads the
+        input. Called if no later step may raise an error."""
         self.writes_inputs = True
         inside = set(self.given)
         shown = {item.base for item in self.shown}
@@ -255,7 +255,7 @@ class NativeStep:
                 outputs[source].write_over(target, self.program.slot(target), self.program.is_guarded)
 
     def _read_nodes(self) -> list[Node]:
-        """What the outputs are computed from; nodes that only make views are done without."""
+        """Find the nodes that the outputs are computed from; drop nodes that only make views."""
         inside = set(self.nodes)
         seen: dict[Node, None] = {}
         pending = [item.node for item in self.outputs]
@@ -278,7 +278,7 @@ class NativeStep:
         return Importer({}, False).size(size)
 
     def _symbols(self) -> dict[str, tuple[int, int | None]]:
-        """Where the number of each symbol is found: a slot, and the dim of the tensor there (None: it is the size)."""
+        """Locate the value of each symbol: a slot, and the dim of its tensor (None: the slot holds the size itself)."""
         found: dict[str, tuple[int, int | None]] = {}
         for node in self.program.graph.nodes:
             item = node.meta.get("val")
@@ -290,7 +290,7 @@ class NativeStep:
                 if isinstance(size, Expr) and size.symbol is not None:
                     if not item.may_differ or size.symbol.name not in found:
                         found[size.symbol.name] = (item.slot, dim)
-        # A size that only later steps use may not be known yet.
+        # Only those of this step: the size that a later step uses may not be known yet.
         wanted = self._used_symbols()
         return {name: place for name, place in found.items() if name in wanted}
 
@@ -300,13 +300,13 @@ class NativeStep:
     # Compilation.
 
     def compile(self, sizes: dict[str, int]) -> None:
-        """Begin to compile code for these sizes, and for as many others as it can serve."""
+        """Start to compile code for these sizes, generalized to as many others as possible."""
         with self._refusing():
             self._compile(sizes)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Whatever goes wrong while code is made: PyTorch runs these nodes instead, and the receipt says why."""
+        """Let PyTorch run these nodes if compiling fails within the block; the receipt has the reason."""
         try:
             yield
         except (MemoryError, RecursionError):
@@ -323,7 +323,7 @@ class NativeStep:
         started = time.perf_counter()
         types = [item.type for item in self.inputs]
         names = [item.node.name for item in self.inputs]
-        # A parameter that nobody reads says that there is such a size.
+        # A parameter that is never read introduces each size.
         symbols = self._used_symbols()
         free = list(self.symbols)
         types += [TensorType(u8, (symbols[name].expr(),)) for name in free]
@@ -367,7 +367,7 @@ class NativeStep:
         )
 
     def finish(self) -> None:
-        """Wait for code that is being compiled while other steps go through their passes."""
+        """Wait for code that is compiled in the background of other steps' passes."""
         started = time.perf_counter()
         with self._refusing():
             for version in self.versions:
@@ -411,7 +411,7 @@ class NativeStep:
             follow_threads()
         try:
             key = self.sizes(slots) if self.symbols else ()
-        except IndexError:  # a tensor of fewer dims than its fake kernel promised
+        except IndexError:  # a tensor with fewer dims than its fake kernel's result
             return self._run_by_torch(slots)
         call = self.calls.get(key) or self._call(key)
         if call is None:
@@ -465,7 +465,7 @@ class NativeStep:
         return None
 
     def _apart(self) -> NativeStep:
-        """The same for arguments of which tracing saw several elements in one place, a stride of 0 perhaps."""
+        """Return the variant of this step that assumes no shared elements, where tracing saw some, as with stride 0."""
         if self.apart is None:
             apart = NativeStep(self.program, self.device, self.given, self.wanted, is_apart=True)
             if self.writes_inputs:
@@ -499,7 +499,7 @@ class NativeStep:
             slots[item.slot] = made[item.node]
 
     def _call(self, key: tuple[int, ...]) -> Call | None:
-        """How to call native code for these sizes; None if there is none."""
+        """Make the call of native code for these sizes; None if compiling was refused."""
         if self.is_refused:
             return None
         sizes = dict(zip(self.symbols, key))
@@ -521,7 +521,7 @@ class NativeStep:
 
 
 class _Threads:
-    """The number of threads that PyTorch used when it was last asked."""
+    """PyTorch's number of threads at the last query."""
 
     count = 0
 
@@ -530,7 +530,7 @@ followed = process.keep("threads of PyTorch", _Threads())
 
 
 def follow_threads() -> None:
-    """As many threads as PyTorch uses; what the user tells smelt later holds until PyTorch's number changes again."""
+    """Set smelt's number of threads to PyTorch's. smelt.set_num_threads then holds until PyTorch's number changes."""
     from ..backend.cpu.runtime.threads import set_num_threads
 
     followed.count = torch.get_num_threads()

@@ -1,7 +1,7 @@
-"""The call of a program that is one native call and nothing else, written out: what is known of it is not looked up.
+"""Generate a specialized call for a program of one native call: Python source with all known facts written in.
 
-Results may be computed in the memory of arguments, as those of an optimizer's step are. Where these do not lie as
-expected, the program takes its usual way.
+Results may be computed in the memory of arguments, as in an optimizer's step. If these do not have the expected layout,
+the program's general path runs instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 def specialized_call(program: Program, template: list[Any]) -> Run | None:
-    """A function that does what the program does, if it has one step of known sizes with plain results."""
+    """Generate a function equivalent to the program, if it has one step with static sizes and plain results; else
+    None."""
     from . import memory, native
 
     writes = program.partition.writes
@@ -60,7 +61,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
         space |= {f"shape{slot}": item.shape, f"strides{slot}": item.strides}
         if slot >= given:
             continue
-        # Before anything was changed: what does not lie as expected takes the usual way.
+        # Checked before any write: arguments without the expected layout take the general path.
         if item.may_differ:
             space[f"type{slot}"] = item.dtype
             lines.append(
@@ -79,7 +80,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
         if slot not in read and target.may_be_lazy:
             lines.append(f"    if {_is_lazy(slot, target.dtype)}: return run_steps(args)")
     if over:
-        space |= {"sizes": tuple(call.pieces.values()), "apart": [None]}  # the last addresses of which that is known
+        space |= {"sizes": tuple(call.pieces.values()), "apart": [None]}  # the last addresses known to be apart
         lines.append(f"    pieces = ({_listed(f'p{slot}' for slot in call.pieces)},)")
         lines.append("    if pieces != apart[0]:")
         lines += ["        if not are_apart(pieces, sizes): return run_steps(args)", "        apart[0] = pieces"]
@@ -92,7 +93,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
         if not item.overlaps and not any(
             target.slot == slot and target.strides == item.strides for target in over.values()
         ):
-            # Its own name stays the argument's, of which a result may be a view.
+            # The name stays that of the argument itself: a result may be a view of it.
             lines.append(f"    if {name}.stride() != strides{slot}:")
             lines.append(
                 f"        i{slot} = laid_out({name}, shape{slot}, strides{slot}); p{slot} = i{slot}.data_ptr()"
@@ -131,7 +132,7 @@ def specialized_call(program: Program, template: list[Any]) -> Run | None:
 def _bind_slots(
     program: Program, template: list[Any], call: Call, space: dict[str, Any], lines: list[str]
 ) -> dict[int, str]:
-    """Names of what is in the slots before the call: arguments, and constants of the program."""
+    """Bind names to the slots that are filled before the call: arguments, and constants of the program."""
     given = len(program.placeholders)
     names = {slot: f"a{slot}" for slot in range(given)}
     lazy = {item.slot for item in call.read if item.may_be_lazy}
@@ -145,7 +146,7 @@ def _bind_slots(
 
 
 def _is_lazy(slot: int, dtype: torch.dtype) -> str:
-    """The question whether an argument's numbers are still to be conjugated or negated."""
+    """Write the condition that an argument is lazily conjugated or negated."""
     return f"a{slot}.is_neg()" + f" or a{slot}.is_conj()" * dtype.is_complex
 
 
