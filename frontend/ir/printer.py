@@ -1,4 +1,4 @@
-"""The graph IR as text. parser.py reads it back; the hash of it is the compile cache's key.
+"""The graph IR as text. parser.py reads it back; its hash is a part of the disk cache's key.
 
     graph @mlp(%x: f32[N, 64], %w: f32[64, 128]) where N >= 2 {
       %0 = matmul(%x, %w) : f32[N, 128]                       // model.py:12

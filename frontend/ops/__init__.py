@@ -1,4 +1,4 @@
-"""Every op, by name: `smelt.ops.gelu`. One file per family; adding a file here adds its ops."""
+"""Every op, by name: `smelt.ops.gelu`. One file per family; naming a file in FAMILIES adds its ops."""
 
 from __future__ import annotations
 

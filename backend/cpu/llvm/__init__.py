@@ -1,1 +1,1 @@
-"""LLVM text to object code: the text's builder, compile units, the engine and its threads, the target."""
+"""LLVM text to object code: functions and values as text, compile units, the engine and its threads."""
