@@ -31,7 +31,7 @@ UFUNC_METHODS = {
 
 # Argument names that only NumPy has: a method called with one of them is NumPy's function.
 ONLY_NUMPYS = frozenset(("axis", "axes", "keepdims", "ddof"))
-# Methods that NumPy calls without arguments and PyTorch does not.
+# Methods that need no arguments in NumPy but do in PyTorch.
 NEED_NOTHING = frozenset(("copy", "cumsum", "cumprod"))
 
 

@@ -214,7 +214,7 @@ def mutables(root: Path) -> list[str]:
 
 
 def called_name(value: ast.AST) -> str:
-    """What an expression calls, if it is a call."""
+    """Return the name of the called function, or '' if the expression is not a call."""
     function = value.func if isinstance(value, ast.Call) else None
     function = function.value if isinstance(function, ast.Subscript) else function
     return ast.unparse(function) if function is not None else ""

@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECORDER = Path("tests") / "replayed"
 FOLDERS = ("passes", "kernels", "backend", "tools")  # beside frontend/, whose files are the package's own
-# A statement's place in the user's code: it moves with every edit of the file that the program comes from.
+# A statement's location in the user's code, which moves with every edit of the program's file.
 LOCATION = re.compile(r"[ \t]+// \S+\.py:\d+(, \S+\.py:\d+)*$", re.MULTILINE)
 Record = dict[str, dict[str, str]]  # the text of each stage, by program
 

@@ -55,7 +55,7 @@ class ArgumentError(SmeltError, TypeError):
 
 
 class TraceError(SmeltError, TypeError):
-    """Python asked a traced tensor for something that is only known when the compiled code runs."""
+    """Python needs a fact about a traced tensor that is only known at run time."""
 
 
 class DerivativeError(SmeltError, TypeError):
@@ -63,15 +63,15 @@ class DerivativeError(SmeltError, TypeError):
 
 
 class IndexRangeError(SmeltError, IndexError):
-    """An index that came from data lies outside its tensor."""
+    """A data-dependent index is out of range."""
 
 
 class DivisionError(SmeltError, RuntimeError):
-    """An integer that is divided by zero where PyTorch refuses that."""
+    """An integer divided by zero, where PyTorch raises for it."""
 
 
 class NumberRangeError(SmeltError, OverflowError):
-    """A number that the type it is to have does not hold."""
+    """A number out of its type's range."""
 
 
 class ParseError(SmeltError, ValueError):

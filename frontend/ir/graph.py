@@ -3,7 +3,7 @@
 A `Value` knows the `Op` that made it, and an `Op` its operands, so a program is just the values that an op
 call returns: no ambient "current graph" collects anything. `Graph.build` walks back from the results and
 lists the ops in the order of their creation, which is a topological order because an operand exists before
-its use. What no result needs is not in the graph.
+its use. Ops that no result depends on are not in the graph.
 
 Ops are never changed after they are made; a pass builds new ones (passes/rewrite.py).
 """
@@ -33,9 +33,10 @@ _serial = process.keep("serial numbers of ops", itertools.count())
 
 
 class Location:
-    """A line of the user's code, and the op that was called there if a pass has replaced it by others.
+    """A line of the user's code, with the op called there if a pass has replaced it by others.
 
-    Every op has one and few are ever shown, so the line may be given as a place in the bytecode of a function.
+    Every op has a location and few are ever shown, so the line may be given as an offset in a function's bytecode,
+    which is resolved when it is read.
     """
 
     __slots__ = ("_line", "code", "file", "op", "outer")
@@ -54,11 +55,11 @@ class Location:
         return self._line
 
     def __reduce__(self) -> Any:
-        """With the number of the line: the bytecode stays behind."""
+        """Pickle with the line number instead of the bytecode."""
         return Location, (self.file, self.line, self.op, self.outer)
 
     def inside(self, op: str) -> Location:
-        """The same line for what a pass puts in place of an op."""
+        """Return this location for the ops that replace an op of it."""
         return Location(self.file, self._line, op, self, self.code)
 
     def __str__(self) -> str:

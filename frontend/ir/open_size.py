@@ -1,7 +1,7 @@
 """Open sizes as the user's code sees them.
 
 A traced function gets `OpenSize`s from `x.shape`: ints whose number is not known yet. Arithmetic keeps them open; an
-answer that takes the number (a branch, a key, text) asks for it by raising SizeNeeded. The compiler's own sizes are
+operation that needs the number (a branch, a dict key, formatting) raises SizeNeeded. The compiler's own sizes are
 expressions, which compare by structure: `expression` converts an `OpenSize` wherever user arguments enter smelt.
 """
 

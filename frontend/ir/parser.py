@@ -10,7 +10,7 @@
     attribute = "none" | "true" | "false" | STRING | DTYPE | number | size | "(" { attribute "," } ")" | graph
     size     = sums, products, // and % of integers and names, min(a, b), max(a, b)
 
-`//` starts a comment, except inside brackets after something that can be divided. A comment that names a line
+`//` starts a comment, except inside brackets after a possible dividend. A comment that names a line
 (`// model.py:12`) is the location of the op it follows.
 
 Ops are made by calling their definitions, so a program that is read is checked like one that is traced, and
@@ -101,7 +101,7 @@ class NumberCapture:
 
 @dataclass(frozen=True)
 class CallPattern:
-    """An op call in a pattern: what its operands and some of its attributes must be."""
+    """An op call in a pattern, with patterns for its operands and some attributes."""
 
     name: str
     operands: tuple[Any, ...]
@@ -236,7 +236,7 @@ class Reader:
         return self.next()
 
     def separated(self, close: str, item: Callable[[], Item]) -> list[Item]:
-        """Items between commas up to a closing bracket; a comma after the last one is fine."""
+        """Read items between commas up to a closing bracket; a trailing comma is allowed."""
         items: list[Item] = []
         while not self.accept(close):
             items.append(item())
@@ -627,7 +627,7 @@ class Literal:
 
 
 def materialize(item: Any, scalars: bool) -> Any:
-    """Literals as constants or Python numbers. `true` is a number only where an op keeps numbers."""
+    """Turn literals into constants or Python numbers. `true` is a number only for an op that keeps numbers."""
     if isinstance(item, Literal):
         dtype = item.dtype
         if dtype is None and isinstance(item.number, bool) and not scalars:

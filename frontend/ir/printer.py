@@ -7,8 +7,7 @@
     }
 
 Tensor arguments are positional, all others stand in braces, and those that have their default are left out.
-A `constant` is not a line of its own but a literal where it is used: 0.5:f32, 3:i64, true. There is nothing
-in the text that differs from one run to the next.
+A `constant` is a literal where it is used: 0.5:f32, 3:i64, true. The text is deterministic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The process: everything that outlives a call and that calls change, beside the registries (ops, passes, scalars,
+"""The process: all mutable state that outlives a call, beside the registries (ops, passes, scalars,
 PyTorch's ops).
 
     _lines: dict[int, Lines] = process.keep("lines of functions", {})

@@ -142,7 +142,7 @@ def _failure(graph: Graph, guilty: Op | None, message: str) -> VerifyError:
     lines = [printer.header()]
     mark = 0
     for op in graph.ops:
-        # A literal has no line of its own unless it is the culprit.
+        # A literal is printed as a line only if it is the culprit.
         if op.name == "constant" and op is not guilty:
             continue
         if op is guilty:

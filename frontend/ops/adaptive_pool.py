@@ -1,7 +1,7 @@
 """Pooling to a given number of windows. Window i of o over n elements is floor(i*n/o) to ceil((i+1)*n/o).
 
-Seen from the elements, element j of n lies in the windows floor(j*o/n) to ceil((j+1)*o/n): the same rule with n
-and o exchanged. So adding up over windows is its own transpose, and the backward of a mean is a sum again.
+Element j of n is in the windows floor(j*o/n) to ceil((j+1)*o/n): the same rule with n and o exchanged. So summing over
+windows is its own transpose, and the backward of a mean is a sum again.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _adaptive_max(self: Tensor, output_size: OutputSize, rank: int) -> tuple[Ten
 
 @composite
 def adaptive_max_pool2d(self: Tensor, output_size: OutputSize) -> tuple[Tensor, Tensor]:
-    """The largest element of each of output_size windows of the last two dims, and its place there."""
+    """The largest element of each of output_size windows of the last two dims, and its row-major index."""
     return _adaptive_max(self, output_size, 2)
 
 
@@ -207,7 +207,7 @@ def adaptive_max_pool2d_backward(grad_output: Tensor, self: Tensor, indices: Ten
 
 @composite
 def adaptive_max_pool3d(self: Tensor, output_size: OutputSize) -> tuple[Tensor, Tensor]:
-    """The largest element of each of output_size windows of the last three dims, and its place there."""
+    """The largest element of each of output_size windows of the last three dims, and its row-major index."""
     return _adaptive_max(self, output_size, 3)
 
 
@@ -229,7 +229,7 @@ def adaptive_max_pool3d_backward(grad_output: Tensor, self: Tensor, indices: Ten
 
 @composite
 def adaptive_max_pool1d(self: Tensor, output_size: OutputSize) -> tuple[Tensor, Tensor]:
-    """The largest element of each of output_size windows of the last dim, and its place there."""
+    """The largest element of each of output_size windows of the last dim, and its index."""
     (count,) = _counts_of(self, output_size, 1)
     values, indices = adaptive_max_pool2d(unsqueeze(self, -2), (1, count))
     return squeeze(values, -2), squeeze(indices, -2)

@@ -23,7 +23,7 @@ def _batch_norm_with_update_functional(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """batch_norm in training, what its backward needs, and the running statistics after this batch."""
+    """batch_norm in training, the statistics for its backward, and the running statistics after this batch."""
     *saved, mean, variance = _native_batch_norm_legit_functional(
         input, weight, bias, running_mean, running_var, True, momentum, eps
     )
@@ -40,7 +40,7 @@ def _batch_norm_no_update(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """batch_norm by running statistics, and what its backward needs."""
+    """batch_norm by running statistics, and the statistics for its backward."""
     saved = native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
     return (*saved, full((0,), 0, dtype=u8))
 

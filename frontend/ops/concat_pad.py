@@ -173,7 +173,7 @@ def slice_vjp(grad, self, dim, start, end, step):
 def slice_backward(
     grad_output: Tensor, input_sizes: Sequence[Dim], dim: int, start: Dim | None, end: Dim | None, step: int
 ) -> Tensor:
-    """Zeros of input_sizes with grad_output in the place that slice took."""
+    """Zeros of input_sizes with grad_output at the elements that slice reads."""
     rank = grad_output.ndim
     dim = axis_of(dim, rank)
     size = input_sizes[dim]
@@ -188,7 +188,7 @@ def slice_backward(
 
 @composite
 def select_backward(grad_output: Tensor, input_sizes: Sequence[Dim], dim: int, index: Dim) -> Tensor:
-    """Zeros of input_sizes with grad_output in the place that select took."""
+    """Zeros of input_sizes with grad_output at the elements that select reads."""
     dim = axis_of(dim, len(input_sizes))
     start = place_of(index, input_sizes[dim])
     return slice_backward(unsqueeze(grad_output, dim), input_sizes, dim, start, start + 1, 1)
@@ -228,7 +228,7 @@ def unfold_vjp(grad, self, dimension, size, step):
 
 @composite
 def unfold_backward(grad_in: Tensor, input_sizes: Sequence[Dim], dim: int, size: int, step: int) -> Tensor:
-    """Zeros of input_sizes with the windows of grad_in added up in their places."""
+    """Zeros of input_sizes with the windows of grad_in added up at their positions."""
     rank = len(input_sizes)
     dim = axis_of(dim, rank)
     count = grad_in.shape[dim]
@@ -254,7 +254,7 @@ def _check_part(src: Tensor, place: Tensor) -> None:
 def slice_scatter(
     self: Tensor, src: Tensor, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
 ) -> Tensor:
-    """self with src in the place that slice takes."""
+    """self with src written at the elements that slice reads."""
     dim = axis_of(dim, self.ndim)
     size = self.shape[dim]
     low, high = clamp_slice(size, start, end)
@@ -270,7 +270,7 @@ def slice_scatter(
 
 @composite
 def select_scatter(self: Tensor, src: Tensor, dim: int, index: Dim) -> Tensor:
-    """self with src in the place that select takes."""
+    """self with src written at the elements that select reads."""
     dim = axis_of(dim, self.ndim)
     start = place_of(index, self.shape[dim])
     return slice_scatter(self, unsqueeze(src, dim), dim, start, start + 1)

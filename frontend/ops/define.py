@@ -131,7 +131,7 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
 
 
 class OpDef(HasTraits, HasDerivatives):
-    """An op: its schema, what it means, and its derivatives."""
+    """An op: its schema, its definition, and its derivatives."""
 
     # Runs an op on arrays outside a trace; set by the public face, which knows the back ends.
     evaluate: ClassVar[Callable[[OpDef, dict[str, Any]], Any] | None] = None

@@ -55,7 +55,7 @@ def _differences(x1: Tensor, x2: Tensor) -> Tensor:
 
 @composite
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """The norm of order p of every row of x1 less every row of x2."""
+    """The norm of order p of every row of x1 minus every row of x2."""
     return _norm(_differences(x1, x2), p)
 
 
@@ -75,7 +75,7 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
 
 @composite
 def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
-    """The norm of order p of every row of x1 less every row of x2."""
+    """The norm of order p of every row of x1 minus every row of x2."""
     return _cdist_forward(x1, x2, p, compute_mode)
 
 

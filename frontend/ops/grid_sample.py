@@ -1,7 +1,7 @@
 """Images read at points between their pixels.
 
-An interpolation is a product of two, one along each axis: taps, each with a place, a weight, and the slope of the
-weight. The value is the sum over pairs of taps, and so are its derivatives, by the image and by the points.
+An interpolation is a product of two 1-dim ones. Each axis has taps: an index, a weight, and the weight's slope. The
+value is the sum over pairs of taps, and so are its derivatives by the image and by the points.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .view import expand, flatten, reshape, select, unsqueeze
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
-SHARPNESS = -0.75  # the free parameter of cubic convolution
+SHARPNESS = -0.75  # the free parameter of cubic convolution, as in PyTorch
 
 
 class Tap(NamedTuple):

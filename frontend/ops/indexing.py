@@ -1,8 +1,8 @@
-"""Elements at places that data chooses: reading them (gather) and writing them (scatter).
+"""Reading and writing elements at data-dependent indices: gather and scatter.
 
 There are three ways to read and two to write; all other ops are composed of them. `index` and `index_update` take
 index tensors for some dimensions, broadcast together. `gather` and `scatter_combine` take one index tensor of
-the result's rank for one dimension. `index_select` takes a list of places along one dimension.
+the result's rank for one dimension. `index_select` takes a list of indices along one dimension.
 
 Bool masks choose a data-dependent number of elements, which no shape can state, so masked ops use `where`.
 """
@@ -60,7 +60,7 @@ def _select_along_aligned(arguments: Arguments) -> dict[str, tuple[int | None, .
 
 @prim(Gather(_select_along_type, _select_along_element, _select_along_aligned))
 def select_along(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The parts of self at the places of index along dim; the dims of index, any number, take the place of dim."""
+    """The slices of self at index along dim; the dims of index, any number, replace dim."""
     _check_index(index)
     if self.ndim == 0:
         raise ShapeError("self has 0 dimensions, expected at least 1")
@@ -76,7 +76,7 @@ def select_along_vjp(grad, self, dim, index):
 
 @composite
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The parts of self at the places of index along dim."""
+    """The slices of self at index along dim."""
     if index.ndim > 1:
         raise ShapeError(f"index has {index.ndim} dimensions, expected 1")
     return select_along(self, dim, index if index.ndim else reshape(index, (1,)))
@@ -122,7 +122,7 @@ def gather_along_vjp(grad, self, dim, index):
 
 
 def _lifted(*values: Tensor) -> list[Tensor]:
-    """0-dim tensors count as having one dimension of size 1."""
+    """Reshape 0-dim tensors to one dimension of size 1."""
     return [value if value.ndim else reshape(value, (1,)) for value in values]
 
 
@@ -164,7 +164,7 @@ class Placement:
         self.others = [dim for dim in range(value.ndim) if dim not in self.indexed]
         kept = [value.shape[dim] for dim in self.others]
         self.shape: Shape = (*kept[: self.start], *self.common, *kept[self.start :])
-        # The dim of the result that each dim of the value follows; None where an index chooses.
+        # The dim of the result that each dim of the value follows; None for an indexed dim.
         follows: list[int | None] = [None] * value.ndim
         for at, dim in enumerate(self.others):
             follows[dim] = at if at < self.start else at + len(self.common)
@@ -224,7 +224,7 @@ def _index_element(builder: ElementBuilder, index: Index, arguments: Arguments) 
 
 @prim(Gather(_index_type, _index_element))
 def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """self[indices]: index tensors, broadcast together, choose places in their dimensions; None keeps one."""
+    """self[indices]: index tensors, broadcast together, index their dimensions; None keeps a dimension."""
     return {"indices": _index_tensors(self, indices)}
 
 
@@ -235,7 +235,7 @@ def index_vjp(grad, self, indices):
 
 @composite
 def take(self: Tensor, index: Tensor) -> Tensor:
-    """The elements of the flattened tensor at the places of index."""
+    """The elements of the flattened tensor at index."""
     return _at(reshape(self, (-1,)), index)
 
 
@@ -280,7 +280,7 @@ def _update_chosen_by(arguments: Arguments) -> range:
     )
 )
 def index_update(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """self with values, broadcast to the shape of self[indices], written or added at those places."""
+    """self with values, broadcast to the shape of self[indices], written or added at indices."""
     wanted = _index_tensors(self, indices)
     shape = Placement(self, wanted).shape
     surplus = values.ndim - len(shape)
@@ -309,7 +309,7 @@ def index_update_jvp(self_tangent, values_tangent, self, indices, values, accumu
 
 @composite
 def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """self with values written or added at the places of self[indices]; a bool mask takes one value."""
+    """self with values written or added at indices; a bool mask takes one value."""
     given = [item for item in indices if item is not None]
     if len(given) == 1 and given[0].dtype is bool_ and values.type.numel == 1:
         before = next(position for position, item in enumerate(indices) if item is not None)
@@ -327,7 +327,7 @@ def _along(dim: int, index: Tensor) -> tuple[Tensor | None, ...]:
 
 @composite
 def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) -> Tensor:
-    """self with alpha times the parts of source added at the places of index along dim."""
+    """self with alpha times the slices of source added at index along dim."""
     value, parts = _lifted(self, source)
     factor = rounded(as_held(alpha, self.dtype), self.dtype)
     scaled = parts if factor == 1 else parts * factor
@@ -336,14 +336,14 @@ def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: S
 
 @composite
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """self with the parts of source written at the places of index along dim."""
+    """self with the slices of source written at index along dim."""
     value, parts = _lifted(self, source)
     return reshape(index_update(value, _along(dimension(dim, value.ndim), index), parts), self.shape)
 
 
 @composite
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Scalar) -> Tensor:
-    """self with value at the places of index along dim."""
+    """self with value written at index along dim."""
     (whole,) = _lifted(self)
     places = _along(dimension(dim, whole.ndim), index)
     return reshape(index_update(whole, places, _typed(value, self.dtype)), self.shape)
@@ -608,7 +608,7 @@ def as_strided_vjp(grad, self, size, stride, storage_offset):
 def as_strided_scatter(
     self: Tensor, src: Tensor, size: Size, stride: Size, storage_offset: Dim | None = None
 ) -> Tensor:
-    """self with src in the place that as_strided takes."""
+    """self with src written at the elements that as_strided reads."""
     places = _strided_places(tuple(size), tuple(stride), 0 if storage_offset is None else storage_offset)
     source = reshape(pointwise.convert(src, self.dtype), (-1,))
     return reshape(index_copy(reshape(self, (-1,)), 0, places, source), self.shape)

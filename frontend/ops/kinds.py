@@ -12,7 +12,7 @@
     Captured     an array held by the program; tracing turns it into a parameter
 
 Scalar ops and combiners are named here and defined once, in kernels/scalar/table.py. Generate, Gather and Join share
-one idea: `element(builder, index, arguments)` says how one result element is made. The lowering passes a
+one idea: `element(builder, index, arguments)` defines one result element. The lowering passes a
 builder that writes loop IR, the interpreter one that computes with NumPy arrays.
 """
 
@@ -69,7 +69,7 @@ class Kind:
 
     promotes = False  # whether Python numbers may stand for tensors and operands are cast to a common type
     linear = False  # whether every derivative is the op itself applied to tangents
-    own_kernel = False  # whether its ops are kernels of their own, whose operands are in memory
+    own_kernel = False  # whether each of its ops is a separate kernel with operands in memory
 
     @property
     def name(self) -> str:

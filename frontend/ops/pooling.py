@@ -94,7 +94,7 @@ def max_pool2d_with_indices(
     dilation: Lengths = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of the last two dims, and its place there."""
+    """The largest element of each window of the last two dims, and its row-major index."""
     return _max_pool(self, 2, kernel_size, stride, padding, dilation, ceil_mode)
 
 
@@ -134,7 +134,7 @@ def max_pool3d_with_indices(
     dilation: Lengths = 1,
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of the last three dims, and its place there."""
+    """The largest element of each window of the last three dims, and its row-major index."""
     return _max_pool(self, 3, kernel_size, stride, padding, dilation, ceil_mode)
 
 

@@ -41,7 +41,7 @@ LARGEST = 40
 
 @composite
 def linear_recurrence(self: Tensor, factor: Tensor, dim: int) -> Tensor:
-    """self plus factor times the result at the place before, along dim."""
+    """self plus factor times the previous result, along dim."""
     size = self.shape[dim]
     steps = (size - 1).bit_length() if isinstance(size, int) else LARGEST
     places = iota(tuple(extent if axis == dim else 1 for axis, extent in enumerate(self.shape)), dim=dim, dtype=i64)
@@ -117,7 +117,7 @@ def running_product_along(self_tangent, self, dim):
     return running_product_jvp(self_tangent, self, dim)
 
 
-# In what follows the gradient is the product of all factors before, and of what comes from behind:
+# Below, the gradient is the product of all earlier factors, times a recurrence from the end:
 #     behind[i] = grad_output[i] + self[i + 1] * behind[i + 1]
 # and the change is a recurrence too:
 #     change[i] = self[i] * change[i - 1] + tangent[i] * (the product of all factors before)

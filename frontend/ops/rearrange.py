@@ -92,7 +92,7 @@ def _column_windows(
 
 @composite
 def im2col(self: Tensor, kernel_size: Lengths, dilation: Lengths, padding: Lengths, stride: Lengths) -> Tensor:
-    """The windows of the last two dims as columns: [batch, channels * places in a window, windows]."""
+    """The windows of the last two dims as columns: [batch, channels * elements of a window, windows]."""
     if self.ndim not in (3, 4):
         raise ShapeError(f"self has {self.ndim} dimensions, expected 3 or 4")
     windows = _column_windows(self.shape[-2:], kernel_size, dilation, padding, stride)
@@ -120,7 +120,7 @@ def col2im(
     padding: Lengths,
     stride: Lengths,
 ) -> Tensor:
-    """Columns, as im2col makes them, added up in the places that they came from."""
+    """Columns in the layout of im2col, added up at the elements that im2col reads: its transpose."""
     if self.ndim not in (2, 3):
         raise ShapeError(f"self has {self.ndim} dimensions, expected 2 or 3")
     windows = _column_windows(output_size, kernel_size, dilation, padding, stride)

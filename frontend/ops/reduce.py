@@ -1,4 +1,4 @@
-"""Reductions over dimensions: sums, products, minmax, means, variances, norms."""
+"""Reductions over dimensions: sums, products, minima, maxima, means, variances, norms."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def var_mean_vjp(grads, self, dim, correction, keepdim):
 
 @composite
 def var(self: Tensor, dim: Dims = None, *, correction: Scalar | None = None, keepdim: bool = False) -> Tensor:
-    """The squared distances from the mean, added up and divided by their number less correction (1)."""
+    """The sum of squared deviations from the mean, divided by their number minus correction (1)."""
     return var_mean(self, dim, correction=correction, keepdim=keepdim)[0]
 
 
@@ -413,14 +413,14 @@ def logsumexp_vjp(grad, result, self, dim, keepdim):
 
 @composite
 def nansum(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The sum over dim of what is not NaN."""
+    """The sum over dim of the elements that are not NaN."""
     value = pointwise.where(pointwise.isnan(self), 0, self) if self.dtype.is_float else self
     return sum(value, dim, keepdim, dtype=dtype)
 
 
 @composite
 def nanmean(self: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The mean over dim of what is not NaN."""
+    """The mean over dim of the elements that are not NaN."""
     value = _floating(self, dtype)
     missing = pointwise.isnan(value)
     total = sum(pointwise.where(missing, 0, value), dim, keepdim)

@@ -74,7 +74,7 @@ def _total(total: Tensor) -> Tensor:
 
 @composite
 def running_logsumexp_backward(grad_output: Tensor, self: Tensor, total: Tensor, dim: int) -> Tensor:
-    """At each place along dim the sum of grad_output * exp(self there - total) from it on."""
+    """At position i along dim the sum over j >= i of grad_output[j] * exp(self[i] - total[j])."""
     total = _total(total)
     positive, negative = (
         elementary.exp(flip(running_logsumexp(flip(part - total, dim), dim), dim) + self)
@@ -85,7 +85,7 @@ def running_logsumexp_backward(grad_output: Tensor, self: Tensor, total: Tensor,
 
 @composite
 def running_logsumexp_jvp(tangent: Tensor, self: Tensor, total: Tensor, dim: int) -> Tensor:
-    """At each place along dim the sum of tangent * exp(self - total there) up to it."""
+    """At position i along dim the sum over j <= i of tangent[j] * exp(self[j] - total[i])."""
     total = _total(total)
     positive, negative = (elementary.exp(running_logsumexp(part + self, dim) - total) for part in _logarithms(tangent))
     return positive - negative

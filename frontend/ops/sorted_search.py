@@ -101,7 +101,7 @@ def _unsafe_index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def _unsafe_index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """self with values written or added at the places of self[indices]."""
+    """self with values written or added at indices."""
     return index_put(self, indices, values, accumulate)
 
 
@@ -132,6 +132,6 @@ def _unsafe_masked_index(self: Tensor, mask: Tensor, indices: Sequence[Tensor | 
 def _unsafe_masked_index_put_accumulate(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
 ) -> Tensor:
-    """self with values added at the places of self[indices] where mask holds."""
+    """self with values added at indices where mask holds."""
     _check_mask(mask)
     return index_put(self, _inside(self, indices), pointwise.where(mask, values, 0), True)

@@ -252,7 +252,7 @@ def _roll_index(index: Index, arguments: Arguments) -> Index:
 
 @prim(View(lambda a: a["self"].shape, _roll_index))
 def cyclic_shift(self: Tensor, shifts: Sequence[Dim], dims: Sequence[int]) -> Tensor:
-    """Elements moved along dims by shifts; what falls off the end comes in at the start."""
+    """Elements moved along dims by shifts, cyclically."""
     wanted = tuple(dimension(dim, self.ndim) for dim in dims)
     if len(wanted) != len(shifts):
         raise ArgumentError(f"{len(shifts)} shifts for {len(wanted)} dims")
@@ -310,7 +310,7 @@ def _unfold_index(index: Index, arguments: Arguments) -> Index:
 
 @prim(View(_unfold_shape, _unfold_index))
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """All windows of size along dimension, step apart; the place in the window is the last dimension."""
+    """All windows of size along dimension, step apart; the position in the window is the last dimension."""
     extent = self.shape[axis_of(dimension, self.ndim)] if self.ndim else 1
     if step < 1 or size < 0:
         raise ArgumentError(f"size is {size} and step {step}, expected size >= 0 and step >= 1")
@@ -394,7 +394,7 @@ def t(self: Tensor) -> Tensor:
 
 @composite(turns=True)
 def movedim(self: Tensor, source: Dims, destination: Dims) -> Tensor:
-    """Dimensions source moved to the places destination; the others keep their order."""
+    """Dimensions source moved to the positions destination; the others keep their order."""
     old = [dimension(dim, self.ndim) for dim in ([source] if isinstance(source, int) else source or ())]
     new = [dimension(dim, self.ndim) for dim in ([destination] if isinstance(destination, int) else destination or ())]
     if len(old) != len(new) or len(set(old)) != len(old) or len(set(new)) != len(new):

@@ -6,7 +6,7 @@
         return xp.softmax(x, -1)
 
 `xp` is one of the modules `names_smelt`, `names_numpy`, `names_torch` and `names_jax`: PyTorch's names, spelled
-for each library. Where a library is better served by other code, the workload gets a version of its own:
+for each library. Where other code is better for a library, the workload gets a separate version:
 `@softmax_rows.by_numpy`, `@softmax_rows.by_numba`. Numba works on loops, so it has no namespace: `by_numba` takes
 a function that is given the module numba and returns the compiled function.
 """
