@@ -191,7 +191,7 @@ def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
 
 
 def dot(a: Any, b: Any, out: None = None) -> Any:
-    """np.dot: a product of numbers, or a sum over the last dim of a and the last but one of b."""
+    """np.dot: a product of numbers, or a contraction of the last dim of a with the last but one of b."""
     _nothing("dot", out=(out, None))
     ranks = np.ndim(a), np.ndim(b)
     if 0 in ranks:

@@ -1,4 +1,4 @@
-"""`smelt demo`: a small classifier, checked, trained, looked into and timed.
+"""`smelt demo`: a small classifier: checked, trained, inspected and timed.
 
 The data is drawn by a formula: seven-segment digits, shifted and covered with noise. The model is two layers
 with layer norm and gelu between them; a whole training step (loss, gradient, Adam) is one compiled function.

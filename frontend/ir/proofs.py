@@ -356,7 +356,7 @@ def is_multiple(value: Dim, factor: int) -> bool:
 
 
 def _without_remainders(value: Dim, factor: int) -> Dim:
-    """e instead of e % m where m is a multiple of the factor: the difference is one, too."""
+    """Replace e % m by e where m is a multiple of the factor: their difference is a multiple, too."""
     if isinstance(value, int):
         return value
     total: Dim = 0

@@ -147,7 +147,7 @@ def _grouped(value: Dim) -> str:
 
 
 class Expr:
-    """sum of coefficient * product of atoms, in a canonical order: equal expressions are equal objects' terms."""
+    """A sum of coefficient * product of atoms, in a canonical order: equal expressions have equal terms."""
 
     __slots__ = ("_hash", "_symbols", "terms")
 
@@ -371,7 +371,7 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
 
 
 def _restore(value: Expr) -> Dim:
-    """d*(e // d) + e % d is e."""
+    """Simplify d*(e // d) + e % d to e."""
     for monomial, coefficient in value.terms:
         for atom in monomial:
             if not (isinstance(atom, Compound) and atom.operator == "%"):

@@ -201,7 +201,7 @@ def adaptive_max_pool2d_jvp(self_tangent, results):
 
 @composite
 def adaptive_max_pool2d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
-    """grad_output added up at the places of the largest elements."""
+    """grad_output added up at the indices of the largest elements."""
     return added_at(grad_output, self, indices, 2)
 
 
@@ -223,7 +223,7 @@ def adaptive_max_pool3d_jvp(self_tangent, results):
 
 @composite
 def adaptive_max_pool3d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
-    """grad_output added up at the places of the largest elements."""
+    """grad_output added up at the indices of the largest elements."""
     return added_at(grad_output, self, indices, 3)
 
 

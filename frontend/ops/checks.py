@@ -33,7 +33,7 @@ def _checked_cast_element(builder: ElementBuilder, index: Index, arguments: Argu
     differentiable=False,
 )
 def checked_cast(self: Tensor, dtype: DType) -> Tensor:
-    """self converted to a narrower integer type; a number that this does not hold is an error."""
+    """self converted to a narrower integer type; a number out of its range is an error."""
     if dtype not in INTEGER or dtype is i64:
         raise DTypeError(f"dtype is {dtype}, accepted are u8, i8, i16, i32")
     return {}  # type: ignore[return-value]
@@ -63,4 +63,4 @@ def _divisor_element(builder: ElementBuilder, index: Index, arguments: Arguments
 
 @prim(Gather(lambda a: a["self"].type, _divisor_element, _aligned), dtypes=INTEGER, differentiable=False)
 def checked_divisor(self: Tensor) -> Tensor:
-    """self, by which PyTorch divides integers: zero is an error."""
+    """self, the divisor of integers, where PyTorch raises: zero is an error."""

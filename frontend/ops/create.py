@@ -1,4 +1,4 @@
-"""Tensors out of nothing: constants, ranges, fills."""
+"""Ops without operands: constants, ranges, fills."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _steps(start: Any, end: Any, step: Any) -> Dim:
 def arange(
     start: Dim | float, end: Dim | float | None = None, step: float = 1, *, dtype: DType | None = None
 ) -> Tensor:
-    """start, start + step, ... up to before end; with one number, from 0 up to before it."""
+    """start, start + step, ..., without end; with one number, from 0 to it."""
     if end is None:
         start, end = 0, start
     if step == 0:

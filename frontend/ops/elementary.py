@@ -153,7 +153,7 @@ def expm1_vjp(grad, result):
 
 @composite
 def ldexp(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
-    """self * 2 ** other; whole exponents leave the type of self."""
+    """self * 2 ** other; integer exponents keep the type of self."""
     whole = other.dtype.is_integer if isinstance(other, Value) else isinstance(other, int)
     if not (whole and isinstance(self, Value) and self.dtype.is_inexact):
         return mul(self, exp2(other))

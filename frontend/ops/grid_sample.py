@@ -1,4 +1,4 @@
-"""Images read at points between their pixels.
+"""Image sampling at points between pixels, by interpolation.
 
 An interpolation is a product of two 1-dim ones. Each axis has taps: an index, a weight, and the weight's slope. The
 value is the sum over pairs of taps, and so are its derivatives by the image and by the points.
@@ -188,7 +188,7 @@ def grid_sampler_2d_backward(
     align_corners: bool,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of grid_sampler_2d by input, zeros if output_mask says so, and by grid."""
+    """The gradients of grid_sampler_2d by input, zeros where output_mask is false, and by grid."""
     sampling = Sampling(input, grid, interpolation_mode, padding_mode, align_corners)
     gradient = pointwise.convert(grad_output, grad_output.dtype.compute)
     value = pointwise.convert(input, input.dtype.compute)

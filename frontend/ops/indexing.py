@@ -487,7 +487,7 @@ def scatter(
     value: Scalar | None = None,
     reduce: str | None = None,
 ) -> Tensor:
-    """self with src (or a value) written at index along dim; reduce may say "add" or "multiply" instead."""
+    """self with src (or a value) written at index along dim, or combined by reduce: "add" or "multiply"."""
     given = value if src is None else src
     if given is None:
         raise ArgumentError("src is missing")

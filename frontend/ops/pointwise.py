@@ -216,7 +216,7 @@ def true_divide_jvp(self_tangent, other_tangent, result, other):
 
 @composite
 def div(self: Tensor | Scalar, other: Tensor | Scalar, *, rounding_mode: str | None = None) -> Tensor:
-    """self / other, rounded towards zero (trunc) or down (floor) if rounding_mode says so."""
+    """self / other; rounding_mode "trunc" rounds towards zero, "floor" down."""
     if rounding_mode is None:
         return true_divide(self, other)
     if rounding_mode == "trunc":

@@ -121,7 +121,7 @@ def max_pool2d_with_indices_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """grad_output added up at the places of the largest elements."""
+    """grad_output added up at the indices of the largest elements."""
     return _max_pool_vjp(grad_output, self, 2, padding, dilation, indices)
 
 
@@ -161,7 +161,7 @@ def max_pool3d_with_indices_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """grad_output added up at the places of the largest elements."""
+    """grad_output added up at the indices of the largest elements."""
     return _max_pool_vjp(grad_output, self, 3, padding, dilation, indices)
 
 

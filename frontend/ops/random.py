@@ -68,7 +68,7 @@ def _check_float(dtype: DType) -> DType:
 
 @composite(differentiable=False)
 def rand(size: Size, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS) -> Tensor:
-    """Evenly distributed from 0 to before 1."""
+    """Uniformly distributed in [0, 1)."""
     wanted = _check_float(dtype or f32)
     return pointwise.cast(
         _fraction(random_bits(size, seed=seed, stream=stream), DIGITS[wanted.name], wanted.compute), wanted
@@ -113,7 +113,7 @@ def randint(
     seed: Tensor | None = None,
     stream: int = STREAMS,
 ) -> Tensor:
-    """Whole numbers evenly distributed from low to before high."""
+    """Integers uniformly distributed in [low, high)."""
     if high <= low:
         raise ArgumentError(f"high is {high}, expected more than low, which is {low}")
     count = high - low
@@ -139,7 +139,7 @@ def bernoulli(self: Tensor, p: Scalar | None = None, *, seed: Tensor | None = No
 def uniform(
     self: Tensor, low: float = 0.0, high: float = 1.0, *, seed: Tensor | None = None, stream: int = STREAMS
 ) -> Tensor:
-    """Evenly distributed from low to before high, in the shape and type of self."""
+    """Uniformly distributed in [low, high), in the shape and type of self."""
     drawn = rand(self.shape, dtype=self.dtype, seed=seed, stream=stream)
     return drawn * (high - low) + low
 
