@@ -1,4 +1,4 @@
-"""Long sums in parts."""
+"""Sum long reductions in blocks, so that rounding errors grow with the length of a block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..registry import loop_pass
 
 @loop_pass("blocked_sum")
 def blocked_sum(kernel: Kernel, *, steps: int = 128) -> Kernel:
-    """A long sum is the sum of sums of so many steps: rounding errors grow with the length of a run, not of the whole.
+    """Cut a long sum into sums of about `steps` vectors: rounding errors grow with a block, not with the whole.
 
     vector<64> %j in 0..32768 reduce %s: f32 = add { ... }   ->
 
@@ -38,7 +38,7 @@ def _statement(statement: Statement, steps: int, fresh: Iterator[str]) -> Statem
 
 
 def _sums(loop: Loop) -> bool:
-    """Whether a loop adds up numbers that are rounded."""
+    """Whether a loop is a sum of floating-point numbers."""
     return not prefixes(loop) and any(
         item.combiner == "add" and item.results[0].dtype.is_inexact for item in loop.accumulators
     )
@@ -64,7 +64,7 @@ def _split(loop: Loop, steps: int, fresh: Iterator[str]) -> Loop:
 
 
 def _length(extent: Dim, width: int, steps: int) -> int | None:
-    """How many iterations a part has: one that divides the whole if there is one; None if the sum is short."""
+    """Return the iterations of a block: a divisor of the whole if there is one; None if the sum is short."""
     if not isinstance(extent, int):
         return steps * width
     if extent <= 2 * steps * width:

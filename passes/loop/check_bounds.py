@@ -1,4 +1,4 @@
-"""Kernels that look at every index before they touch memory."""
+"""Check every index of a kernel against its buffer before the access, at run time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_bounds(kernel: Kernel) -> Kernel:
                                           %bound1, %bound2 = check %bound0 in 0..N site 0
                                           %0 = load %x[%i + 1] if %bound2
 
-    An index out of range is reported, with the kernel, the buffer and the user's line, and the access does not happen.
+    An index out of range is reported, with the kernel, the buffer and the user's line, and the access is skipped.
     """
     return _Checker(kernel).run()
 
@@ -57,13 +57,13 @@ class _Checker:
         return [line for item in statements for line in self.statement(item)]
 
     def statement(self, statement: Statement) -> list[Statement]:
-        """What a statement becomes."""
+        """Return the statements that replace one: its checks, and the statement with a guard."""
         if children(statement):
             return [Rewrite(body=self.body)(statement)]
         self.lines = []
         if elements(statement):
             guard = self.element(statement)
-            touching: Any = statement  # which has a guard
+            touching: Any = statement  # has a guard
             changed = replace(touching, guard=guard)
             if isinstance(changed, Store) and guard is not None:
                 changed = replace(changed, stream=False)
@@ -84,13 +84,13 @@ class _Checker:
         return result
 
     def check(self, place: Dim, size: Dim, guard: Operand | None, name: str, origin: Location | None) -> Operand:
-        """A register that says whether an index is in range; reported if it is not where the guard holds."""
+        """Add a check of an index, reported only where the guard holds; return the register with its result."""
         value: Operand = Literal(place, i64) if isinstance(place, int) else self.new()
         if isinstance(value, Register):
             self.lines.append(Index(value, place))
         least = size
         if guard is not None:
-            least = maximum(size, 1)  # where the guard is false nothing is asked of a buffer, which may be empty
+            least = maximum(size, 1)  # the buffer may be empty where the guard is false
             outside = Literal(0, i64) if non_negative(size - 1) else Literal(-1, i64)
             if outside.value:
                 empty = self.new()
@@ -106,7 +106,7 @@ class _Checker:
         return good
 
     def element(self, statement: Statement) -> Operand | None:
-        """The guard of a statement that touches elements which are in range."""
+        """Check the elements that a statement touches; return the guard that holds where all are in range."""
         guard, origin = elements(statement)[0].guard, next(iter(origins(statement)), None)
         for buffer, index, given, _, is_written in elements(statement):
             name = f"{'store to' if is_written else 'load of'} {buffer.name}"
@@ -118,7 +118,7 @@ class _Checker:
         return guard
 
     def matrices(self, statement: Statement, found: Sequence[Block]) -> list[Statement]:
-        """A statement that runs if the first and last places of matrices are in range."""
+        """Return a statement that runs only if the first and last places of its matrices are in range."""
         origin = next(iter(origins(statement)), None)
         fine: Operand | None = None
         for matrix, rows, columns, _ in found:
@@ -135,7 +135,7 @@ class _Checker:
 
 
 def _ends(matrix: Matrix, rows: Dim, columns: Dim) -> list[Dim]:
-    """Places of a matrix between which all others lie."""
+    """Return the places of a matrix between which all others lie."""
     if not matrix.panel:
         down, across = (rows - 1) * matrix.row_stride, (columns - 1) * matrix.column_stride
         return list(dict.fromkeys(matrix.offset + one + other for one in (0, down) for other in (0, across)))

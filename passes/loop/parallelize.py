@@ -1,4 +1,4 @@
-"""Which loops are shared out to threads."""
+"""Parallelize outermost loops with enough work for threads."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _loop(loop: Loop, fresh: Iterator[int], total: int, sharing: Sharing) -> Loo
 
 
 def _tile(total: int, sharing: Sharing) -> int:
-    """The work of one run: long runs stream better, many share out better."""
+    """Return the work of one run, in additions: long runs stream better, many short ones balance better."""
     return min(max(total // sharing.runs, sharing.run[0]), sharing.run[1])
 
 
 def _merge(loop: Loop, fresh: Iterator[int], sharing: Sharing) -> Loop:
-    """A perfect nest whose outer loop is short, or may be, becomes one loop."""
+    """Collapse a perfect nest whose outer loop is short, or may be, into one loop."""
     while (
         loop.kind == "serial"
         and len(loop.body) == 1
@@ -85,14 +85,15 @@ def _merge(loop: Loop, fresh: Iterator[int], sharing: Sharing) -> Loop:
 
 
 def _is_short(loop: Loop, sharing: Sharing) -> bool:
-    """Whether a loop may have few iterations. If nobody knows, the two divisions that merging takes must not show."""
+    """Whether a loop has few iterations or, at a dynamic size, may have few and a body that outweighs the two divisions
+    of a merged index."""
     if isinstance(loop.extent, int):
         return loop.extent < sharing.iterations
     return all(isinstance(item, Loop) and cost(item.body) >= sharing.run[1] for item in loop.body)
 
 
 def _split(loop: Loop, fresh: Iterator[int], total: int, sharing: Sharing) -> Loop:
-    """Runs of a vector loop, a multiple of its width long."""
+    """Strip-mine a vector loop into runs whose length is a multiple of its width."""
     each = max(1, cost(loop.body))
     run = max(_tile(total, sharing) // each // loop.width, 1) * loop.width
     tile = Symbol(f"%t{next(fresh)}", 0, ceil_divide(loop.extent, run) - 1)

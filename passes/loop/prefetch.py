@@ -1,4 +1,9 @@
-"""Rows that are on their way while rows before them are computed."""
+"""Prefetch rows of large buffers while earlier rows are computed, where hardware prefetchers would not.
+
+Two other places prefetch. A transposition prefetches its source, at the distance that strip_mine.py sets (`ahead`) or
+else the default in backend/cpu/microkernels/tuning.py. Packing and GEMM prefetch inside the micro-kernels
+(backend/cpu/microkernels/gemm.py, pairs.py, dots.py).
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,12 @@ from .substitute import change_bodies
 
 @dataclass(frozen=True, slots=True)
 class FetchCosts:
-    """Which rows are fetched. No measurement is recorded."""
+    """Which rows are prefetched. No measurement is recorded."""
 
-    long: int = 1 << 15  # bytes of a row, at least: the processor sees shorter ones coming
-    short: int = 1 << 10  # bytes of a row, at most, that ends before the processor sees it coming
-    ahead: int = 16  # such rows on their way at a time
-    busy: int = 8  # cost of each element, in additions, of a pass that leaves the memory idle
+    long: int = 1 << 15  # bytes of a long row, at least: hardware prefetchers cover shorter ones
+    short: int = 1 << 10  # bytes of a short row, at most: it ends before hardware prefetchers have detected it
+    ahead: int = 16  # prefetch distance of short rows, in rows
+    busy: int = 8  # additions for each element, at least, of a pass that leaves memory bandwidth idle
 
 
 COSTS = FetchCosts()
@@ -30,7 +35,7 @@ COSTS = FetchCosts()
 
 @loop_pass("prefetch")
 def prefetch(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
-    """Where a long row is read several times, a pass over it that finds it in the caches fetches the next row.
+    """Prefetch the next row where a long row is read several times, in a pass that finds its own row in the caches.
 
         serial %i in 0..512 {
           vector<64> %j in 0..32000 reduce %1: f32 = max {
@@ -42,8 +47,8 @@ def prefetch(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
             %2 = load %x[%i, %j]
             ...
 
-    So the first pass need not wait for memory while the others need not ask for it. Short rows that are far apart, as
-    in a block of a matrix, are fetched some rows before they are read, since the processor does not see them coming:
+    So the first pass does not wait for memory, and the later passes use bandwidth that would be idle. Short rows that
+    are far apart, as in a block of a matrix, are prefetched some rows ahead: hardware prefetchers do not follow them:
 
         serial %i in (512 * %i.block)..(512 * %i.block + 512) {
           vector<32> %j in (64 * %j.block)..(64 * %j.block + 64) {
@@ -51,8 +56,8 @@ def prefetch(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
             %1 = load %y[%i, %j]
             ...
 
-    So are those that are stored to, unless they are streamed: a line comes from memory before a part of it changes.
-    What has less bytes than a result that is streamed stays in the caches anyway.
+    Short rows that are stored to are prefetched, too, unless the stores are non-temporal: a cached store first reads
+    its line from memory. Buffers of less than `machine.streamed` bytes are left alone: they stay in the caches.
     """
     loops = [loop for item in kernel.body for loop in (item.branches if isinstance(item, Concurrent) else [item])]
     stored = {name for item in loops if isinstance(item, Loop) for name in written(item)}
@@ -65,7 +70,7 @@ def prefetch(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
 
 
 def _fetches(rows: Loop, machine: Machine, stored: set[str]) -> dict[int, list[Fetch]]:
-    """What to fetch in which pass over a row, by the identity of the pass."""
+    """Choose the prefetches of each pass over a row; the key is the identity of the pass."""
     readers: dict[Fetch, list[Loop]] = {}
     found: dict[int, list[Fetch]] = {}
     for one in _passes(rows.body):
@@ -89,20 +94,20 @@ def _fetches(rows: Loop, machine: Machine, stored: set[str]) -> dict[int, list[F
 
 
 def _passes(statements: Sequence[Statement]) -> Iterator[Loop]:
-    """The vector loops of a body, whether or not they are in blocks."""
+    """Yield the vector loops of a body, tiled or not."""
     for item in statements:
         if isinstance(item, Loop):
             yield from [item] if item.kind == "vector" else _passes(item.body)
 
 
 def _ahead(access: Load | Store, rows: Loop, count: int) -> Fetch:
-    """What an access will touch some rows later."""
+    """Make the prefetch of the element that an access touches `count` rows later."""
     later = {rows.variable: rows.variable.expr() + count}
     return Fetch(access.buffer, tuple(substitute(place, later) for place in access.index))
 
 
 def _row(access: Load | Store, one: Loop, rows: Loop, machine: Machine) -> str | None:
-    """What an access in a pass touches of a large buffer: "long" rows one by one, or "short" ones far apart."""
+    """Classify the rows of a large buffer that an access touches: "long", or "short" and far apart; None for others."""
     place = offset(access.buffer, access.index)
     size, row = product(access.buffer.shape), step(place, rows.variable)
     if access.guard is not None or step(place, one.variable) != 1:
@@ -122,7 +127,7 @@ def _leaves_memory_idle(loop: Loop) -> bool:
 
 
 def _added(statements: Sequence[Statement], found: dict[int, list[Fetch]]) -> list[Statement]:
-    """The statements with what is to be fetched at the beginning of passes."""
+    """Return the statements with the prefetches at the beginning of their passes."""
 
     def change(item: Statement) -> Statement:
         if not isinstance(item, Loop):

@@ -1,4 +1,4 @@
-"""A kernel once more, with other names for its memory and from other lines of the user's code."""
+"""Copy a kernel with other buffer names and other lines of the user's code: kernel reuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...kernels.loop.roles import Rewrite
 
 
 class Renaming:
-    """Buffers by other names, statements from other lines."""
+    """A map of buffer names and of the user's lines, applied to kernels."""
 
     def __init__(
         self,
@@ -19,7 +19,7 @@ class Renaming:
         locations: dict[int, Location | None],
     ):
         self.names = names
-        self.starts = starts  # of names of memory that a kernel has for itself
+        self.starts = starts  # prefixes of names of scratch and temporaries
         self.locations = locations
         self.buffers: dict[int, Buffer] = {}  # by identity: most are mentioned many times
 

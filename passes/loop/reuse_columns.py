@@ -1,4 +1,4 @@
-"""What one loop down the columns works out and a later one needs again."""
+"""Keep values that one loop down the columns computes in scratch for a later loop, in place of computing them again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMBERS = ("f32", "f64")
 
 @loop_pass("reuse_columns")
 def reuse_columns(kernel: Kernel, *, machine: Machine = DEFAULT, room: int | None = None) -> Kernel:
-    """Where lanes run across columns, what a loop down the columns has worked out is kept for a later one.
+    """Keep values of a loop down the columns for a later one, where the lanes of vectors run across columns.
 
         vector<64> %j in 0..4096 {                     serial %j.block in 0..64 {
           serial %k in 0..21 reduce %5: f32 = add {      alloc %kept0: f32[21, 64]
@@ -54,10 +54,10 @@ def reuse_columns(kernel: Kernel, *, machine: Machine = DEFAULT, room: int | Non
           }                                                  %9 = div(%8, %5) : f32
         }                                                    store %y[%k, %j], %9
 
-    Along rows it is lowering that does this. Here one vector of columns at a time has its memory, which stays in the
-    caches. What is cheap, or would take more than `room` bytes, is worked out again.
+    Along rows, lowering does the same (passes/lower/loop_tree.py). Here one vector of columns at a time has scratch,
+    which stays in the caches. Cheap values, and values that would exceed `room` bytes, are computed again.
 
-    room: half of L2, if it is not given: the other half is for what the kept values are made of
+    room: bytes of scratch, at most; half of L2 if not given: the other half is for the operands of the kept values
     """
     names = Names(kernel)
     most = machine.l2 // 2 if room is None else room
@@ -69,7 +69,7 @@ def reuse_columns(kernel: Kernel, *, machine: Machine = DEFAULT, room: int | Non
 
 
 def _columns(loop: Loop, room: int, names: Names) -> Loop | None:
-    """The loop over columns in blocks, with what is kept of each; None if there is nothing to keep."""
+    """Strip-mine the loop over columns by the vector width, with scratch for each strip; None if no value is kept."""
     passes = [item for item in loop.body if isinstance(item, Loop)]
     if len(passes) < 2 or prefixes(loop) or not _alike(passes):
         return None
@@ -78,7 +78,7 @@ def _columns(loop: Loop, room: int, names: Names) -> Loop | None:
     plans = [_Pass(item, passes[0].variable, changing, numbers) for item in passes]
     length = passes[0].extent
     assert isinstance(length, int)
-    made: dict[int, tuple[_Pass, Register]] = {}  # where something is worked out first
+    made: dict[int, tuple[_Pass, Register]] = {}  # the first computation of each value, by its number
     found: dict[int, Buffer] = {}
     for plan in plans:
         for key, register in plan.repeated(made):
@@ -112,7 +112,7 @@ def _columns(loop: Loop, room: int, names: Names) -> Loop | None:
 
 
 def _alike(passes: Sequence[Loop]) -> bool:
-    """Whether all loops run over the same, as serial loops without others inside."""
+    """Whether all loops are serial, innermost and of the same range."""
     first = passes[0]
     return isinstance(first.extent, int) and all(
         item.kind == "serial"
@@ -124,12 +124,12 @@ def _alike(passes: Sequence[Loop]) -> bool:
 
 @dataclass
 class _Pass:
-    """A loop down the columns: what its registers are, by numbers that are equal where the values are."""
+    """A loop down the columns, with value numbers of its registers: equal numbers are equal values."""
 
     loop: Loop
-    common: Symbol  # what the variables of all passes are called in keys
-    changing: set[str]  # buffers that are stored to meanwhile
-    numbers: dict[Hashable, int]  # of what all passes compute; nested keys would be as long as all paths to a value
+    common: Symbol  # stands for the variable of each pass in keys
+    changing: set[str]  # buffers that the passes store to
+    numbers: dict[Hashable, int]  # value numbers of all passes; nested keys would be as long as all paths to a value
 
     def __post_init__(self) -> None:
         self.made = {item.result.name: item for item in self.loop.body if isinstance(item, (Let, Load, Index))}
@@ -146,7 +146,7 @@ class _Pass:
         if isinstance(item, Index):
             return "index", substitute(item.expression, places)
         if item.guard is not None or item.buffer.name in self.changing:
-            return self, item.result.name  # like nothing else
+            return self, item.result.name  # equal to no other value
         return "load", item.buffer, tuple(substitute(place, places) for place in item.index)
 
     def __hash__(self) -> int:
@@ -158,7 +158,7 @@ class _Pass:
         return operand if isinstance(operand, Register) else (operand.__class__, repr(operand))  # 0.0 is not -0.0
 
     def repeated(self, before: dict[int, tuple[_Pass, Register]]) -> list[tuple[int, Register]]:
-        """What is worth keeping of what was worked out before: only what others are not made of."""
+        """List the values of earlier passes that are worth keeping, without those that only other such values need."""
         found: set[str] = set()
         pending, seen = self._roots(), set()
         while pending:
@@ -178,7 +178,7 @@ class _Pass:
         return stored + used(self.loop)
 
     def _work(self, item: Statement) -> int:
-        """What it costs to work something out from what lies in memory, in additions."""
+        """Return the cost of computing a value from memory, in additions."""
         cone: dict[str, Statement] = {}
         pending = [item]
         while pending:
@@ -189,7 +189,7 @@ class _Pass:
         return cost([item, *cone.values()])
 
     def changed(self, place: tuple[Dim, ...]) -> Loop:
-        """The loop with what it stores for later ones, and loads instead of working it out again."""
+        """Return the loop with stores of values for later loops, and loads in place of repeated computations."""
         body: list[Statement] = []
         needed = set(self._roots())
         for item in reversed(self.loop.body):

@@ -1,4 +1,4 @@
-"""Loops that do one thing in one part and another in the next: taken apart."""
+"""Split the ranges of loops where comparisons of the loop variable change (index-set splitting)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .substitute import fresh_registers, renamed
 
 @dataclass(frozen=True, slots=True)
 class PartCosts:
-    """How much code loops may become. No measurement is recorded."""
+    """How much code a split may add. No measurement is recorded."""
 
-    parts: int = 8  # of one loop, at most
-    growth: int = 2  # times the cost of the code, at most,
-    spare: int = 16  # and so many additions
+    parts: int = 8  # loops made of one, at most
+    growth: int = 2  # times the cost of the body that all parts together may have,
+    spare: int = 16  # plus so many additions
 
 
 COSTS = PartCosts()
@@ -43,7 +43,7 @@ COSTS = PartCosts()
 
 @loop_pass("split_ranges")
 def split_ranges(kernel: Kernel) -> Kernel:
-    """Take a loop apart where comparisons of its variable change.
+    """Split a loop where comparisons of its variable change.
 
         serial %j in 0..3072 {                 serial %j in 0..1024 {
           %0 = index(%j)                         %2 = load %x[%i, %j]
@@ -53,13 +53,13 @@ def split_ranges(kernel: Kernel) -> Kernel:
           %6 = where(%1, %2, %5) : f32           ...
           store %z[%i, %j], %6
 
-    In each part the comparisons are known, so guards and selects are gone, and what only other parts need.
+    In each part the comparisons are known, so guards and selects fold, and code that only other parts need is removed.
     """
     return replace(kernel, body=tuple(_statements(kernel.body, {}, fresh_registers(kernel))))
 
 
 def _statements(statements: Sequence[Statement], known: Mapping[str, Dim], fresh: Iterator[str]) -> list[Statement]:
-    """The statements with all inner loops taken apart. `known`: index expressions of registers."""
+    """Return the statements with all inner loops split. `known`: index expressions of registers."""
     made: list[Statement] = []
     seen = dict(known)
     for statement in statements:
@@ -106,7 +106,7 @@ def _parts(loop: Loop, known: Mapping[str, Dim], fresh: Iterator[str]) -> list[L
 
 
 def _comparisons(loop: Loop, known: Mapping[str, Dim]) -> Iterator[Comparison]:
-    """The comparisons of a loop's body that change once along the loop, at a place that sizes alone decide."""
+    """Yield the comparisons in a loop's body that change once along the loop, where sizes alone decide."""
     places = dict(known)
     for statement in loop.body:
         if isinstance(statement, Index):
@@ -128,7 +128,7 @@ def _place(operand: Operand, places: Mapping[str, Dim]) -> Dim | None:
 
 
 def _ordered(loop: Loop, points: Sequence[Dim]) -> list[Dim]:
-    """Where parts begin and end: those of the points that are certainly inside and have a known order."""
+    """Return the bounds of the parts in order, with the points that are proved to be inside, in a proved order."""
     ordered: list[Dim] = [loop.start, loop.stop]
     for point in points:
         for at in range(1, len(ordered)):
@@ -139,7 +139,7 @@ def _ordered(loop: Loop, points: Sequence[Dim]) -> list[Dim]:
 
 
 def _folded(statements: Sequence[Statement], values: dict[str, Operand]) -> list[Statement]:
-    """Straight-line code without what follows from the registers whose values are known."""
+    """Fold straight-line code by the registers whose values are known."""
 
     def now(operand: Operand) -> Operand:
         return values.get(operand.name, operand) if isinstance(operand, Register) else operand
@@ -169,7 +169,7 @@ def _folded(statements: Sequence[Statement], values: dict[str, Operand]) -> list
 
 
 def _simpler(statement: Let) -> Operand | None:
-    """What a select or a logical op gives where its operands are known."""
+    """Return the operand that a select or a logical op reduces to, or None."""
     operands = statement.operands
     if statement.op == "where" and isinstance(operands[0], Literal):
         return operands[1] if operands[0].value else operands[2]
@@ -182,7 +182,7 @@ def _simpler(statement: Let) -> Operand | None:
 
 
 def _needed(statements: Sequence[Statement]) -> list[Statement]:
-    """Straight-line code without registers that nothing uses."""
+    """Remove unused registers from straight-line code."""
     needed: set[str] = set()
     kept: list[Statement] = []
     for statement in reversed(statements):

@@ -1,4 +1,4 @@
-"""Blocks that are transposed and used a few rows at a time."""
+"""Strip-mine loops over transposed blocks: transpose and use one strip of a cache line's rows at a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..registry import loop_pass
 from .substitute import change_bodies
 from .transpose_blocks import Names
 
-STRIPS_AHEAD = 2  # between what is fetched and what is moved; not measured
+STRIPS_AHEAD = 2  # prefetch distance of transpositions, in strips; not measured
 
 
 @loop_pass("strip_mine")
 def strip_mine(kernel: Kernel) -> Kernel:
-    """Turn a block of a matrix, and use it, in strips of as many rows as a cache line has elements.
+    """Transpose a block of a matrix, and use it, in strips of as many rows as a cache line has elements.
 
         alloc %block0: f32[512, 64]                     alloc %block0: f32[16, 64]
         transpose %block0[0; 64, 1] = %x[...]           %lead = lead %x
@@ -30,9 +30,9 @@ def strip_mine(kernel: Kernel) -> Kernel:
             ...                                               %0 = load %block0[%i - (...), %j]
           }                                                   ...
 
-    The processor computes on one strip, which stays in its first cache, while results of the one before are on their
-    way to memory. Strips begin where lines of the source do (the first and the last one of a block are shorter), and
-    each line is read once. The next strips are fetched meanwhile, at the end of a block those of the block beside it.
+    A strip stays in L1 while it is used, and stores of the strip before drain to memory meanwhile. Strips begin at
+    cache lines of the source (the first and the last one of a block are shorter), so each line is read once. Each
+    transposition prefetches the strip `STRIPS_AHEAD` later; at the end of a block, one of the next block to the side.
     """
     names = Names(kernel)
 
@@ -40,13 +40,13 @@ def strip_mine(kernel: Kernel) -> Kernel:
 
 
 def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
-    """Blocks, what fills them and the loop over their rows, in strips; None if a body is something else."""
+    """Strip-mine a body of blocks, the transpositions that fill them and one loop over their rows; None for others."""
     before, rows = body[:-1], body[-1] if body else None
     blocks = {item.buffer.name: item.buffer for item in before if isinstance(item, Alloc)}
     copies = [item for item in before if isinstance(item, Transpose)]
     if not isinstance(rows, Loop) or rows.kind != "serial" or not copies or len(before) != len(blocks) + len(copies):
         return None
-    if rows.accumulators:  # which are complete after the last row, not after each strip
+    if rows.accumulators:  # complete after the last row, not after each strip
         return None
     first = copies[0].source
     line = CACHE_LINE // first.buffer.dtype.bytes
@@ -58,7 +58,7 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     number = ceil_divide(rows.extent, line)
     leads: list[Statement] = []
     shift: Dim = line
-    if is_multiple(first.column_stride, line):  # then lines begin in the same rows everywhere
+    if is_multiple(first.column_stride, line):  # lines begin in the same rows of every column
         lead = Lead(Register(names.new("%lead"), i64), first.buffer)
         leads, number, shift = [lead], number + 1, (lead.symbol.expr() - first.offset) % line
     strips = Symbol(names.new(f"{rows.variable.name}.strip"), 0, number - 1)
@@ -70,7 +70,7 @@ def _strips(body: Sequence[Statement], names: Names) -> list[Statement] | None:
     moved: list[Statement] = []
     for item in copies:
         tall, wide = blocks[item.target.buffer.name].shape
-        # Behind the last strips of a block those of the block beside it follow.
+        # The last strips of a block prefetch the first ones of the next block to the side.
         last = minimum(maximum(strips.expr() + STRIPS_AHEAD + 1 - len(leads) - ceil_divide(tall, line), 0), 1)
         ahead = STRIPS_AHEAD * line + last * (wide * item.source.column_stride - tall)
         source = replace(item.source, offset=item.source.offset + start - rows.start)

@@ -1,4 +1,4 @@
-"""Replacing loop variables by expressions, registers by others, and bodies of loops."""
+"""Replace loop variables by expressions, registers by others, and bodies of loops."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...kernels.loop.roles import Rewrite, positions
 
 
 def substitute_statement(statement: Statement, places: Mapping[Symbol, Dim]) -> Statement:
-    """The statement with loop variables replaced."""
+    """Return the statement with loop variables replaced."""
     return Rewrite(dims=lambda value: substitute(value, places))(statement)
 
 
 def fresh_registers(kernel: Kernel) -> Iterator[str]:
-    """Names that no register of a kernel has."""
+    """Yield names that no register of a kernel has."""
     return (f"%{number}s" for number in fresh(kernel, "%{}s"))
 
 
 def renamed(statements: Sequence[Statement], names: Iterator[str]) -> tuple[Statement, ...]:
-    """Straight-line code once more, with registers of its own."""
+    """Copy straight-line code, with fresh registers."""
     registers: dict[str, Register] = {}
     places: dict[Symbol, Dim] = {}  # of positions, which index expressions name
 
@@ -43,7 +43,7 @@ def renamed(statements: Sequence[Statement], names: Iterator[str]) -> tuple[Stat
 
 
 def change_loops(kernel: Kernel, change: Callable[[Loop], Loop]) -> Kernel:
-    """The kernel with what `change` makes of its loops, the inner ones first; not of those inside of vector loops."""
+    """Replace each loop of a kernel by `change(loop)`, inner loops first; loops inside of vector loops stay."""
 
     def body(statements: Sequence[Statement]) -> list[Statement]:
         return [loop(item) if isinstance(item, Loop) else inside(item) for item in statements]
@@ -57,7 +57,7 @@ def change_loops(kernel: Kernel, change: Callable[[Loop], Loop]) -> Kernel:
 
 
 def change_bodies(kernel: Kernel, change: Callable[[Loop], Sequence[Statement]]) -> Kernel:
-    """The kernel with what `change` makes of the bodies of its loops, the inner ones first. Vector loops stay."""
+    """Replace each loop body of a kernel by `change(loop)`, inner loops first. Vector loops stay."""
     return change_loops(
         kernel, lambda found: found if found.kind == "vector" else with_body(found, list(change(found)))
     )
