@@ -115,7 +115,7 @@ def _unary(name: str) -> Callable[[Value], Any]:
     return lambda self: op.apply(op.bind((self,), {}))
 
 
-# Methods that change an array in NumPy, and what to write instead.
+# Methods that change an array in place in NumPy, and their alternatives.
 IN_PLACE = {
     "fill": "x = smelt.ops.full_like(x, value)", "sort": "sort the array before the call",
     "partition": "partition the array before the call", "put": "x = smelt.ops.index_put(x, [index], values)",

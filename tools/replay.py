@@ -4,7 +4,7 @@ make replay BASE=<commit>                          the working tree against a co
 make replay BASE=<commit> ARGS="--only workload"   some kinds of programs alone
 make replay BASE=<commit> ARGS="--renamed block=blocked_sum"
 
-A change that only moves or renames code shows 0 differences; any other change shows what it does to each program. The
+A change that only moves or renames code shows 0 differences; any other change shows its effect on each program. The
 record of a commit is kept in .replay/, so that a second comparison with it records the working tree alone. Records hold
 for the machine that they were made on.
 """

@@ -6,7 +6,7 @@
       return %1
     }
 
-Tensor arguments are positional, all others stand in braces, and those that have their default are left out.
+Tensor arguments are positional, all others are in braces, and arguments equal to their default are left out.
 A `constant` is a literal where it is used: 0.5:f32, 3:i64, true. The text is deterministic.
 """
 

@@ -289,7 +289,7 @@ def promote(types: Sequence[TensorType | bool | int | float | complex]) -> DType
 def dtype_beside(number: DType, types: Sequence[TensorType], default_float: DType) -> DType:
     """Return the type of a Python number beside tensors, by PyTorch's rule; `number` is the type that holds it exactly.
 
-    default_float: what integers become beside a float.
+    default_float: the type that integers promote to beside a float number.
     """
     strong = promote(types) if types else bool_
     if _CATEGORY[number.kind] <= _CATEGORY[strong.kind]:

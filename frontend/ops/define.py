@@ -83,7 +83,7 @@ NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
 
 class Parameter:
-    """One parameter of an op: its name, default, and what it takes."""
+    """One parameter of an op: its name, its default, and the arguments that it takes."""
 
     __slots__ = (
         "annotation",
@@ -429,7 +429,7 @@ class OpDef(HasTraits, HasDerivatives):
                 types = inferred
             op = Op(self, arguments, types, current_location(2))
         except SmeltError as error:
-            # The outermost call overwrites the inner ones: it is the one that the user wrote.
+            # The outermost call, which the user wrote, overwrites the inner ones.
             if error.location is None:
                 error.location = current_location()
             error.op = self.name

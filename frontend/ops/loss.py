@@ -1,4 +1,4 @@
-"""Losses: elementwise distances and what they reduce to.
+"""Losses: elementwise distances and their reductions.
 
 `reduction` is "none", "mean" or "sum", or aten's 0, 1, 2. Losses of f16 and bf16 tensors are computed in f32
 and rounded once. Where aten names a backward op, the derivative is that op.

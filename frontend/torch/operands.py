@@ -59,7 +59,7 @@ class Input:
         return TensorType(self.dtype, self.shape)
 
     def seen(self, param: Value, size: Any) -> Value:
-        """Return the parameter in the tensor's own shape; `size` substitutes what is known of symbolic sizes."""
+        """Return the parameter in the tensor's own shape; `size` substitutes known symbolic sizes."""
         layout = self.layout
         shape = tuple(map(size, layout.shape))
         if layout.order is None:

@@ -1,7 +1,7 @@
 """Time of a new process to its first result with all code in the cache: this module is that process.
 
 `smelt bench --compile` fills a cache with a workload and then runs this module, which reads a request as JSON from
-standard input and writes what it found to standard output. Loading smelt and NumPy does not count, and neither does the
+standard input and writes the times to standard output. Loading smelt and NumPy does not count, and neither does the
 time in the program's native code. Modules that smelt loads when it first compiles do count, from Python's bytecode, as
 in any process but the first after an installation: the process that fills the cache writes that too.
 """

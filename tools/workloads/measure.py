@@ -1,7 +1,7 @@
 """Measure workloads in this process, which `smelt bench` starts for every setting.
 
 A request comes as JSON on standard input; events leave as lines of JSON on standard output, one by one, so that
-little is lost when a contender takes the process down. What libraries print goes to standard error.
+little is lost when a contender crashes the process. Output of libraries goes to standard error.
 
 The method (docs/benchmarks.md explains the choices):
 
