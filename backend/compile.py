@@ -1,4 +1,4 @@
-"""The driver: a graph in, something that can be called out; from the cache if it was compiled before."""
+"""The driver of all targets: a graph in, something that can be called out; from the cache if it was compiled before."""
 
 from __future__ import annotations
 
@@ -7,27 +7,24 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..ir.errors import CompileError
 from ..ir.graph import Graph
 from ..ir.printer import Printer
 from ..ir.process import process
-from .artifact import Artifact
 from .options import CompileOptions
 from .process.forks import no_forks
 from .process.stack_chunk import with_room
 from .report.timings import Stages
-from .store.cache import Key, Lookup, current
+from .store.cache import Key, Lookup, current, make_key
 from .store.files import Lock
+from .targets import Target, targets
 
 if TYPE_CHECKING:
-    from .cpu.llvm.engine import Started
     from .stages import StageHook
 
-TARGETS = ("cpu", "cuda")
-
+Complete = Callable[[Stages], Any]
 
 # Programs that are being compiled, by the names of their keys: equal ones wait for the same code.
-_started: dict[str, tuple[Artifact, Started]] = process.keep("programs that are being compiled", {})
+_started: dict[str, Complete] = process.keep("programs that are being compiled", {})
 
 
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:
@@ -41,68 +38,75 @@ def start_graph(
     """Compile, and leave to threads what they can do while others of many graphs go through their passes. Call what is
     returned for what can be called."""
     options = options or CompileOptions()
-    check_target(options)
+    target = targets.find(options.target)
     if on_stage is None:
         graph = with_own_ops(graph)
-    if options.target == "cuda":
-        from .cuda.compile import compile_for_cuda
-
-        executable = compile_for_cuda(graph, options, on_stage)
-        return lambda: executable
-    with no_forks():
-        return with_room(lambda: _start_for_cpu(graph, options, on_stage))
-
-
-def _start_for_cpu(graph: Graph, options: CompileOptions, on_stage: StageHook | None) -> Callable[[], Any]:
-    from .cpu.call.executable import Executable
-
     stages = Stages()
+
+    def start() -> tuple[Any, Callable[[], tuple[Any, Lookup]]]:
+        with stages.timed("key"):  # which begins with the machine
+            machine = target.machine(options, on_stage is not None)
+        return machine, start_code(target, graph, options, machine, stages, on_stage)
+
+    with no_forks():
+        machine, complete = with_room(start)
+
+    def finish() -> Any:
+        with no_forks():
+            code, lookup = complete()
+            return target.load(graph, options, machine, code, lookup, stages)
+
+    return finish
+
+
+def start_code(
+    target: Target, graph: Graph, options: CompileOptions, machine: Any, stages: Stages, hook: StageHook | None = None
+) -> Callable[[], tuple[Any, Lookup]]:
+    """Find or make the code of a graph for a machine. Call what is returned for the code, and where it came from."""
     key: Key | None = None
-    artifact: Artifact | None = None
-    code: Started | None = None
+    code: Any = None
+    complete: Complete | None = None
     lock: Lock | None = None
     lookup = Lookup("off")
-    if on_stage is not None or options.verify or options.annotate:
-        # Who wants to see or to check the stages gets them.
+    # Whoever wants to see or to check the stages gets them.
+    is_watched = hook is not None or options.verify or options.annotate
+    if is_watched and not target.keeps_watched:
         lookup = Lookup("off", "the stages of compilation were asked for")
     elif current().is_on:
         with stages.timed("key"):
-            key, reason = graph_key(graph, options)
+            key, reason = code_key(target, graph, options, machine)
         lookup = Lookup("off", reason)
     if key is not None:
         with stages.timed("look up"):
-            found = _started.get(key.name)
-            if found is not None:
-                (artifact, code), lookup = found, Lookup("hit", f"{key.name} that was being compiled")
+            complete = None if is_watched else _started.get(key.name)
+            if complete is not None:
+                lookup = Lookup("hit", f"{key.name} that was being compiled")
             else:
                 # Who has started something that others may wait for waits for nobody.
-                artifact, lookup, lock = current().find_or_lock(key, Artifact.from_header, not _started)
-    if artifact is None:
-        from .cpu.build import build
-
+                code, lookup, lock = current().find_or_lock(key, target.read, not _started)
+    if complete is None and (code is None or is_watched):
         try:
-            artifact, code = build(graph, options, stages, on_stage)
+            complete = target.build(graph, options, machine, stages, hook, code)
         except BaseException:
             release(lock)
             raise
         if key is not None:
-            _started[key.name] = artifact, code
+            _started[key.name] = complete
 
-    def finish() -> Any:
-        with no_forks():
-            if code is not None:
-                try:
-                    try:
-                        with stages.timed("llvm"):
-                            artifact.code = code.image()
-                    finally:
-                        is_first = key is not None and _started.pop(key.name, None) is not None
-                    if key is not None and is_first:
-                        with stages.timed("store"):
-                            current().store(key, artifact.header(), artifact.code)
-                finally:
-                    release(lock)
-            return Executable(graph, artifact, lookup, stages)
+    def finish() -> tuple[Any, Lookup]:
+        if complete is None:
+            return code, lookup
+        try:
+            try:
+                made = complete(stages)
+            finally:
+                is_first = key is not None and _started.pop(key.name, None) is not None
+            if key is not None and is_first and code is None:
+                with stages.timed("store"):
+                    current().store(key, *target.write(made))
+        finally:
+            release(lock)
+        return made, lookup
 
     return finish
 
@@ -141,36 +145,29 @@ def compile_stages(graph: Graph, wanted: Sequence[str], options: CompileOptions)
     return seen
 
 
-def check_target(options: CompileOptions) -> None:
-    if options.target not in TARGETS:
-        raise CompileError(f"unknown target {options.target!r}; there are {' and '.join(TARGETS)}")
+def explain_graph(graph: Graph, options: CompileOptions) -> Any:
+    """Return what `smelt explain` prints: str(report) and report.json()."""
+    found = targets.find(options.target).explain(graph, options)
+    return compile_graph(graph, options).report if found is None else found
 
 
 def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
     """What a graph's code is kept under, or why it is not."""
-    if options.target == "cuda":
-        from .cuda.compile import check_installed, wanted_architecture
-        from .cuda.toolchain.cached import cuda_key
+    target = targets.find(options.target)
+    return code_key(target, graph, options, target.machine(options, False))
 
-        check_installed()
-        return cuda_key(graph, options, wanted_architecture(options))
-    from .cpu.image.cached import native_key
-    from .cpu.runtime.records import DATA_OFFSET
-    from .cpu.target import host
 
+def code_key(target: Target, graph: Graph, options: CompileOptions, machine: Any) -> tuple[Key | None, str]:
+    """The same for the code for one machine."""
+    reason = target.not_kept(machine)
+    if reason:
+        return None, reason
     printer = Printer(graph)
     text = printer.text(locations=False)
     if printer.unsaid:
         return None, printer.unsaid
-    chosen = {
-        "vector_bits": options.vector_bits or host().machine.vector_bits,
-        "max_cost": options.max_cost,
-        "rounding": options.rounding,
-        "check_bounds": options.check_bounds,
-        "replaced": list(options.replaced),
-        "shared": list(options.shared),
-        "data_offset": None if options.addresses else DATA_OFFSET,
-    }
-    title = f"{graph.name}({', '.join(f'{param.name}: {param.type}' for param in graph.params)})"
-    key = native_key(title, text, chosen)
+    label = target.label(machine)
+    params = ", ".join(f"{param.name}: {param.type}" for param in graph.params)
+    title = f"{graph.name}({params}){f' for {label}' if label else ''}"
+    key = make_key(target.name, title, text, target.chosen(options, machine), target.environment())
     return key, "smelt's own files were changed since it was imported" if key is None else ""

@@ -26,6 +26,7 @@ from .backend.options import CompileOptions
 from .backend.process.forks import no_forks
 from .backend.pytree import flatten, paths, unflatten
 from .backend.static_args import static_key
+from .backend.targets import Target, targets
 from .ir import asked
 from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Array, Graph, Value, current_location
@@ -136,8 +137,7 @@ class Jitted:
         self.dynamic = dynamic
         self.options = options
         self.name = getattr(function, "__name__", "function").strip("<>")
-        # Whether a call inside a trace is inlined even if all of its arguments are known.
-        self.inlines = options.target == "cpu"
+        self.is_op = False  # one op: it closes over no tensors of a trace
         self.exact: dict[Any, Bound] = {}
         self.recent: list[tuple[Callable[[Any, Any], Any], Compiled]] = []
         self.versions: dict[Any, list[Compiled]] = {}
@@ -163,6 +163,10 @@ class Jitted:
     def plain(self) -> Any:
         """The copy of the function that is pickled (ops/pickled.py)."""
         return plain_copy(self, self.function)
+
+    @functools.cached_property
+    def target(self) -> Target:
+        return targets.find(self.options.target)
 
     def __copy__(self) -> Jitted:
         return self
@@ -211,7 +215,7 @@ class Jitted:
         shapes = tuple([array.shape for array in arrays])
         bound = self.exact.get((key, shapes))
         if bound is None:
-            if self.inlines and asked.current() is not None:
+            if asked.current() is not None and not self.is_op and self.target.inlines:
                 # The function may close over tensors of the enclosing trace; it is inlined then.
                 return self._constant(self._called(structure, list(map(_traced, leaves)), args, kwargs))
             with self.lock:
@@ -281,31 +285,26 @@ class Jitted:
         return leaves, structure, tuple([(which, static_key(expression(value))) for which, value in given])
 
     def _arrays(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Order | None]]:
-        """Return leaves as arrays in memory order, and those orders. For a GPU, arrays in its memory stay there."""
+        """Return leaves as arrays in memory order, and those orders. Arrays in the target's own memory stay there."""
         arrays: list[Any] = []
         orders: list[Order | None] = []
-        is_native = self.options.target != "cuda"
+        has_own = False
         for leaf in leaves:
-            if is_native and is_plain(leaf):
+            if is_plain(leaf):
                 arrays.append(leaf)
                 orders.append(None)
                 continue
-            array, order = self._on_gpu(leaf) or in_memory(self._array(leaf))
+            own = self.target.argument(leaf, self.name)
+            if own is not None:
+                has_own = True
+                array, order = own, own.order
+            else:
+                array, order = in_memory(self._array(leaf))
             arrays.append(array)
             orders.append(NUMBER if is_number(leaf) else order)
-        if self.options.target == "cuda":
-            from .backend.cuda.run.arrays import check_places
-
-            check_places(arrays, self.name)
+        if has_own:
+            self.target.check_arguments(arrays, self.name)
         return arrays, orders
-
-    def _on_gpu(self, leaf: Any) -> tuple[Any, Order | None] | None:
-        if self.options.target != "cuda":
-            return None
-        from .backend.cuda.run.arrays import argument_of
-
-        argument = argument_of(leaf, self.name)
-        return None if argument is None else (argument, argument.order)
 
     def _array(self, leaf: Any) -> np.ndarray:
         """Return a leaf as an array; a Python number becomes a 0-dim one."""
@@ -605,7 +604,7 @@ def _eager(op: OpDef, numbers: frozenset[str]) -> Jitted:
     compiled = Jitted(lambda **arguments: as_arrays(op.apply_in(f64, arguments)), (), (), False, CompileOptions())
     compiled.static_argnames = frozenset(statics)
     compiled.reasons.warned = True  # no warnings: an op has a version for each shape, and is not the user's function
-    compiled.inlines = False  # an op closes over no tensors
+    compiled.is_op = True
     compiled.name = op.name
     return compiled
 

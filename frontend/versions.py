@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backend.process.forks import no_forks
 from .backend.pytree import LEAF, count_leaves, unflatten
+from .backend.targets import targets
 from .ir.symbolic import Expr, evaluate
 from .passes.graph.layout import Order
 from .random import next_seed
@@ -35,11 +35,8 @@ class Compiled:
         self.structure = structure
         self.fixed = fixed  # result leaves that are not tensors, by position
         self.plan: CallPlan = executable.plan.hiding(traced.arrays, traced.seeded, orders=orders)
-        self.hidden: list[Any] = traced.arrays
-        if executable.target == "cuda":
-            from .backend.cuda.run.arrays import Constant
-
-            self.hidden = list(map(Constant, self.hidden))
+        self.target = targets.find(executable.target)
+        self.hidden = self.target.constants(traced.arrays)
 
     def takes(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Whether arrays of these shapes fit this version's symbolic shapes."""
@@ -64,11 +61,7 @@ class Bound:
         self.seeded = version.plan.is_seeded
         self.is_hiding = self.seeded or bool(self.hidden)
         self.turned = [(at, order) for at, order in enumerate(version.plan.orders) if order is not None]
-        self.turn: Callable[[Any, Order], Any] = np.ndarray.transpose
-        if version.executable.target == "cuda":
-            from .backend.cuda.run.arrays import turned
-
-            self.turn = turned
+        self.turn = version.target.turned
         self.structure = version.structure
         self.single = not fixed and self.structure == LEAF
         self.positions = range(count_leaves(self.structure))
@@ -101,11 +94,14 @@ class Bound:
         arrays: Sequence[np.ndarray],
     ) -> Entry | None:
         """Return a native entry for calls like this one, or None. names: those of kwargs in the order of the leaves."""
-        if self.version.executable.target != "cpu":
-            return None
-        with no_forks():
-            from .backend.cpu.call.entry import Call, make_entry
-
-        call = Call(args, kwargs, names, static_numbers, static_names, leaves, arrays)
+        call = {
+            "args": args,
+            "kwargs": kwargs,
+            "names": names,
+            "static_numbers": static_numbers,
+            "static_names": static_names,
+            "leaves": leaves,
+            "arrays": arrays,
+        }
         draw_seed = next_seed if self.seeded else None
-        return make_entry(self.launch, call, draw_seed, self.structure, self.fixed)
+        return self.version.target.make_entry(self.launch, call, draw_seed, self.structure, self.fixed)

@@ -24,6 +24,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     from ..backend.compile import compile_graph, graph_key, with_own_ops
+    from ..backend.targets import targets
 
     directory = options.dir or current().directory
     if directory is None:
@@ -35,10 +36,7 @@ def run(options: Namespace) -> int:
         graph = with_own_ops(graph)
         chosen = for_target(chosen, options)
         executable = compile_graph(graph, chosen)
-        if chosen.target == "cpu":
-            from ..backend.cpu.runtime.threads import pool
-
-            pool()  # caches the code of the thread pool, too
+        targets.find(chosen.target).prepare()
     key, reason = graph_key(graph, chosen)
     path = None if key is None else cache.path(key)
     if key is None or path is None or not os.path.isfile(path):

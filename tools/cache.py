@@ -20,10 +20,13 @@ from ..backend.store.cache import (
     absolute,
     current,
     entries,
+    make_key,
     read_entry,
     read_header,
     why_not,
 )
+from ..backend.targets import targets
+from ..ir.errors import CompileError
 from ..ir.graph import Graph
 from .program import configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, WRONG_INPUT, UserError, heading, paint, progress, size_text, table, time_text
@@ -122,46 +125,28 @@ def examined(entry: Entry) -> tuple[dict[str, Any] | None, str]:
 
 
 def understood(header: dict[str, Any], code: bytes) -> None:
+    name = header["fields"].get("target")
+    if name not in targets.names:
+        return  # of another smelt, or of a target that is registered elsewhere
     try:
-        if "cuda" in header["fields"]:
-            from ..backend.cuda.toolchain.code import Code
-
-            Code.from_entry(header["about"], code)
-        else:
-            from ..backend.artifact import Artifact
-
-            Artifact.from_header(header["about"], code)
+        targets.find(name).read(header["about"], code)
     except Exception as error:
         raise Damaged(f"its header cannot be understood ({error!r})") from None
 
 
 def usable(fields: dict[str, Any]) -> str:
     """Return "yes" if this machine and this version of smelt can use an entry, else the field that differs."""
-    wanted: dict[str, Any] | None
-    if "cuda" in fields:
-        from ..backend.cuda.toolchain.cached import key_fields
-
-        wanted = key_fields(fields.get("options", {})) if installed() else None
-    else:
-        from ..backend.cpu.image.cached import native_key
-
-        key = native_key("", "", fields.get("options", {}))
-        wanted = None if key is None else key.fields
-    if wanted is None:
-        return "no"
-    return next((f"other {name}" for name, value in wanted.items() if fields.get(name) != value), "yes")
-
-
-def installed() -> bool:
-    """Whether the compiler for GPUs is installed, so that code for GPUs is usable."""
-    from ..backend.cuda.compile import check_installed
-    from ..ir.errors import CompileError
-
+    name = fields.get("target", "")
+    if name not in targets.names:
+        return "other target"
     try:
-        check_installed()
-    except CompileError:
-        return False
-    return True
+        environment = targets.find(name).environment()
+    except CompileError:  # what compiles for it is not installed
+        return "no"
+    key = make_key(name, "", "", fields.get("options", {}), environment)
+    if key is None:
+        return "no"
+    return next((f"other {name}" for name, value in key.fields.items() if fields.get(name) != value), "yes")
 
 
 def shortened(text: str, width: int = 60) -> str:
@@ -178,13 +163,12 @@ def age(used: float) -> str:
 
 
 def why(cache: Cache, options: Namespace) -> int:
-    from ..backend.compile import check_target, graph_key, with_own_ops
+    from ..backend.compile import graph_key, with_own_ops
     from ..backend.report.timings import Stages
 
     with progress(f"tracing {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
     chosen = for_target(chosen, options)
-    check_target(chosen)
     graph = with_own_ops(graph)
     key, reason = graph_key(graph, chosen)
     if key is None:
@@ -199,17 +183,11 @@ def why(cache: Cache, options: Namespace) -> int:
 
 
 def load(cache: Cache, key: Key, graph: Graph, options: CompileOptions, stages: Stages) -> Lookup:
-    """Look an entry up and load it; code for a GPU is only read, since loading it needs the GPU."""
-    if options.target == "cuda":
-        from ..backend.cuda.toolchain.code import Code
-
-        return cache.find(key, Code.from_entry)[1]
-    from ..backend.artifact import Artifact
-    from ..backend.cpu.call.executable import Executable
-
-    artifact, lookup = cache.find(key, Artifact.from_header)
-    if artifact is not None:
-        Executable(graph, artifact, lookup, stages)
+    """Look an entry up and load it."""
+    target = targets.find(options.target)
+    code, lookup = cache.find(key, target.read)
+    if code is not None:
+        target.load(graph, options, target.machine(options, False), code, lookup, stages)
     return lookup
 
 

@@ -8,14 +8,11 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from ..backend.options import CompileOptions
+from ..backend.targets import targets
 from ..ir.errors import suggest
 from .program import check_target, compile_stages, configure_function, configure_target, trace_stages
 from .terminal import FINE, UsageError, heading, highlight, progress
-
-STAGES = {
-    "cpu": ("graph", "layout", "decompose", "simplify", "fuse", "loops", "llvm", "asm"),
-    "cuda": ("graph", "layout", "decompose", "simplify", "fuse", "loops", "cuda", "ptx", "sass"),
-}
 
 # By stage: the first line of a kernel or of one of its functions, and the comment mark.
 KERNEL_HEADS = {
@@ -28,22 +25,29 @@ KERNEL_HEADS = {
 def configure(parser: ArgumentParser) -> None:
     configure_function(parser)
     configure_target(parser, "sm_80")
-    parser.add_argument(
-        "--stage",
-        default="graph",
-        metavar="STAGE",
-        help=f"one of {', '.join(STAGES['cpu'])}, all (default: graph); "
-        f"with --target cuda the last are {', '.join(STAGES['cuda'][-3:])}",
+    usual = stages_of(CompileOptions.target)
+    others = "".join(
+        f"; with --target {name} the last are {', '.join(stage for stage in stages_of(name) if stage not in usual)}"
+        for name in targets.names
+        if name != CompileOptions.target
     )
+    shown = f"one of {', '.join(usual)}, all (default: graph){others}"
+    parser.add_argument("--stage", default="graph", metavar="STAGE", help=shown)
+
+
+def stages_of(name: str) -> list[str]:
+    """Return the stages of a target. `layout` is that of jit, before the compiler begins."""
+    first, *others = targets.find(name).stages
+    return [first, "layout", *others]
 
 
 def run(options: Namespace) -> int:
     check_target(options)
-    stages = STAGES[options.target]
+    stages = stages_of(options.target)
     if options.stage not in (*stages, "all"):
         close = suggest(options.stage, stages)
         raise UsageError(f"unknown stage {options.stage!r}{close}; there are {', '.join(stages)}, all")
-    wanted = stages if options.stage == "all" else (options.stage,)
+    wanted = stages if options.stage == "all" else [options.stage]
     with progress(f"compiling {options.function}"):
         traced, stored, _ = trace_stages(options.function, options.args, options.grad)
         # The compiler takes the graph after the pass that orders the dims of results.

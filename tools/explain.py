@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import Any
 
 from .program import check_target, configure_function, configure_target, for_target, trace_program
 from .terminal import FINE, highlight, progress
@@ -16,17 +15,12 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from ..backend.compile import compile_graph
+    from ..backend.compile import explain_graph
 
     check_target(options)
     with progress(f"compiling {options.function}"):
         graph, chosen = trace_program(options.function, options.args, options.grad)
         chosen = for_target(chosen, options)
-        if chosen.target == "cuda":
-            from ..backend.cuda.compile import explain_for_cuda
-
-            report: Any = explain_for_cuda(graph, chosen)
-        else:
-            report = compile_graph(graph, chosen).report
+        report = explain_graph(graph, chosen)
     print(report.json() if options.json else highlight(str(report)))
     return FINE

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..backend.options import CompileOptions
+from ..backend.targets import targets
 from ..ir.errors import suggest
 from ..ir.graph import Graph
 from ..ir.types import dtype
@@ -267,20 +268,23 @@ def _gradient(function: Callable[..., Any], arguments: Sequence[Any], name: str)
 
 def configure_target(parser: ArgumentParser, default: str = "the GPU's own") -> None:
     """Add the arguments that name a target."""
-    parser.add_argument("--target", default="cpu", choices=("cpu", "cuda"), help="what to compile for (default: cpu)")
+    usual = CompileOptions.target
+    parser.add_argument(
+        "--target", default=usual, choices=targets.names, help=f"what to compile for (default: {usual})"
+    )
     parser.add_argument(
         "--arch", metavar="SM", help=f"with --target cuda: architecture of the GPU, such as sm_90 (default: {default})"
     )
 
 
 def check_target(options: Namespace) -> None:
-    if options.arch is not None and options.target != "cuda":
+    if options.arch is not None and not targets.find(options.target).has_architectures:
         raise UsageError(f"--arch {options.arch} is for GPUs: add --target cuda")
 
 
 def for_target(chosen: CompileOptions, options: Namespace) -> CompileOptions:
     """Return a function's options with the target of the command line."""
-    target = "cuda" if options.target == "cuda" else chosen.target
+    target = chosen.target if options.target == CompileOptions.target else options.target
     return replace(chosen, target=target, architecture=options.arch or chosen.architecture)
 
 

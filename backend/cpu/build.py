@@ -40,7 +40,6 @@ from .llvm.parts import SIZES, Module
 from .microkernels.libraries import start
 from .runtime.records import DATA_OFFSET
 from .runtime.threads import get_num_threads
-from .target import host
 
 
 @dataclass
@@ -184,12 +183,13 @@ def settings_for(options: CompileOptions, machine: Machine) -> Settings:
     )
 
 
-def build(graph: Graph, options: CompileOptions, timings: Stages, hook: StageHook | None) -> tuple[Artifact, Started]:
-    """Compile for this machine. The hook sees the program at every stage; str(thing) is its text. The machine code is
+def build(
+    graph: Graph, options: CompileOptions, machine: Machine, timings: Stages, hook: StageHook | None
+) -> tuple[Artifact, Started]:
+    """Compile for a machine. The hook sees the program at every stage; str(thing) is its text. The machine code is
     still being made: the artifact has none yet."""
     if hook is not None:
         hook("graph", graph)
-    machine = host().machine.with_vector_bits(options.vector_bits)
     known: dict[str, Any] = {"graph": graph, "options": options, "machine": machine, "hook": hook}
     made = run_line(LINE, known | {"settings": settings_for(options, machine)}, timings, hook)
     return made["artifact"], made["unit"].code

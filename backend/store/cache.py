@@ -42,7 +42,7 @@ from .files import (
     write_file,
 )
 from .limits import LIMITS
-from .sources import is_unchanged
+from .sources import fingerprint, is_unchanged
 
 VARIABLE = "SMELT_CACHE_DIR"
 OFF = "off"
@@ -69,6 +69,15 @@ class Key:
         self.fields = fields  # all else that determines the code, in the order in which `why` compares
         rest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
         self.name = f"{program[:NAME_DIGITS]}-{rest[:NAME_DIGITS]}{SUFFIX}"
+
+
+def make_key(target: str, title: str, text: str, options: dict[str, Any], environment: dict[str, Any]) -> Key | None:
+    """The key of a program's code for a target; None if smelt's own files changed since they were loaded."""
+    smelt = fingerprint(current().directory)
+    if smelt is None:
+        return None
+    fields = {"options": options, **environment, "smelt": smelt, "target": target}
+    return Key(title, hashlib.sha256(f"{target}\n{text}".encode()).hexdigest(), fields)
 
 
 class Lookup:

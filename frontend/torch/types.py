@@ -25,6 +25,8 @@ DTYPE = {
     torch.complex64: DTYPES["c64"],
     torch.complex128: DTYPES["c128"],
 }  # fmt: skip
+# PyTorch's types of devices with memory that smelt's code runs on.
+DEVICES = ("cpu", "cuda")
 TORCH_DTYPE: dict[DType, torch.dtype] = {value: key for key, value in DTYPE.items()}
 
 
@@ -35,7 +37,7 @@ def is_supported(tensor: Any) -> bool:
 
 def refusal(tensor: torch.Tensor) -> str:
     """Return why smelt cannot compile for a tensor, or ''."""
-    if tensor.device.type not in ("cpu", "cuda"):
+    if tensor.device.type not in DEVICES:
         return f"smelt does not support tensors on {tensor.device}"
     if tensor.layout is not torch.strided or tensor.is_quantized:
         kind = "quantized tensors" if tensor.is_quantized else f"tensors of the layout {tensor.layout}"

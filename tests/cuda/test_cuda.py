@@ -256,11 +256,11 @@ def test_simulator() -> None:
 
 def test_explained_times() -> None:
     """A product takes as long as its arithmetic, what is elementwise as long as its bytes."""
-    from smelt.backend.cuda.compile import explain_for_cuda
+    from smelt.backend.compile import explain_graph
 
     size = 1024
     graph = smelt.jit(lambda x, y: (x @ y, x + 1)).trace(*[smelt.spec(f"f32[{size}, {size}]")] * 2)
-    product, element = explain_for_cuda(graph, CompileOptions(target="cuda")).kernels
+    product, element = explain_graph(graph, CompileOptions(target="cuda")).kernels
     assert product.microseconds["A100"] == pytest.approx(3 + 1e6 * 2 * size**3 / 19.5e12, rel=0.01)
     assert element.microseconds["A100"] == pytest.approx(3 + 1e6 * 8 * size**2 / 1555e9, rel=0.01)
 
@@ -268,7 +268,7 @@ def test_explained_times() -> None:
 def test_explained_resources() -> None:
     """What decides how many threads of a multiprocessor are at work, by NVIDIA's rules: blocks of 128 threads with 80
     registers take 10240 of 65536, so there are 6."""
-    from smelt.backend.cuda.compile import explain_for_cuda
+    from smelt.backend.compile import explain_graph
     from smelt.backend.cuda.toolchain.code import Resources
     from smelt.backend.cuda.toolchain.gpus import ARCHITECTURES, occupancy
 
@@ -276,7 +276,7 @@ def test_explained_resources() -> None:
     assert occupancy(Resources(32, 40 << 10, 0, 0), 256, "sm_80") == 4 * 256 / 2048  # shared memory for four
     assert set(architectures()) <= set(ARCHITECTURES)
     graph = smelt.jit(lambda x: ops.softmax(x, 1)).trace(smelt.spec("f32[4096, 1024]"))
-    shown = str(explain_for_cuda(graph, CompileOptions(target="cuda", architecture="sm_89")))
+    shown = str(explain_graph(graph, CompileOptions(target="cuda", architecture="sm_89")))
     assert "moves 33.6 MB" in shown and "A100 24.6" in shown
     assert re.search(r"blocks of 128 threads, \d+ registers, 0 B shared, no spills, occupancy \d+%", shown)
 

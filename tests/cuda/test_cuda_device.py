@@ -22,6 +22,7 @@ pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes 
 
 import cuda_stand_in as stand_in  # noqa: E402
 from smelt.backend.cuda.toolchain.code import Code  # noqa: E402
+from smelt.backend.cuda.variant import Variant  # noqa: E402
 from test_cuda import PROGRAMS  # noqa: E402
 
 LAUNCHED = [str(Path(__file__).parent / name) for name in ("cuda_launched.py", "cuda_torch_launched.py")]
@@ -118,7 +119,7 @@ def test_kernels_that_differ_only_in_names_are_compiled_once() -> None:
         return x
 
     graph = smelt.jit(layers).trace(*[smelt.spec("f32[128, 128]")] * 4)
-    code = compile_graph(graph, CompileOptions(target="cuda", architecture="sm_80")).codes["sm_80"]
+    code = compile_graph(graph, CompileOptions(target="cuda", architecture="sm_80")).codes[Variant("sm_80")]
     assert [len(code.compiled), len(code.functions)] == [6, 2]
     read = Code.from_entry(code.header(), code.content())
     assert read.compiled == code.compiled and len(read.content()) == len(code.content())
@@ -140,7 +141,7 @@ def test_constants_tell_kernels_apart() -> None:
 
 def test_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from smelt.backend.cuda import build
-    from smelt.backend.cuda.toolchain import cached, compiler
+    from smelt.backend.cuda.toolchain import compiler, versions
 
     smelt.set_cache_dir(tmp_path)
     first = compile_softmax()
@@ -157,7 +158,7 @@ def test_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert after.compiled == before.compiled and str(seen["ptx"]) == before.compiled[0].ptx
     assert after.program.source == before.program.source and after.header() == before.header()
     assert compile_softmax(architecture="sm_90").cache.detail == "options: architecture is sm_90, the entry has sm_80"
-    monkeypatch.setattr(cached, "versions", lambda: {"nvidia-nvvm": "99"})
+    monkeypatch.setattr(versions, "versions", lambda: {"nvidia-nvvm": "99"})
     assert compile_softmax().cache.detail.startswith("cuda: nvidia-nvvm is 99, the entry has ")
 
 
@@ -206,7 +207,7 @@ def test_damaged_code_is_made_anew(tmp_path: Path) -> None:
     again = compile_softmax()
     assert again.cache.state == "missed" and "checksum" in again.cache.notes[0]
     hit = compile_softmax()
-    assert hit.cache.state == "hit" and hit.codes["sm_80"].compiled == again.codes["sm_80"].compiled
+    assert hit.cache.state == "hit" and hit.codes[Variant("sm_80")].compiled == again.codes[Variant("sm_80")].compiled
 
 
 @pytest.mark.parametrize("name", ["open sizes", "scatter", "complex"])
@@ -239,7 +240,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_architectures_that_are_unknown() -> None:
     with pytest.raises(CompileError, match="unknown architecture 'sm_81' .did you mean 'sm_8"):
         compile_softmax(architecture="sm_81")
-    assert ".target sm_89" in compile_softmax(architecture="sm_89").codes["sm_89"].compiled[0].ptx
+    assert ".target sm_89" in compile_softmax(architecture="sm_89").codes[Variant("sm_89")].compiled[0].ptx
 
 
 def test_code_without_a_gpu() -> None:

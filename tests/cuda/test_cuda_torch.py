@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 pytest.importorskip("numba_cuda", reason="numba-cuda is not installed: it comes with the extra [cuda]")
 
+from smelt.backend.cuda.variant import Variant  # noqa: E402
 from smelt.torch.backend import Options, compile_program  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:smelt has no code for")
@@ -39,7 +40,7 @@ def test_machine_code() -> None:
     program = compiled(layer, (64, 32), (128, 32), (128,), fallback="error")
     (step,) = program.natives
     (version,) = step.versions
-    for item in version.executable.codes["sm_80"].compiled:
+    for item in version.executable.codes[Variant("sm_80")].compiled:
         assert item.cubin.startswith(b"\x7fELF") and item.resources.registers
     assert step.device == torch.device("cuda", 0)
     # Eager's strides: the transpose of what is dense.

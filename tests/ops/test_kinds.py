@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import smelt
-from smelt.backend.cuda.compile import explain_for_cuda
+from smelt.backend.compile import explain_graph
 from smelt.backend.interp import graph as interpreter
 from smelt.backend.options import CompileOptions
 from smelt.ir.errors import CompileError
@@ -69,7 +69,7 @@ def test_it_is_a_citizen(window: Any) -> None:
     with pytest.raises(smelt.SmeltError, match="windows of 0 elements"):
         window.window_sum(x, 0)
     fixed = smelt.jit(lambda x: window.window_sum(x.exp(), 4)).trace(smelt.spec("f32[64, 256]"))
-    report = explain_for_cuda(fixed, CompileOptions(target="cuda", architecture="sm_80", verify=True))
+    report = explain_graph(fixed, CompileOptions(target="cuda", architecture="sm_80", verify=True))
     assert [kernel.name for kernel in report.kernels] == ["k0_exp", "k1_window_sum"]
     assert report.refused == {"own_kernel": 1}
     assert "not fused: 1 own kernel\n    exp -> window_sum: window_sum has a kernel of its own" in str(report)

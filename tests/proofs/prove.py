@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from smelt.backend.cpu import build as cpu
+from smelt.backend.cpu.target import host
 from smelt.backend.cuda import build as cuda
 from smelt.backend.cuda.codegen.module import emit_module
 from smelt.backend.options import CompileOptions
@@ -38,7 +39,7 @@ def kernels_of(graph: Graph, target: str) -> tuple[list[Kernel], Any]:
     options = CompileOptions(target=target)
     try:
         if target == "cpu":
-            cpu.build(graph, options, Stages(), hook)
+            cpu.build(graph, options, host().machine, Stages(), hook)
         else:
             cuda.build(graph, options, Stages(), hook, False)
     except Enough:

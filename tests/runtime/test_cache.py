@@ -15,7 +15,6 @@ from smelt import ops
 from smelt.backend.artifact import decode, encode
 from smelt.backend.compile import compile_graph, graph_key, start_graph
 from smelt.backend.cpu import target
-from smelt.backend.cpu.image import cached
 from smelt.backend.cpu.target import Target, host
 from smelt.backend.options import CompileOptions
 from smelt.backend.store import cache, sources
@@ -188,7 +187,7 @@ def test_a_miss_names_the_field(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         patch.setattr(host(), "llvm", "99.1")
         assert missed(folder).startswith("llvm: llvm is 99.1, the entry has ")
     with monkeypatch.context() as patch:
-        patch.setattr(cached, "fingerprint", lambda folder: "0" * 64)
+        patch.setattr(cache, "fingerprint", lambda folder: "0" * 64)
         assert missed(folder).startswith("smelt: ")
     fresh(folder)
     assert state_of(call()) == "hit"

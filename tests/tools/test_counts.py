@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-BOUNDS = {"constants": 59, "cycles": 0, "native": 673, "mutables": 0, "caches": 31, "cuda": 15}
+BOUNDS = {"constants": 59, "cycles": 0, "native": 673, "mutables": 0, "caches": 31, "cuda": 0}
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,8 @@ ROOMS = (
     "smelt.backend.store",
     "smelt.backend.report",
     "smelt.backend.stages",
+    "smelt.backend.targets",
+    "smelt.backend.compile",
     "smelt.backend.interp",
     "smelt.backend.cpu.abi",
     "smelt.backend.cpu.target",
@@ -70,7 +72,9 @@ ROOMS = (
     "smelt.backend.cpu.call",
     "smelt.backend.cpu.build",
     "smelt.backend.cpu.kernels",
+    "smelt.backend.cpu.compile",
     "smelt.backend.cuda.simulated",
+    "smelt.backend.cuda.variant",
     "smelt.backend.cuda.codegen",
     "smelt.backend.cuda.program",
     "smelt.backend.cuda.build",
@@ -78,7 +82,6 @@ ROOMS = (
     "smelt.backend.cuda.simulator",
     "smelt.backend.cuda.run",
     "smelt.backend.cuda.compile",
-    "smelt.backend.compile",
 )
 # Modules of one room that import each other, one of them inside a function. None joins them.
 CYCLES: tuple[set[str], ...] = ()

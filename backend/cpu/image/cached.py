@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import llvmlite
 
-from ...store.cache import Key, current
-from ...store.sources import fingerprint
+from ...store.cache import current, make_key
 from ..target import LEVEL, host
 
+NAME = "cpu"  # of the target
 
-def native_key(title: str, text: str, options: dict[str, Any]) -> Key | None:
-    """Make the key of a program's code for this machine; None if smelt's files changed since they were imported."""
-    smelt = fingerprint(current().directory)
-    if smelt is None:
-        return None
+
+def environment() -> dict[str, Any]:
+    """Return what decides native code beside the program and the options."""
     target = host()
-    fields = {
-        "options": options,
+    return {
         "isa": [target.triple, *target.instructions],
         "llvm": {"llvmlite": llvmlite.__version__, "llvm": target.llvm, "level": LEVEL},
-        "smelt": smelt,
     }
-    return Key(title, hashlib.sha256(text.encode()).hexdigest(), fields)
 
 
 class Kept:
@@ -34,7 +28,7 @@ class Kept:
     """
 
     def __init__(self, title: str, options: dict[str, Any]):
-        self.key = native_key(title, title, options) if current().is_on else None
+        self.key = make_key(NAME, title, title, options, environment()) if current().is_on else None
 
     def find(self) -> bytes | None:
         return None if self.key is None else current().find(self.key, lambda about, code: code)[0]

@@ -7,7 +7,7 @@ docs/cuda.md has the tests that were done, and those of `make gpu-check` on a ma
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ from ....ir.graph import Graph
 from ....ir.symbolic import evaluate
 from ...arrays import as_plain
 from ...call_plan import SizedPlan, Sizes
-from ...options import CompileOptions
 from ...report.timings import Stages
+from ...store.cache import Lookup
 from ..codegen.launch import Launch, blocks, fits
-from ..toolchain.cached import compiled_code
 from ..toolchain.code import Code
+from ..variant import Variant
 from .arrays import OTHER, Argument, Constant, allocate, first_argument, own_stream, stream_of
 from .driver import clear, copy, read, write, write_number
 from .executable import raise_errors, report_of
@@ -86,15 +86,22 @@ class DeviceExecutable:
 
     target = "cuda"
 
-    def __init__(self, graph: Graph, options: CompileOptions, architecture: str, stages: Stages):
+    def __init__(
+        self,
+        graph: Graph,
+        variant: Variant,
+        code: Code,
+        compile: Callable[[Variant], Code],
+        cache: Lookup,
+        stages: Stages,
+    ):
         self.graph = graph
-        self.options = options
+        self.compile = compile
+        self.cache = cache
         self.stages = stages
-        code, self.cache = compiled_code(graph, options, architecture, stages)
         self.artifact = code.program
         self.plan = self.artifact.plan(graph)
-        self.codes = {architecture: code}
-        self.wide: dict[str, Code] = {}  # code with 64-bit indices, for large symbolic sizes
+        self.codes = {variant: code}
         self.loaded: dict[tuple[int, bool], Loaded] = {}
         self.lock = threading.Lock()
 
@@ -111,13 +118,11 @@ class DeviceExecutable:
         with self.lock:
             found = self.loaded.get((device.device_id, wide))
             if found is None:
-                architecture, known = f"sm_{device.arch}", self.wide if wide else self.codes
-                if architecture not in known:
-                    known[architecture], _ = compiled_code(
-                        self.graph, self.options, architecture, self.stages, wide=wide
-                    )
+                variant = Variant(f"sm_{device.arch}", wide)
+                if variant not in self.codes:
+                    self.codes[variant] = self.compile(variant)
                 with self.stages.timed("load"):
-                    found = self.loaded[device.device_id, wide] = Loaded(known[architecture])
+                    found = self.loaded[device.device_id, wide] = Loaded(self.codes[variant])
             return found
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:

@@ -37,18 +37,19 @@ class Executable:
 
     target = "cuda"
 
-    def __init__(self, graph: Graph, program: Program, stages: Stages):
+    def __init__(self, graph: Graph, program: Program, cache: Lookup, stages: Stages):
         from ..simulator.simulate import Simulated
 
         self.graph = graph
         self.program = program
         self.plan = program.plan(graph)
+        self.cache = cache
         self.stages = stages
         self.simulated = Simulated(program)
 
     @property
     def report(self) -> Report:
-        return report_of(self.program, Lookup("off", "the simulator compiles nothing"), self.stages)
+        return report_of(self.program, self.cache, self.stages)
 
     def launcher(self, plan: SizedPlan) -> Launcher:
         """Make the launcher for a plan."""
