@@ -65,7 +65,7 @@ class Signature(NamedTuple):
         sizes = self.sizes_of([array.shape for array in arrays])
         for symbol in self.symbols:
             if symbol.name not in sizes:
-                raise ShapeError(f"{self.name}: no parameter has a size that tells {symbol}")
+                raise ShapeError(f"{self.name}: no parameter has a dim of size {symbol}, so its value cannot be read")
         wrong = self._misfit(sizes, [array.shape for array in arrays])
         if isinstance(wrong, Symbol):
             size = sizes[wrong.name]
@@ -166,8 +166,8 @@ class CallPlan(NamedTuple):
         given: int | None = None,
         orders: Sequence[Order | None] | None = None,
     ) -> CallPlan:
-        """The plan of a caller that does not give the last parameters. given: how many it gives, if some of the others
-        only stand for sizes. orders: of its results, if they are not as they are stored."""
+        """Make the plan of a caller that does not give the last parameters. given: the number it gives, if some of the
+        others only carry sizes. orders: permutations of its results' dims, if not the stored order."""
         hidden = len(constants) + is_seeded
         return self._replace(
             given=len(self.signature.types) - hidden if given is None else given,

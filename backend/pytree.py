@@ -22,7 +22,7 @@ Structure = tuple[Any, ...]
 LEAF: Structure = ()
 _NONE: Structure = (None, None, ())
 _LEAVES = frozenset({np.ndarray, bool, int, float, complex})  # common types, which are never registered
-# What `register_pytree_node.get` looks up, beside asking C++.
+# The registry behind `register_pytree_node.get`, which also calls C++.
 _registered = getattr(optree.registry, "_NODETYPE_REGISTRY", None)
 _find = optree.register_pytree_node.get if _registered is None else _registered.get
 

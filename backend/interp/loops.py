@@ -180,7 +180,7 @@ class LoopInterpreter:
         elif isinstance(statement, Loop):
             self._loop(statement)
         else:
-            raise CompileError(f"the interpreter knows no {type(statement).__name__}")
+            raise CompileError(f"the interpreter does not know the statement {type(statement).__name__}")
 
     def _let(self, statement: Let) -> NumpyOperand:
         operands = [self.operand(item) for item in statement.operands]

@@ -28,7 +28,7 @@ def with_room(function: Callable[[], T]) -> T:
     try:
         mmap.mmap(-1, LEAST).close()
     except OSError:
-        raise MemoryError(f"compiling takes {LEAST >> 20} MB at least, which the system does not give") from None
+        raise MemoryError(f"compiling takes at least {LEAST >> 20} MB, and the system has no more memory") from None
     if not gc.isenabled():  # disabled by the caller, or by another thread that compiles and will enable it
         return _on_new_chunk(function)
     try:

@@ -96,7 +96,7 @@ class Report:
 
 
 def refusal_lines(refusals: Sequence[str], refused: Mapping[str, int]) -> list[str]:
-    """The lines about ops that are not fused: how many there are of each reason, then each of them."""
+    """Format the refusals of fusion: the number of each reason, then each of them."""
     if not refusals:
         return []
     counts = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in refused.items())

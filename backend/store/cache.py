@@ -127,7 +127,7 @@ def read_entry(path: str) -> tuple[dict[str, Any], bytes]:
         head, _, body = content.partition(b"\n")
         words = head[:200].decode("ascii", "replace").split(" ")
         if len(words) != 2 or words[0] != MAGIC:
-            raise Damaged("it is no entry of smelt's cache")
+            raise Damaged("it is not an entry of smelt's cache")
         if hashlib.sha256(body).hexdigest() != words[1]:
             raise Damaged("its checksum is wrong")
         header, _, code = body.partition(b"\n")

@@ -54,7 +54,7 @@ def open_file(path: str) -> tuple[int, os.stat_result]:
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise Refused("it is no regular file")
+            raise Refused("it is not a regular file")
         if why := distrust(facts):
             raise Refused(why)
     except BaseException:
@@ -177,7 +177,7 @@ class Lock:
         try:
             from fcntl import LOCK_EX, LOCK_NB, flock
         except ImportError:
-            raise Refused("this system has no such locks") from None
+            raise Refused("this system has no file locks") from None
         descriptor = os.open(path, _LOCK, FILE_MODE)
         try:
             flock(descriptor, LOCK_EX | LOCK_NB)

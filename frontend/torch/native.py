@@ -118,7 +118,7 @@ class Call:
             held, shape = (tuple(map(number, dims)) for dims in (item.layout.held, item.layout.shape))
             strides, is_spread = tuple(map(number, item.layout.strides)), item.is_spread
             if is_spread and overlaps_itself(held, strides):
-                # torch.export traced fixed strides for dynamic sizes; they overlap here, so row-major ones are used.
+                # torch.export traced fixed strides for open sizes; they overlap here, so row-major ones are used.
                 strides, is_spread = row_major(held), False
                 own.discard(item.slot)
             self.made.append((held, row_major(held) if is_spread else strides, item.dtype))
@@ -133,8 +133,7 @@ class Call:
         self.shown = [View(item, item.base in own, number) for item in step.shown]
 
     def _check_sizes(self, step: NativeStep, sized: SizedPlan) -> None:
-        """Raise unless PyTorch's results have as many elements as native code writes: both were traced with dynamic
-        sizes."""
+        """Raise unless PyTorch's results have as many elements as native code writes: both traces had open sizes."""
         for at, (shape, _) in zip(self.plan.owners, sized.stored, strict=True):
             own = math.prod(shape)
             if own != math.prod(self.made[at][0]):

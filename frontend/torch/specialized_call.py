@@ -21,8 +21,7 @@ Run = Callable[[list[Any]], list[Any]]
 
 
 def specialized_call(program: Program, template: list[Any]) -> Run | None:
-    """Generate a function equivalent to the program, if it has one step with static sizes and plain results; else
-    None."""
+    """Generate a function equivalent to the program if it has one step, known sizes and plain results; else None."""
     from . import memory, native
 
     writes = program.partition.writes

@@ -231,7 +231,7 @@ def test_what_is_refused() -> None:
     assert "may end without returning" in refused(lambda f, number: None, I64, **number)
     assert "use if_, select" in refused(lambda f, number: 1 if number else 0, **number)
     assert "has no field colour" in refused(lambda f, pair: pair.colour, pair=to(Pair))
-    assert "1.5 is no i64" in refused(lambda f, number: number + 1.5, **number)
+    assert "1.5 is not of type i64" in refused(lambda f, number: number + 1.5, **number)
 
     def after_return(f: Function, number: Any) -> None:
         f.return_()
@@ -242,5 +242,5 @@ def test_what_is_refused() -> None:
             f.variables.found = 1
         f.return_(f.variables.found)
 
-    assert "does not come to" in refused(after_return, **number)
-    assert "no variable found on every way" in refused(on_one_way, I64, **number)
+    assert "is unreachable" in refused(after_return, **number)
+    assert "variable found is not assigned on every path" in refused(on_one_way, I64, **number)

@@ -154,7 +154,7 @@ class Region(Frames):
                 if not statement.once:
                     self.calls.pack(statement)
             else:
-                raise CompileError(f"a {type(statement).__name__} inside of a function of a CPU")
+                raise CompileError(f"a {type(statement).__name__} is not supported inside a CPU function")
 
     def _annotate(self, statement: Statement) -> None:
         """Write the statement as a comment, and attach its line to its instructions."""

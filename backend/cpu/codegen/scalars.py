@@ -130,7 +130,7 @@ class ScalarEmitter:
 
     def _expand(self, expansion: Callable[..., Lanes] | None, name: str, *operands: Lanes) -> Lanes:
         if expansion is None:
-            raise CompileError(f"{name} on {operands[-1].dtype} has neither a spelling nor an expansion")
+            raise CompileError(f"{name} on {operands[-1].dtype} has neither an LLVM spelling nor an expansion")
         outer, self.flags = self.flags, ""  # expansions rely on every rounding
         result = expansion(self, *operands)
         self.flags = outer

@@ -60,7 +60,7 @@ def _address(name: str) -> int:
         found = _find(library, name)
         if found:
             return found
-    raise CompileError(f"compiled code calls {name}, which this process does not have")
+    raise CompileError(f"compiled code calls {name}, a symbol that this process does not have")
 
 
 if os.name == "nt":
@@ -85,7 +85,7 @@ if os.name == "nt":
         before, system = ctypes.c_ulong(), _libraries()[0]
         room, length = ctypes.c_void_p(start), ctypes.c_size_t(size)
         if not system.VirtualProtect(room, length, _EXECUTE_READ, ctypes.byref(before)):
-            raise CompileError("the system does not let this process execute what it has written")
+            raise CompileError("the system does not let this process make its code executable")
 
     def _free(start: int, size: int) -> None:
         _libraries()[0].VirtualFree(ctypes.c_void_p(start), ctypes.c_size_t(0), _RELEASE)
@@ -121,7 +121,7 @@ else:
         # mprotect also flushes instruction caches on processors where they are not coherent with stores.
         if _libraries()[0].mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), _READ | _EXECUTE):
             reason = os.strerror(ctypes.get_errno())
-            raise CompileError(f"the system does not let this process execute what it has written ({reason})")
+            raise CompileError(f"the system does not let this process make its code executable ({reason})")
 
     def _free(start: int, size: int) -> None:
         _libraries()[0].munmap(ctypes.c_void_p(start), ctypes.c_size_t(size))

@@ -112,7 +112,7 @@ class Linker:
             if not section.flags & Flag.ALLOCATE or not section.size:
                 continue
             if section.flags & Flag.WRITE and not section.name.startswith(_CONSTANT):
-                raise CompileError(f"compiled code has variables ({section.name})")
+                raise CompileError(f"compiled code has a writable section ({section.name})")
             # Code is aligned to cache lines, so that its speed does not depend on the code before it.
             self.align(CACHE_LINE if section.flags & Flag.EXECUTE else section.alignment)
             item.bases[number] = len(self.image)
@@ -135,7 +135,7 @@ class Linker:
         """Write a word with an absolute address: relocated by the loader, inside or outside of the image."""
         if target is None:
             if addend:
-                raise CompileError(f"compiled code reaches beyond {name}")
+                raise CompileError(f"compiled code refers to {name}, outside of the image, with an addend")
             self.outside.setdefault(name, []).append(place)
         else:
             WORD.pack_into(self.image, place, target + addend)
@@ -164,7 +164,7 @@ class Linker:
 
     def near(self, name: str, target: int | None) -> int:
         if target is None:
-            raise CompileError(f"compiled code expects {name} beside it")
+            raise CompileError(f"compiled code has a PC-relative relocation to {name}, which is not in the image")
         return target
 
 
@@ -195,7 +195,7 @@ class X86(Machine):
             case 24:  # PC64
                 struct.pack_into("<q", to.image, place, to.near(name, target) + addend - place)
             case _:
-                raise CompileError(f"compiled code has a relocation {kind} that is not known")
+                raise CompileError(f"compiled code has an unsupported relocation {kind}")
 
 
 class Arm(Machine):
@@ -228,7 +228,7 @@ class Arm(Machine):
             case 312:  # LD64_GOT_LO12_NC
                 _offset(to.image, place, to.entry(name, target), 3)
             case _:
-                raise CompileError(f"compiled code has a relocation {kind} that is not known")
+                raise CompileError(f"compiled code has an unsupported relocation {kind}")
 
 
 def _fill(code: bytearray, place: int, value: int, bit: int, count: int) -> None:
@@ -257,7 +257,7 @@ def link(objects: Sequence[bytes]) -> bytes:
     """Link objects to one image."""
     items = [Object(content) for content in objects]
     for machine in {item.machine for item in items} - set(MACHINES):
-        raise CompileError(f"compiled code is for a machine that is not known (ELF's {machine})")
+        raise CompileError(f"compiled code is for an unsupported machine (ELF's {machine})")
     linker = Linker(MACHINES[items[0].machine]())
     for item in items:
         linker.place(item)

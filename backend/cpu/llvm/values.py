@@ -69,7 +69,7 @@ class Value:
         return self._name
 
     def __bool__(self) -> bool:
-        raise TypeError("a value of native code is not known while the code is written: use if_, select, & and |")
+        raise TypeError("the truth of a native value is not known while code is written: use if_, select, & and |")
 
     @property
     def _target(self) -> Type:

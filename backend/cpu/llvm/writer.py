@@ -143,7 +143,7 @@ class Variables:
         try:
             return self._f.values[name]
         except KeyError:
-            raise AttributeError(f"no variable {name} on every way here") from None
+            raise AttributeError(f"variable {name} is not assigned on every path to here") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         before = self._f.values.get(name)
@@ -192,7 +192,7 @@ class Function:
 
     def write(self, text: str) -> None:
         if not self.block:
-            raise TypeError(f"{self.name} does not come to: {text}")
+            raise TypeError(f"{self.name}: this instruction is unreachable: {text}")
         self.lines.append(f"  {text}")
 
     def op(self, text: str) -> str:
@@ -313,7 +313,7 @@ class Function:
             return str(item).lower()
         if isinstance(item, int) and not isinstance(item, bool) and not is_pointer(kind):
             return str(item)
-        raise TypeError(f"{item!r} is no {spelled(kind)}")
+        raise TypeError(f"{item!r} is not of type {spelled(kind)}")
 
     def constant(self, item: Any, kind: Type = None) -> Value:
         """Make a typed value of a Python number, i64 by default, or a pointer of None; return values as they are."""
@@ -369,7 +369,7 @@ class Function:
         kind = spelled(self.returns)
         operand = kind if self.returns is None else f"{kind} {self.operand(value, self.returns)}"
         if isinstance(value, Value):
-            raise TypeError(f"{value} is no constant")
+            raise TypeError(f"{value} is not a constant")
         if operand not in self.refusals:
             self.refusals[operand] = Join(self, "return")
         self._leave_if(condition, self.refusals[operand])
@@ -445,7 +445,7 @@ class Function:
 
     @contextmanager
     def for_(self, start: Any, stop: Any, step: Any = 1) -> Iterator[Value]:
-        """The test is at the end of each round, and once before the first."""
+        """Write a counted loop with the test at the end of each iteration, and once before the first."""
         header, further, done = Join(self, "loop"), Join(self, "next"), Join(self, "done")
         name, first = self.label("i"), self.constant(start)
         self.values[name] = first
@@ -464,7 +464,7 @@ class Function:
 
     @contextmanager
     def _rounds(self, header: Join, again: Join, done: Join) -> Ways:
-        """What a loop repeats. At its head variables have phis, but for those that turn out to stay the same."""
+        """Write a loop's body. Its header has phis of the variables, but for those that the loop does not change."""
         before = self.values
         self.start(header.label)
         mark = len(self.lines)

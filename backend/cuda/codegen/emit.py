@@ -187,7 +187,7 @@ class Emitter:
         """Allocate scratch: in a team's shared memory, or in a thread's local memory."""
         size = product(buffer.shape)
         if not isinstance(size, int):
-            raise CompileError(f"{self.name}: scratch of a size that is not known")
+            raise CompileError(f"{self.name}: scratch of an open size")
         if buffer.name in self.scratch:
             raise CompileError(f"{self.name}: {buffer.name} is allocated twice")
         self.scratch[buffer.name] = buffer
@@ -247,7 +247,7 @@ class Emitter:
         elif isinstance(statement, Prefix):
             self.prefix(statement)
         elif not isinstance(statement, Alloc):
-            raise CompileError(f"{self.name}: a {type(statement).__name__.lower()} is not for a GPU")
+            raise CompileError(f"{self.name}: a {type(statement).__name__.lower()} is not supported on a GPU")
 
     def settle(self, statements: Sequence[Statement]) -> None:
         """Write a barrier if statements touch memory that other threads may still be using."""
@@ -384,13 +384,13 @@ class Emitter:
         elif not any(isinstance(item, Store) for item in walk(loop.body)):
             self.on_own(lambda: self.serial(loop))  # all threads compute the same
         elif loop.accumulators:
-            raise CompileError(f"{self.name}: a loop that stores and reduces in an order of its own")
+            raise CompileError(f"{self.name}: a serial loop of a team that both stores and reduces is not supported")
         else:
             with self.indented("if lane == 0:"):
                 self.on_own(lambda: self.serial(loop))
 
     def on_own(self, write: Callable[[], None]) -> None:
-        """What threads do each on their own."""
+        """Write code that each thread runs for itself."""
         before, self.alone = self.alone, True
         write()
         self.alone = before

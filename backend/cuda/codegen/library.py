@@ -128,7 +128,7 @@ def _loaded(width: int) -> Callable[[Any, Any], tuple[Any, ...]]:
 
 def _check_aligned(place: Any, width: int) -> None:
     if place % width:
-        raise IndexError(f"{width} elements at {place}: a GPU moves vectors to and from multiples of their width")
+        raise IndexError(f"a vector access of {width} elements at index {place}, which is not a multiple of the width")
 
 
 def _viewed(kind: Any) -> Callable[[Any], Any]:

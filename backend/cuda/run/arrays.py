@@ -269,7 +269,7 @@ def dense_order(name: str, shape: Sequence[int], strides: Sequence[int] | None, 
             "make a dense copy first"
         )
     if address % ALIGN and 0 not in shape:
-        raise ArgumentError(f"a {name} must begin at a multiple of {ALIGN} bytes: make a copy of it first")
+        raise ArgumentError(f"a {name} must be aligned to {ALIGN} bytes: make a copy of it first")
     return order
 
 

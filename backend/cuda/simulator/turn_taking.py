@@ -254,7 +254,7 @@ class Memory:
 
     def __getitem__(self, place: Any) -> Any:
         if place < 0:
-            raise IndexError(f"a load at {place}")
+            raise IndexError(f"a load at index {place}, out of bounds")
         value = self.array[place]
         number, here = int(place), self.access()
         self._order(here, self.written.get(number), number)
@@ -268,7 +268,7 @@ class Memory:
 
     def __setitem__(self, place: Any, value: Any) -> None:
         if place < 0:
-            raise IndexError(f"a store at {place}")
+            raise IndexError(f"a store at index {place}, out of bounds")
         number, here = int(place), self.access()
         self._order(here, self.written.get(number), number)
         for other in self.read.get(number, ()):
