@@ -1,8 +1,8 @@
-"""What a scatter or a scan computes itself: elementwise ops, views and gathers that nothing else reads.
+"""Absorb producers into scatters and scans: elementwise ops, views and gathers that nothing else reads.
 
-Such a kernel reads each element of its operands once, so working it out there costs no more than before and saves
-writing and reading it. It must save, though: an op made of two values that were in no memory before would put both
-there instead of one.
+The kernel of a scatter or scan reads each element of its operands once, so computing the element there costs no more
+than before and saves a store and a load. An op with two large operands that were not materialised before is not
+absorbed: both would have to be in memory, in place of its one result.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .costs import COSTS
 
 
 def absorbed(graph: Graph, uses: dict[Value, list[Op]], is_free: Callable[[Op], bool]) -> set[Op]:
-    """The ops that are computed inside of the scatter or scan that reads them. `is_free`: has no memory anyway."""
+    """Find the ops that the scatter or scan that reads them computes itself. `is_free`: whether an op is inline."""
     results = set(graph.results)
-    behind: dict[Op, Op] = {}  # the one scatter or scan behind all readers
+    behind: dict[Op, Op] = {}  # the one scatter or scan that all readers lead to
     taken: dict[Op, int] = {}
     for op in reversed(graph.ops):
         if not isinstance(op.defn.kind, (Elementwise, View, Gather)) or op.results[0] in results:
@@ -31,7 +31,7 @@ def absorbed(graph: Graph, uses: dict[Value, list[Op]], is_free: Callable[[Op], 
             taken[target] = taken.get(target, 0) + 1
             if taken[target] <= COSTS.absorbed:
                 behind[op] = target
-    stored: dict[Op, int] = {}  # how many large values are stored for an op's sake
+    stored: dict[Op, int] = {}  # large values that would be materialised if the op is absorbed
     for op in graph.ops:
         if op in behind:
             stored[op] = sum(_stored(op, value, stored, results, is_free) for value in dict.fromkeys(op.operands))
@@ -44,7 +44,7 @@ def absorbed(graph: Graph, uses: dict[Value, list[Op]], is_free: Callable[[Op], 
 
 
 def read_once(op: Op) -> set[Value]:
-    """The operands whose elements the op's kernel reads once each."""
+    """Return the operands whose elements the op's kernel reads once each."""
     kind = op.defn.kind
     if isinstance(kind, Scan):
         return {op.arguments["self"]}
@@ -55,10 +55,10 @@ def read_once(op: Op) -> set[Value]:
 
 
 def _stored(op: Op, value: Value, stored: dict[Op, int], results: set[Value], is_free: Callable[[Op], bool]) -> int:
-    """Values over as many elements as the op's result that an operand puts into memory."""
+    """Count the values, as large as the op's result, that are materialised for one operand if the op is absorbed."""
     source = value.op
     if source is None or value in results or (isinstance(kind := source.defn.kind, Kind) and kind.own_kernel):
-        return 0  # in memory whatever happens
+        return 0  # in memory in any case
     if stored.get(source, 2) <= 1:
         return stored[source]
     if is_free(source) and not source.operands:

@@ -1,4 +1,4 @@
-"""Loop axes, and how the dims of a value follow them through views.
+"""Map the dims of values to loop axes, through views.
 
 An axis is one loop of a group; fusion maps the dims of every value that a group reads or makes to its axes. A
 rigid view (permute, expand, a reshape that only adds or removes dims of size 1) renames dims, so axes pass
@@ -19,9 +19,9 @@ from ...ir.types import TensorType
 from ...ops.kinds import View
 
 AxisSet = frozenset[int]
-Axes = tuple[int | None, ...]  # of a value: one axis a dim, None where the size is 1
+Axes = tuple[int | None, ...]  # of a value: the axis of each dim, None where the size is 1
 
-ANY = -1  # in place of an axis: data chooses in that dim
+ANY = -1  # in place of an axis: data chooses the index in that dim
 
 
 class AxisUnion:
@@ -32,24 +32,24 @@ class AxisUnion:
         self.extent: list[Dim] = []
 
     def new(self, extent: Dim) -> int:
-        """One more axis."""
+        """Add an axis."""
         self.parent.append(len(self.parent))
         self.extent.append(extent)
         return len(self.parent) - 1
 
     def over(self, shape: tuple[Dim, ...]) -> Axes:
-        """New axes for the dims of a shape."""
+        """Add axes for the dims of a shape."""
         return tuple(None if size == 1 else self.new(size) for size in shape)
 
     def find(self, axis: int) -> int:
-        """The axis that stands for all that are the same."""
+        """Return the representative of an axis."""
         parent = self.parent
         while (above := parent[axis]) != axis:
             parent[axis] = axis = parent[above]
         return axis
 
     def join(self, axis: int, into: int) -> None:
-        """Make two axes one: loops over the same places."""
+        """Make two axes one: loops over the same iteration space."""
         assert same(self.extent[axis], self.extent[into]), f"{self.extent[axis]} and {self.extent[into]} are one axis"
         self.parent[axis] = into
 
@@ -62,18 +62,18 @@ class AxisUnion:
 
 
 def present(axes: Axes) -> AxisSet:
-    """The axes among a value's dims."""
+    """Return the axes of a value's dims as a set."""
     return frozenset([axis for axis in axes if axis is not None])
 
 
 def aligned(axes: Axes, value: Value) -> Axes:
-    """The axes of an operand of an elementwise op whose result has `axes`: aligned at the end, size 1 has none."""
+    """Return the axes of an elementwise op's operand, given the result's: aligned at the end, none at size 1."""
     lead = len(axes) - value.ndim
     return tuple(None if size == 1 else axes[lead + dim] for dim, size in enumerate(value.shape))
 
 
 def rigid_map(op: Op) -> tuple[int | None, ...] | None:
-    """For each operand dim of a rigid view, the result dim it becomes (None: a dim of size 1); else None."""
+    """Return for each operand dim of a rigid view the result dim it becomes (None: of size 1); None for other ops."""
     kind = op.defn.kind
     if not isinstance(kind, View) or kind.rigid is None:
         return None
@@ -87,7 +87,7 @@ def keeps_order(op: Op) -> bool:
 
 
 def is_alias(op: Op) -> bool:
-    """A reshape that regroups dims: the same memory under another shape."""
+    """Whether an op is a reshape that regroups dims: the same memory under another shape."""
     return keeps_order(op) and rigid_map(op) is None
 
 
@@ -96,9 +96,9 @@ BATCH = Symbol("%batch")
 
 @dataclass(frozen=True)
 class BatchedMatrix:
-    """Matrices in memory: the value that has it, where matrix number BATCH begins, and the strides within one.
+    """A batch of matrices in memory: the value that has the memory, where matrix number BATCH begins, and the strides.
 
-    With a `panel` it lies as a packed one does, in panels of so many columns: kernels/loop/ir.py, Matrix.
+    With a `panel` the layout is packed, in panels of so many columns: kernels/loop/ir.py, Matrix.
     """
 
     base: Value
@@ -117,8 +117,8 @@ class BatchedMatrix:
 
 
 def batched_matrix(value: Value, inline: Callable[[Op], bool], panel: int = 0) -> BatchedMatrix | None:
-    """A value of three dims as matrices in memory, if it is a view that has strides for their rows and columns, or is
-    packed in panels of the width that is asked for."""
+    """Return a value of three dims as matrices in memory, if its views have strides for rows and columns or are packed
+    in panels of the given width; else None."""
     shape = value.shape
     views: list[tuple[View, TensorType, tuple[tuple[str, Any], ...]]] = []
     while value.op is not None and inline(value.op):
@@ -138,7 +138,7 @@ def _strides(
     base: tuple[Dim, ...],
     panel: int,
 ) -> tuple[Dim, Dim, Dim, int] | None:
-    """What a BatchedMatrix says of these views of memory, the last one first. Each has the type of its operand."""
+    """Return offset, strides and panel of memory seen through views: the last one first, with their operands' types."""
     names = (BATCH.name, "%row", "%column")
     symbols = [Symbol(name, 0, size - 1) for name, size in zip(names, shape, strict=True)]
     index: tuple[Dim, ...] = tuple(symbol.expr() for symbol in symbols)
@@ -150,7 +150,7 @@ def _strides(
     batch, row, column = symbols
     strides = [offset.coefficient(symbol) if isinstance(offset, Expr) else 0 for symbol in (row, column)]
     if strides[1] is None and panel and base[-1] == panel:
-        # Panels are whole: what lies beyond the last column is memory of the value, too.
+        # Panels are whole: the padding after the last column is memory of the value, too.
         number, lane = Symbol("%panel", 0), Symbol("%lane", 0, panel - 1)
         offset = substitute(offset, {column: number.expr() * panel + lane.expr()})
         assert isinstance(offset, Expr)

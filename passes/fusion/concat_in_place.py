@@ -1,4 +1,4 @@
-"""Parts of joined values: where a value lies in the memory of the join that reads it."""
+"""Store the parts of a join (concat, stack, pad) in place: find where each lies in the join's memory."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .inline import Inlining, static
 
 @dataclass(frozen=True)
 class Part:
-    """A value that has its memory in a joined one."""
+    """A value whose memory is a part of a joined value's."""
 
     value: Value
     whole: Value
-    dims: tuple[int | None, ...]  # for each dim of the whole the part's (None: of size 1)
-    dim: int  # along which the parts are joined
-    start: Dim  # of the part in it
+    dims: tuple[int | None, ...]  # the part's dim for each dim of the whole (None: of size 1)
+    dim: int  # the dim along which the parts are joined
+    start: Dim  # where the part starts in that dim
 
     def place(self, index: Sequence[Dim]) -> tuple[Dim, ...]:
-        """Where an element of the value lies in the whole."""
+        """Return the index in the whole of an element of the part."""
         place = [0 if at is None else index[at] for at in self.dims]
         place[self.dim] = place[self.dim] + self.start
         return tuple(place)
 
 
 def part_of(op: Op, inlining: Inlining) -> list[Part]:
-    """The parts of what an op joins; none if one of them must be in memory of its own, or would be scattered."""
+    """Return the parts of a join; none if one of them needs memory of its own, or would be stored in short runs."""
     if op.defn is not cat:
         return []
     (whole,), dim = op.results, op.arguments["dim"]

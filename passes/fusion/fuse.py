@@ -1,15 +1,16 @@
-"""Fusion: which primitives share one kernel, with a recorded reason for every refusal.
+"""Fuse primitives into groups of one kernel each, with a recorded reason (reasons.py) for every refusal.
 
 Ops are visited in order and each is merged into the groups that make its operands whenever the merged group
 still is one loop tree. Three questions are kept apart:
 
     start.py     what one op reads and makes, along which axes (axes.py)
     legality.py  whether two groups can be one, by their kinds, reads and loops (loop_tree.py)
-    policy.py    whether they should be, and what runs side by side
+    policy.py    whether they should be, and which groups run side by side
 
-merge.py makes one group of two. In the end a product may take in the group that makes its left matrix (gemm_chain.py).
+`Fuser.merge` asks them in this order: kinds, cost, reads, loops; the first obstacle is the recorded one. merge.py makes
+one group of two. At the end, a matrix product may take in the group that makes its left matrix (gemm_chain.py).
 
-A join of values that nothing else reads has no kernel: those that make its parts store them in its memory
+A join of values that nothing else reads has no kernel: the kernels of its parts store them in its memory
 (concat_in_place.py). Ops that cost nothing where they are read belong to no group (inline.py).
 """
 
@@ -47,7 +48,7 @@ class Fuser:
         self.refusals: dict[tuple[str, str, Obstacle], Refusal] = {}
 
     def run(self) -> Fused:
-        """Every op in turn, then siblings, then chains of products."""
+        """Fuse every op in turn, then siblings, then chains of matrix products."""
         partition = self.partition
         started = 0
         for op in partition.graph.ops:
@@ -65,7 +66,7 @@ class Fuser:
         return self._finished()
 
     def _add(self, op: Op, number: int) -> None:
-        """Make a group of an op, and merge it into those that make its operands."""
+        """Make a group of an op, and merge it into the groups that make its operands."""
         partition = self.partition
         basis, limit = self.basis[op.results[0]], self.early.get(op, math.inf)
         group = start(partition, number, op, basis, limit, self.split)
@@ -80,7 +81,7 @@ class Fuser:
                 group = self.merge(producer, group) or group
 
     def merge(self, left: Group, right: Group, record: bool = True) -> Group | None:
-        """One group of both in place of the two, or None with the reason recorded."""
+        """Replace two groups by their union and return it, or return None with the reason recorded."""
         partition = self.partition
         obstacle = (
             kind_obstacle(partition, left, right, self.whole_rows)
@@ -100,7 +101,7 @@ class Fuser:
         self.refusals[key] = Refusal(*key)
 
     def _merge_siblings(self) -> None:
-        """Groups that read the same data in the same way read it once."""
+        """Merge groups that read the same data along the same axes, so that it is read once."""
         groups, dependences = self.partition.groups, self.partition.dependences
         gone: dict[int, int] = {}
         for value, first, second in siblings(self.partition):
@@ -133,7 +134,7 @@ class Fuser:
         )
 
     def _complete(self, group: Group) -> Group:
-        """The group with what it stores, and its loops, now that all groups are known."""
+        """Return the group with its outputs and loops, now that all groups are known."""
         left = None if group.left is None else self._complete(group.left)
         inside = set(group.ops)
         taken = set() if left is None else set(left.ops)
@@ -154,6 +155,9 @@ class Fuser:
 
 @graph_pass("fuse")
 def fuse(graph: Graph, *, max_cost: int = 1024, whole_rows: bool = True, machine: Machine | None = None) -> Fused:
-    """Groups of primitives that become one kernel each, and why others do not. With a `machine`,
-    matrix products read matrices that are packed for it where they lie, and share kernels with others."""
+    """Group primitives into kernels, and record why others share none. With a `machine`, matrix products read
+    matrices in its packed layout in place, and share launches with each other.
+
+    max_cost: additions for each element that one kernel may cost, at most
+    whole_rows: whether tiles of matrix products may cover whole rows, for reductions of them and for chains"""
     return Fuser(constants_first(graph), max_cost, whole_rows, machine).run()

@@ -23,11 +23,11 @@ class Fused:
     aliases: dict[Value, Value]
     refusals: list[Refusal]
     axes: AxisUnion
-    parts: dict[Value, Part]  # values that live in a joined one
+    parts: dict[Value, Part]  # values whose memory is a part of a joined value's
     names: dict[Value, str]  # of buffers
 
     def stored(self, value: Value) -> Value:
-        """The value whose memory a value lives in."""
+        """Return the value whose memory holds a value."""
         while value in self.aliases:
             value = self.aliases[value]
         return value
@@ -37,7 +37,7 @@ class Fused:
 
 
 def print_fused(fused: Fused, *, locations: bool = True) -> str:
-    """The text, with the user's line beside each op if `locations`."""
+    """Print a fused graph, with the user's line beside each op if `locations`."""
 
     def line(op: Op) -> str:
         return _located(op, printer.op_line(op)) if locations else printer.op_line(op)
@@ -66,7 +66,7 @@ def print_fused(fused: Fused, *, locations: bool = True) -> str:
 
 
 def _located(op: Op, line: str) -> str:
-    """The op's line with the user's beside it."""
+    """Add the user's line to an op's line."""
     return line if op.loc is None else f"{line:<{COMMENT_COLUMN - 12}}  // {op.loc}"
 
 

@@ -1,11 +1,11 @@
-"""Matrix products that share a kernel with others.
+"""Fuse matrix products with reductions of their rows, and with the product that makes their left matrix.
 
-Whole rows. If a tile of a product covers whole rows, reductions of these rows and what needs them run on the tile: the
+Whole rows. If a tile of a product covers whole rows, reductions of these rows and their consumers run on the tile: the
 softmax of a product, a norm of one.
 
-Chains. If the left matrix of a product is made by such a group and nothing else needs it, the product takes in the
-group: a tile of rows is made, and multiplied while it is in the cache. Attention is two products with a softmax between
-them, and its weights are never in memory.
+Chains. If such a group makes the left matrix of another product and nothing else needs that matrix, the other product
+takes in the group: a tile of rows is made, and multiplied while it is in the cache. Attention is two products with a
+softmax between them, and its weights are never in memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .reasons import Obstacle, Reason
 
 
 def no_whole_rows(group: Group) -> Obstacle | None:
-    """Why tiles of a group's product cannot be of whole rows, if they cannot."""
+    """Return why tiles of a group's product cannot cover whole rows; None if they can."""
     op = product_op(group)
     (result,) = op.results
     if not is_tiled(group):
@@ -37,13 +37,13 @@ def no_whole_rows(group: Group) -> Obstacle | None:
 
 
 def product_op(group: Group) -> Op:
-    """The matrix product of a group."""
+    """Return the matrix product of a group."""
     taken = () if group.left is None else group.left.ops
     return next(op for op in group.ops if isinstance(op.defn.kind, Contract) and op not in taken)
 
 
 def is_tiled(group: Group) -> bool:
-    """Whether a product is certain to be made of tiles: of floats, of matrices and not of vectors."""
+    """Whether a product is certain to be lowered to tiles: of floats, of matrices and not of vectors."""
     op = product_op(group)
     (result,) = op.results
     _, rows, columns = result.shape
@@ -52,7 +52,7 @@ def is_tiled(group: Group) -> bool:
 
 
 def chain(partition: Partition, refuse: Callable[[Group, Group, Obstacle], None]) -> None:
-    """Let products take in the groups that make their left matrices; tell `refuse` of those that cannot."""
+    """Merge products with the groups that make their left matrices; report to `refuse` where that fails."""
     for number in sorted(partition.groups):
         group = partition.groups.get(number)
         if group is None or group.product is None:
@@ -70,7 +70,7 @@ def chain(partition: Partition, refuse: Callable[[Group, Group, Obstacle], None]
 
 
 def _obstacle(partition: Partition, maker: Group, group: Group, left: Value) -> Obstacle | None:
-    """Why a product cannot take in the group that makes its left matrix."""
+    """Return why a product cannot take in the group that makes its left matrix; None if it can."""
     op, inner = product_op(group), product_op(maker)
     value = op.arguments["self"]
     if partition.find(left) is not maker or maker.left is not None or not is_tiled(group):
@@ -100,7 +100,7 @@ def _obstacle(partition: Partition, maker: Group, group: Group, left: Value) -> 
 
 
 def _lies_in_rows(partition: Partition, value: Value) -> bool:
-    """Whether a batched matrix is all of a value's memory, row by row."""
+    """Whether a batched matrix is all of a value's memory, row-major."""
     view = batched_matrix(value, partition.inlining.__contains__)
     assert view is not None
     batch, rows, columns = value.shape
@@ -110,7 +110,7 @@ def _lies_in_rows(partition: Partition, value: Value) -> bool:
 
 
 def _order(partition: Partition, group: Group, value: Value | None) -> Axes:
-    """The axes of a value in the order in which they lie in memory."""
+    """Return the axes of a value from the largest stride to the smallest."""
     assert group.product is not None
     if value is partition.stored(group.product):
         value = group.product
@@ -122,7 +122,7 @@ def _read(partition: Partition, group: Group) -> list[Value]:
 
 
 def _is_read(partition: Partition, value: Value, inside: set[Op]) -> bool:
-    """Whether a value is a result, or others than these ops read it, through views and other shapes too."""
+    """Whether a value is a result, or read by other ops than these, through views and other shapes too."""
     if value in partition.inlining.results:
         return True
     for user in partition.inlining.uses[value]:
@@ -136,12 +136,12 @@ def _is_read(partition: Partition, value: Value, inside: set[Op]) -> bool:
 
 
 def _one(value: Value) -> int:
-    """Elements of one matrix of a batch."""
+    """Return the elements of one matrix of a batch."""
     return static(value.shape[1]) * static(value.shape[2])
 
 
 def _memory(value: Value) -> int:
-    """Elements that a batched matrix has in memory."""
+    """Return the elements that a batched matrix has in memory."""
     base = value
     while base.op is not None and isinstance(kind := base.op.defn.kind, View) and kind.rigid is not None:
         (base,) = base.op.operands

@@ -21,47 +21,47 @@ class Group(NamedTuple):
     kind: str
     ops: list[Op]
     touch: dict[Value, Axes]
-    opaque: dict[Value, str]  # read at any place, and by which op
-    row_reads: dict[tuple[Value, Op], Axes]  # ANY marks a dim that data chooses in
+    opaque: dict[Value, str]  # read at indices that follow no axes, and the name of the op that reads
+    row_reads: dict[tuple[Value, Op], Axes]  # ANY marks a dim in which data chooses the index
     cells: dict[AxisSet, int]  # iteration space -> summed cost
     reduces: list[Reduction]
     operand_axes: dict[Op, Axes]  # of reductions
     structure: Structure | None = None
     outputs: tuple[Value, ...] = ()
-    basis: int = 0  # elements of the largest value that it depends on
-    limit: float = math.inf  # the basis of a group that it must be complete for
-    product: Value | None = None  # of a matrix product: the shape in which its result is read
-    left: Group | None = None  # of a matrix product: what makes its left matrix, a tile of rows at a time
-    tile: Value | None = None  # of such a group: that matrix
+    basis: int = 0  # elements of the largest value that the group depends on
+    limit: float = math.inf  # a group of this basis or more needs this one complete
+    product: Value | None = None  # of a matrix product: its result, in the shape in which it is read
+    left: Group | None = None  # of a matrix product: the group that makes its left matrix, a tile of rows at a time
+    tile: Value | None = None  # of a group that is the `left` of another: that matrix
 
     @property
     def label(self) -> str:
-        """How refusals name it: by its last op."""
+        """Return the name of the group in refusals: its last op's."""
         return self.ops[-1].name
 
     @property
     def cost(self) -> int:
-        """What one element of everything costs, in additions: a measure of the code's length."""
+        """Return the cost of one element of every value, in additions: a measure of the code's length."""
         return sum(self.cells.values())
 
     def reads(self) -> Iterator[Value]:
-        """What the group reads, and some of what it makes."""
+        """Yield the values that the group reads, and some that it makes."""
         yield from (*self.touch, *self.opaque, *(value for value, _ in self.row_reads))
         if self.left is not None:
             yield from self.left.reads()
 
 
 class Dependences:
-    """Which groups depend on which. `ancestors` has, by group number, the numbers of all groups it depends on, as bits:
-    numbers are given in order and never reused."""
+    """The transitive dependences among groups. `ancestors` has, by group number, a bit set of the groups that it
+    depends on: numbers are given in order and never reused."""
 
     def __init__(self) -> None:
         self.ancestors: dict[int, int] = {}
-        self.readers: dict[int, set[int]] = {}  # groups that read what a group makes, by the numbers they had
-        self.taken: dict[int, int] = {}  # the group that took another in
+        self.readers: dict[int, set[int]] = {}  # consumers of each group, by the numbers they had
+        self.taken: dict[int, int] = {}  # the group that a merged one became part of
 
     def add(self, number: int, producers: list[Group]) -> None:
-        """A new group, which nothing depends on yet."""
+        """Add a group that no other depends on yet."""
         mask = 0
         self.readers[number] = set()
         for producer in producers:
@@ -70,7 +70,7 @@ class Dependences:
         self.ancestors[number] = mask
 
     def join(self, left: int, right: int) -> None:
-        """The left group takes the right one in."""
+        """Merge the right group into the left one."""
         bits = (1 << left) | (1 << right)
         union = (self.ancestors[left] | self.ancestors[right]) & ~bits
         self.ancestors[left] = union
@@ -80,7 +80,7 @@ class Dependences:
         self._tell_readers(left, union | (1 << left))
 
     def _tell_readers(self, first: int, found: int) -> None:
-        """Add these to the ancestors of all groups that depend on one. A group that has them all has passed them on."""
+        """Add ancestors to all groups that depend on `first`; a group that has them all has passed them on."""
         pending = list(self.readers[first])
         while pending:
             number = pending.pop()
@@ -96,7 +96,7 @@ class Dependences:
 
 
 class Partition:
-    """The groups of a graph so far: which values each makes, and in whose memory values live."""
+    """The groups of a graph so far, the values that each makes, and aliases and parts in memory."""
 
     def __init__(self, graph: Graph, inlining: Inlining):
         self.graph = graph
@@ -106,22 +106,22 @@ class Partition:
         self.owner: dict[Value, int] = {}
         self.dependences = Dependences()
         self.aliases: dict[Value, Value] = {}
-        self.parts: dict[Value, Part] = {}  # values that live in a joined one
+        self.parts: dict[Value, Part] = {}  # values whose memory is a part of a joined value's
         self.position = {op: number for number, op in enumerate(graph.ops)}
 
     def find(self, value: Value) -> Group | None:
-        """The group that makes a value."""
+        """Return the group that makes a value, or None."""
         number = self.owner.get(value)
         return None if number is None else self.groups.get(number)
 
     def stored(self, value: Value) -> Value:
-        """The value whose memory a value lives in."""
+        """Return the value whose memory holds a value."""
         while value in self.aliases:
             value = self.aliases[value]
         return value
 
     def producers(self, group: Group) -> list[Group]:
-        """The groups that make what a group reads, the last one first."""
+        """Return the groups that make the values that a group reads, the last one first."""
         found: dict[int, Group] = {}
         owner, groups, aliases = self.owner, self.groups, self.aliases
         for value in group.reads():
@@ -132,7 +132,7 @@ class Partition:
         return [found[number] for number in sorted(found, reverse=True)]
 
     def between(self, first: Group, last: Group) -> bool:
-        """Whether a third group depends on `first` and is needed by `last`."""
+        """Whether a third group depends on `first`, and `last` depends on it."""
         if not self.dependences.depends(last, first):
             return False
         ancestors, bit = self.dependences.ancestors, 1 << first.number
@@ -145,7 +145,7 @@ class Partition:
         return both if position[left[-1]] < position[right[0]] else sorted(both, key=position.__getitem__)
 
     def add(self, group: Group) -> list[Group]:
-        """Put in a new group; its producers."""
+        """Add a new group; return its producers."""
         producers = self.producers(group)
         self.dependences.add(group.number, producers)
         self.groups[group.number] = group

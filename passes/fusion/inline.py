@@ -1,9 +1,9 @@
-"""What has no memory of its own: ops that are worked out where they are read, and aliases.
+"""Decide which ops are inline, computed where they are read and never materialised, and which results are aliases.
 
 Inline are views, constants, iota and cheap arithmetic on those, and on parameters where only a join reads it. An
-inline op is forced to have a buffer all the same where it is a result of the program, where another shape of its
-memory is asked for, or where a matrix product reads it and it is no view of memory with strides. What scatters and
-scans absorb (absorb_producers.py) is inline, too.
+inline op is forced into a buffer where it is a result of the program, where an alias needs its memory in another shape,
+or where a matrix product reads it and it is no view of memory with strides. Ops that scatters and scans absorb
+(absorb_producers.py) are inline, too.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .costs import COSTS
 
 
 def static(value: Dim) -> int:
-    """A size for decisions: a symbolic one counts as large."""
+    """Return a size for decisions: a dynamic one counts as large."""
     return value if isinstance(value, int) else ASSUMED_SIZE
 
 
 def elements(value: Value) -> int:
-    """How many elements a value has, for decisions."""
+    """Return the elements of a value, for decisions."""
     return _elements(value.type.shape)
 
 
@@ -39,7 +39,7 @@ def _elements(shape: tuple[Dim, ...]) -> int:
 
 
 def op_cost(op: Op) -> int:
-    """What one element costs, in additions."""
+    """Return the cost of one element, in additions."""
     kind = op.defn.kind
     if isinstance(kind, Elementwise):
         return SCALARS[kind.scalar].cost if kind.scalar in SCALARS else 1
@@ -51,7 +51,7 @@ def op_cost(op: Op) -> int:
 
 
 def panel_width(op: Op, machine: Machine | None) -> int:
-    """Columns of the panels in which the right matrix of a product may lie in memory; 0 if it needs strides."""
+    """Return the panel width, in columns, of a packed right matrix that a product may read; 0 if it needs strides."""
     (result,) = op.results
     if machine is None or result.dtype.name not in BYTES or any(size == 0 or size == 1 for size in result.shape[1:]):
         return 0
@@ -59,16 +59,16 @@ def panel_width(op: Op, machine: Machine | None) -> int:
 
 
 class Inlining:
-    """Which ops of a graph are inline, and which values are other shapes of another's memory."""
+    """The inline ops of a graph, and the values that alias another's memory in another shape."""
 
     def __init__(self, graph: Graph, machine: Machine | None = None):
         self.graph = graph
-        self.machine = machine  # if products may read what is packed for its vectors
+        self.machine = machine  # if given, products may read matrices in its packed layout
         self.uses = graph.uses()
         self.results = set(graph.results)
-        self.candidates: set[Op] = set()  # inline, unless something forces them into memory
+        self.candidates: set[Op] = set()  # inline unless in `forced`
         self.forced: set[Op] = set()
-        self.returned: dict[Op, Value] = {}  # reshapes that are results and live in another value's memory
+        self.returned: dict[Op, Value] = {}  # reshapes that are results, and the value whose memory each has
         self.joined = self._only_joined()
         for op in graph.ops:
             if self._is_free_op(op):
@@ -90,19 +90,19 @@ class Inlining:
         return op in self.candidates and op not in self.forced
 
     def ops(self) -> set[Op]:
-        """All inline ops."""
+        """Return all inline ops."""
         return self.candidates - self.forced
 
     def _absorb(self) -> None:
         found = absorbed(self.graph, self.uses, self.__contains__)
         for op in found:
-            # A reshape is an alias of memory, unless there is none.
+            # A reshape stays an alias if its source is materialised.
             if not is_alias(op) or op.operands[0].op in found:
                 self.candidates.add(op)
                 self.forced.discard(op)
 
     def alias(self, op: Op) -> Value | None:
-        """The value whose memory the op's result is in another shape, if it is one."""
+        """Return the value whose memory the op's result aliases in another shape, or None."""
         if op in self.forced:
             return None
         if op in self.returned:
@@ -110,7 +110,7 @@ class Inlining:
         return op.operands[0] if is_alias(op) else None
 
     def _only_multiplied(self, value: Value) -> bool:
-        """Whether matrix products alone read a value: they can find each matrix of a batch anywhere."""
+        """Whether matrix products alone read a value: they take the offset of each matrix of a batch as it is."""
         if value in self.results or not self.uses[value]:
             return False
         return all(
@@ -126,13 +126,13 @@ class Inlining:
         if isinstance(kind, Generate):
             return not op.operands
         if isinstance(kind, Elementwise):
-            number = op.results[0].ndim == 0  # computed once before the loops that read it
+            number = op.results[0].ndim == 0  # hoisted out of the loops that read it
             if number or op_cost(op) <= COSTS.recompute:
                 return all(self._is_free_value(value, number or op in self.joined) for value in op.operands)
         return False
 
     def _only_joined(self) -> set[Op]:
-        """Arithmetic that only a join reads, each element of it once, perhaps through more of the kind."""
+        """Find elementwise ops whose elements only a join reads, once each, directly or through other such ops."""
         joined: set[Op] = set()
         for op in reversed(self.graph.ops):
             if isinstance(op.defn.kind, Elementwise) and op.results[0] not in self.results:
@@ -142,7 +142,7 @@ class Inlining:
         return joined
 
     def _drop_joined_for_others(self) -> None:
-        """What is joined after more arithmetic that is not inline is part of that arithmetic's loop."""
+        """Drop candidates that a join reads through an op that is not inline: they belong to that op's loop."""
         reading: set[Op] = set()  # inline ops that read parameters, other than numbers
         for op in self.graph.ops:
             if op in self.joined and op in self.candidates:
@@ -155,13 +155,13 @@ class Inlining:
                     self.candidates.discard(op)
 
     def _is_free_value(self, value: Value, parameters: bool) -> bool:
-        """Whether a value costs its readers next to nothing: made of no memory, or of parameters if those will do."""
+        """Whether inline arithmetic may read a value: one computed from no memory or, if `parameters`, a parameter."""
         if value.op is None:
             return parameters
         return value.op in self.candidates and isinstance(value.op.defn.kind, (Generate, Elementwise))
 
     def _force_results(self) -> None:
-        """A result has memory, and no other result has the same."""
+        """Force results into memory, each into memory of its own."""
         stored: set[Value] = set()
         for value in self.graph.results:
             op = value.op
@@ -171,7 +171,7 @@ class Inlining:
                 if op in self.candidates:
                     self.forced.add(op)
                 continue
-            # A reshape can be returned as it is only if it is the one result that lives in that memory.
+            # A reshape can be returned as an alias only if no other result has that memory.
             base = value
             while base.op is not None and keeps_order(base.op):
                 (base,) = base.op.operands
@@ -187,33 +187,34 @@ class Inlining:
             stored.add(base)
 
     def _force_matrices(self) -> None:
-        """The operands of matrix products lie in memory, where they may be read through views with strides."""
+        """Force operands of matrix products into memory, unless they are views of it that have strides."""
         products = [op for op in self.graph.ops if isinstance(op.defn.kind, Contract)]
         matrices = [(op.arguments["self"], 0) for op in products]
         matrices += [(op.arguments["mat2"], panel_width(op, self.machine)) for op in products]
-        # What is stored for one product may be what another one reads through views.
+        # A value that is stored for one product may be read through views by another.
         while unreadable := {value.op for value, panel in matrices if value.op and not self._is_readable(value, panel)}:
             for op in unreadable:
                 if is_alias(op) and (source := op.operands[0].op) is not None:
-                    # Who makes the source can store it in this order himself; in other dims he could not.
+                    # Let the producer store the source in this order, as the reshape is an alias then; other views
+                    # have to be copied.
                     self.candidates.discard(op)
                     self.forced.add(source)
                 else:
                     self.forced.add(op)
 
     def _is_readable(self, value: Value, panel: int) -> bool:
-        """Whether a batched matrix can be read where it lies."""
+        """Whether a product can read a batched matrix in place."""
         return batched_matrix(value, self.__contains__, panel) is not None
 
     def _drop_readers_of_memory(self) -> None:
-        """Who reads inline arithmetic works it out and waits for no kernel: nothing behind it may be in memory."""
+        """Drop inline arithmetic on values that kernels store: its readers must not wait for another kernel."""
         for op in self.graph.ops:
             if op in self.candidates and isinstance(op.defn.kind, Elementwise):
                 if any(value.op is not None and value.op not in self for value in op.operands):
                     self.candidates.discard(op)
 
     def peel(self, value: Value) -> tuple[Value, tuple[int | None, ...] | None]:
-        """The value behind inline views, and for each of its dims the dim of `value` it becomes (None: opaque)."""
+        """Return the source of inline views, and for each of its dims the dim of `value` it becomes (None: opaque)."""
         dims: tuple[int | None, ...] | None = tuple(range(value.ndim))
         while value.op is not None and isinstance(value.op.defn.kind, View) and value.op in self:
             step = rigid_map(value.op)
@@ -222,7 +223,7 @@ class Inlining:
         return value, dims
 
     def memory(self, value: Value) -> Iterator[Value]:
-        """The values in memory that a value is made of: itself, unless it is inline."""
+        """Yield the values in memory that a value is computed from: itself, unless it is inline."""
         pending, seen = [value], {value}
         while pending:
             item = pending.pop()
@@ -233,7 +234,7 @@ class Inlining:
             seen.update(item.op.operands)
 
     def readers(self, value: Value) -> Iterator[Op]:
-        """The ops with a loop that read a value, through inline ops too."""
+        """Yield the ops in kernels that read a value, through inline ops too."""
         for user in self.uses[value]:
             if user in self:
                 yield from self.readers(user.results[0])

@@ -1,4 +1,7 @@
-"""Whether two groups can be one, whatever it would cost: functions that change nothing and say why not.
+"""Check whether two groups can legally be fused, at any cost: pure functions that return the obstacle, or none.
+
+reasons.py lists all obstacles, with the functions that raise them; fuse.py asks the questions, in the order that it
+says. Other refusals come from policy.py (cost), loop_tree.py (loops) and gemm_chain.py (matrix products).
 
 Two groups can be one if the result still is one loop tree (loop_tree.py). A matrix product takes the ops that follow
 its rows and columns: they run on each tile of it while that is still in the cache. Reductions of its rows are among
@@ -22,7 +25,7 @@ Rename = Callable[[int], int]
 
 
 class Union(NamedTuple):
-    """Two groups that can be one: the loops that they have together."""
+    """The loops of two groups that can be one."""
 
     mapping: dict[int, int]  # axes of the right group -> axes of the left one
     ops: list[Op]
@@ -33,7 +36,7 @@ class Union(NamedTuple):
 
 
 class Renames(dict[int, int]):
-    """What axes are called once others are joined to them."""
+    """The names of axes in a union, filled in as they are asked for."""
 
     def __init__(self, axes: AxisUnion, mapping: dict[int, int]):
         super().__init__()
@@ -47,7 +50,7 @@ class Renames(dict[int, int]):
 
 
 def kind_obstacle(partition: Partition, left: Group, right: Group, whole_rows: bool) -> Obstacle | None:
-    """Why groups of these kinds do not share a kernel; `whole_rows`: whether tiles of products may cover rows."""
+    """Return why groups of these kinds cannot share a kernel. `whole_rows`: tiles of products may cover whole rows."""
     if left.kind == "loops" and right.kind == "loops":
         return None
     special, other = (left, right) if left.kind != "loops" else (right, left)
@@ -72,7 +75,7 @@ def kind_obstacle(partition: Partition, left: Group, right: Group, whole_rows: b
 
 
 def read_obstacle(partition: Partition, left: Group, right: Group) -> Obstacle | None:
-    """Why one group cannot be computed where the other one reads it."""
+    """Return why one group cannot be computed where the other one reads it: dependences and access patterns."""
     if partition.between(left, right) or partition.between(right, left):
         return Reason.BETWEEN()
     depends, find, stored = partition.dependences.depends, partition.find, partition.stored
@@ -89,8 +92,8 @@ def read_obstacle(partition: Partition, left: Group, right: Group) -> Obstacle |
 
 
 def union_of(partition: Partition, left: Group, right: Group, split: int) -> Union | Obstacle:
-    """The loops of both groups as one tree, or why they are none. `split`: elements of a full reduction that is split
-    over threads."""
+    """Return the loops of both groups as one tree, or why they are none. `split`: elements from which a full reduction
+    is split over threads."""
     mapping = _unified(partition, left, right)
     if isinstance(mapping, Obstacle):
         return mapping
@@ -124,11 +127,11 @@ def union_of(partition: Partition, left: Group, right: Group, split: int) -> Uni
 def _product_obstacle(
     left: Group, right: Group, product: Value, reduces: bool, structure: Structure, rename: Rename
 ) -> Obstacle | None:
-    """Why the loops do not fit the tiles of a matrix product."""
+    """Return why the loops do not fit the tiles of a matrix product; None if they do."""
     rows = (left if product in left.touch else right).touch[product]
     if reduces and (structure.secondary or structure.inner != {rename(axis) for axis in present(rows[-1:])}):
         return Reason.ACROSS_ROWS()
-    # The ops that share the product's kernel already were looked at when they joined it.
+    # Ops that already share the product's kernel were checked when they joined it.
     joins = left if left.product is None else right
     for axes in (joins.touch[op.results[0]] for op in joins.ops):
         if rows[-1] is not None and len(present(axes)) == len(present(rows)):
@@ -140,7 +143,7 @@ def _product_obstacle(
 def _row_obstacle(
     partition: Partition, left: Group, right: Group, structure: Structure, rename: Rename
 ) -> Obstacle | None:
-    """Why a gather cannot choose within the rows that the other group makes."""
+    """Return why a gather cannot choose within the rows that the other group makes; None if it can."""
     for group in (left, right):
         for (value, op), axes in group.row_reads.items():
             maker = partition.find(value)
@@ -156,20 +159,20 @@ def _row_obstacle(
 
 
 def _same_structure(left: Group, right: Group, cells: dict[AxisSet, int], rename: Rename) -> Structure | None:
-    """The loop tree of a group, if what joins it is computed in loops that it has: most ops are."""
+    """Return the left group's loop tree if the right group needs no other loops, as most ops; None if it may."""
     known = left.structure
     if known is None or right.reduces or known.secondary or len({over for _, _, over in left.reduces}) > 1:
         return None
     outer, inner = frozenset(map(rename, known.outer)), frozenset(map(rename, known.inner))
     every = outer | inner
-    # Where a cell is cheap enough to be computed again and again, it may not be with another op.
+    # An iteration space that was cheap enough to recompute may not be with another op in it.
     if any(cell != every and cell != outer for cell in (frozenset(map(rename, item)) for item in right.cells)):
         return None
     return Structure(outer, inner, known.secondary, known.post) if len(cells) == len(left.cells) else None
 
 
 def _unified(partition: Partition, left: Group, right: Group) -> dict[int, int] | Obstacle:
-    """Axes of `right` -> axes of `left`, such that every shared value has the same axes in both."""
+    """Map axes of `right` to axes of `left`, such that every shared value has the same axes in both."""
     axes_of, find = partition.axes, partition.find
     mapping: dict[int, int] = {}
     taken: set[int] = set()

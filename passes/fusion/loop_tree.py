@@ -1,4 +1,4 @@
-"""Which loop tree a set of ops is, or why it is none.
+"""Find the loop tree that computes a set of ops, or the reason why there is none.
 
     outer axes   the parallel loops: "rows"
     inner axes   the axes that the primary reductions run over; none in a pointwise group
@@ -9,7 +9,7 @@
                  weight) or over everything (a mean loss). Their results are only complete when all rows are
                  done, so in this kernel only elementwise ops on them may follow.
 
-A value over fewer axes than that is worked out again in every iteration, if it is cheap and nothing outside of
+A value over fewer axes than that is recomputed in every iteration, if it is cheap and nothing outside of
 the kernel needs it.
 """
 
@@ -47,13 +47,13 @@ class Candidate:
     ops: Sequence[Op]
     cells: dict[AxisSet, int]  # iteration space -> summed cost
     reduces: Sequence[Reduction]
-    touch: tuple[dict[Value, Axes], ...]  # what they make and read along their axes; the first one that has it counts
-    rename: Callable[[int], int]  # what an axis of `touch` is called elsewhere here
-    extent: Sequence[Dim]  # of every axis
+    touch: tuple[dict[Value, Axes], ...]  # axes of the values that they make and read; the first table with one counts
+    rename: Callable[[int], int]  # the name in `cells` of an axis of `touch`
+    extent: Sequence[Dim]  # extents of all axes
     inlining: Inlining
 
     def space(self, op: Op) -> AxisSet:
-        """The axes of an op's result."""
+        """Return the axes of an op's result."""
         axes = next(table[op.results[0]] for table in self.touch if op.results[0] in table)
         return frozenset(map(self.rename, present(axes)))
 
@@ -63,7 +63,7 @@ class Candidate:
 
     @cached_property
     def adjacent(self) -> AxisSet:
-        """The axes along which values over all axes are adjacent in memory."""
+        """Return the axes along which values over all axes are adjacent in memory."""
         found: set[int] = set()
         count = len(self.every)
         for number, table in enumerate(self.touch):
@@ -76,12 +76,13 @@ class Candidate:
 
 
 def leaves_one(op: Op) -> bool:
-    """Whether a part of a reduction leaves one number, not a number and its place."""
+    """Whether a partial result of a reduction is one number, not a number and its index."""
     return isinstance(op.defn.kind, Reduce) and op.defn.kind.result != "i64"
 
 
 def loop_tree(candidate: Candidate, split: int) -> Structure | Obstacle:
-    """The loop tree of these ops, or why there is none. Full reductions of over `split` elements run across rows."""
+    """Return the loop tree of these ops, or why there is none. A full reduction of more than `split` elements
+    runs across rows."""
     every = candidate.every
     if not candidate.reduces:
         for cell in candidate.cells:
@@ -92,7 +93,7 @@ def loop_tree(candidate: Candidate, split: int) -> Structure | Obstacle:
     large = isinstance(total, Expr) or total > split
     options = list({over: None for _, _, over in candidate.reduces})
     if len(options) > 1:
-        # Inner loops run along memory if they can, and are no longer than they need be.
+        # Prefer inner loops along adjacent memory, and short ones.
         options.sort(key=lambda over: (not over & candidate.adjacent, len(over), sorted(over)))
     if large and any(over == every for _, _, over in candidate.reduces):
         options = [frozenset(), *(option for option in options if option != every)]
@@ -106,7 +107,7 @@ def loop_tree(candidate: Candidate, split: int) -> Structure | Obstacle:
 
 
 def row_tree(candidate: Candidate, inner: AxisSet) -> Structure | Obstacle:
-    """The loop tree with these inner axes, or why there is none."""
+    """Return the loop tree with these inner axes, or why there is none."""
     every = candidate.every
     outer = every - inner
     secondary: dict[Op, AxisSet] = {}
@@ -131,9 +132,9 @@ def row_tree(candidate: Candidate, inner: AxisSet) -> Structure | Obstacle:
 def after_rows(
     candidate: Candidate, secondary: dict[Op, AxisSet], rows: tuple[AxisSet, AxisSet]
 ) -> frozenset[Op] | Obstacle:
-    """The ops that follow secondary reductions, or why they cannot."""
+    """Return the ops that follow secondary reductions, or why they cannot."""
     inlining = candidate.inlining
-    complete = dict(secondary)  # what exists when all rows are done, and its axes
+    complete = dict(secondary)  # ops that are complete when all rows are done, and their axes
     narrow: list[Op] = []  # over the axes of secondary reductions, but behind none
     for op in candidate.ops:
         sources = {inlining.peel(operand)[0].op for operand in op.operands}
@@ -149,7 +150,7 @@ def after_rows(
     inside = set(candidate.ops)
     late = set(post)
     for op in reversed(narrow):
-        # Made once behind the rows if only what comes there reads it, else anew in each row.
+        # Computed once after the rows if only ops there read it, else recomputed in each row.
         if any(inlining.escapes(value, inside) for value in op.results):
             return Reason.OTHER_DIMS()
         if all(reader in late for value in op.results for reader in inlining.readers(value)):
@@ -160,7 +161,7 @@ def after_rows(
 
 
 def recomputable(candidate: Candidate, cell: AxisSet) -> bool:
-    """Whether what is made over few axes is cheap enough to work out in every iteration, and needed nowhere else."""
+    """Whether values over few axes are cheap enough to recompute in every iteration, and needed nowhere else."""
     if candidate.cells[cell] > COSTS.recompute:
         return False
     inside = set(candidate.ops)

@@ -1,4 +1,4 @@
-"""Two groups as one, once legality.py has found that they can be."""
+"""Merge two groups into one, once legality.py has found that they can be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .legality import Union
 
 
 def merged(partition: Partition, left: Group, right: Group, union: Union) -> Group:
-    """The group of both, with the number of the left one. Their axes are joined."""
+    """Return the group of both, with the number of the left one, and join their axes."""
     axes_of = partition.axes
     for source, target in union.mapping.items():
         axes_of.join(source, target)

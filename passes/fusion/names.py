@@ -1,4 +1,4 @@
-"""Names of buffers, and how the kernels of a fused graph meet a call: parameters, stored arrays, sources of results."""
+"""Name the buffers of a fused graph, and list those of its call: parameters, stored arrays, sources of results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def name_values(graph: Graph) -> dict[Value, str]:
 
 @dataclass(frozen=True)
 class Interface:
-    """The buffers that a call provides, those that it returns, and what the receipt says of fusion."""
+    """The buffers that a call provides and returns, and the refusals of fusion for the receipt."""
 
     sizes: list[str]  # symbols
     params: list[str]  # buffers
@@ -53,7 +53,7 @@ class Interface:
 
 
 def interface(fused: Fused) -> Interface:
-    """Return how the kernels of a fused graph meet a call."""
+    """Return the buffers of a call of a fused graph's kernels."""
     graph, names = fused.graph, fused.names
     stored, sources = result_sources(fused)
     return Interface(

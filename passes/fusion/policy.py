@@ -1,4 +1,4 @@
-"""What fusion is worth: merges that cost too much, ops to do early, groups to run side by side."""
+"""Decide which legal merges pay, which ops run early, and which groups run side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .reasons import Obstacle, Reason
 
 
 def cost_obstacle(left: Group, right: Group, max_cost: int) -> Obstacle | None:
-    """Why one kernel of both would be worse than two."""
+    """Return why one kernel of both groups would be slower than two; None if it would not."""
     if left.cost + right.cost > max_cost:
         return Reason.COST(max_cost)
     if max(left.basis, right.basis) >= min(left.limit, right.limit):
@@ -23,8 +23,8 @@ def cost_obstacle(left: Group, right: Group, max_cost: int) -> Obstacle | None:
 
 
 def constants_first(graph: Graph) -> Graph:
-    """The graph with its constants first, in the order of their first use. Programs share constants, so that their
-    serial numbers say what the process compiled before."""
+    """Return the graph with its constants first, in the order of their first use. Programs share constants, so their
+    serial numbers depend on what the process compiled before."""
     constants: dict[Op, None] = {}
     for value in (*(value for op in graph.ops for value in op.operands), *graph.results):
         if value.op is not None and value.op.defn is constant:
@@ -34,11 +34,11 @@ def constants_first(graph: Graph) -> Graph:
 
 
 def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:
-    """The elements of the largest value that each value depends on; and the ops to do before others.
+    """Return the elements of the largest value that each value depends on, and the ops to compute before others.
 
-    These are reductions of little data that much larger values depend on, with all that they need. In a kernel
-    with the larger values such a reduction would only be complete when all rows are done, and what needs it (the
-    gradient of a mean over the valid labels needs their number) would have to wait in memory for another kernel."""
+    Early are reductions of little data that much larger values depend on, with their producers. In a kernel with the
+    larger values such a reduction would only be complete when all rows are done, and its consumers (the gradient of a
+    mean over the valid labels needs their number) would have to wait in memory for another kernel."""
     basis: dict[Value, int] = {param: elements(param) for param in graph.params}
     for op in graph.ops:
         size = max((basis[value] for value in op.operands), default=0)
@@ -61,7 +61,7 @@ def early_ops(graph: Graph) -> tuple[dict[Value, int], dict[Op, int]]:
 
 
 def siblings(partition: Partition) -> Iterator[tuple[Value, int, int]]:
-    """The value and the numbers of two groups that read it in the same way, as long as neither was merged."""
+    """Yield a value and the numbers of two groups that read it along axes, as they are before any merge."""
     readers: dict[Value, list[int]] = {}
     for number in sorted(partition.groups):
         for value in partition.groups[number].touch:
@@ -75,11 +75,11 @@ def siblings(partition: Partition) -> Iterator[tuple[Value, int, int]]:
 
 
 def launches(partition: Partition, max_cost: int, products_together: bool) -> list[list[Group]]:
-    """Kernels in order. Groups of one step do not depend on each other and share parallel regions: threads wait for
-    each other less often. Matrix products come first, whose tiles are long, then what fills the gaps."""
+    """Return the launches in order. Groups of one launch are independent and share parallel regions, which saves
+    barriers. Matrix products come first, as their tiles are long; other groups fill the gaps."""
     groups, ancestors = partition.groups, partition.dependences.ancestors
     depth: dict[int, int] = {}
-    # A group has all the ancestors of its producers and these, too: fewer ancestors come first.
+    # A group has more ancestors than each of its producers, so their number gives a topological order.
     for number in sorted(groups, key=lambda number: ancestors[number].bit_count()):
         producers = partition.producers(groups[number])
         last = max((depth[producer.number] for producer in producers), default=-1)

@@ -1,9 +1,9 @@
-"""One op as a group: what it reads and makes, along which axes.
+"""Make a group of one op: the values that it reads and makes, along which axes.
 
-Elementwise ops align dims, reductions drop axes, and rigid views rename them (axes.py). Any other read is opaque: fine
-for values from outside, but it forbids fusion with the op that makes the value. A gather that follows the rows and
+Elementwise ops align dims, reductions drop axes, and rigid views rename them (axes.py). Any other read is opaque:
+harmless for parameters, but it forbids fusion with the op that makes the value. A gather that follows the rows and
 chooses within one is a row read: it may share a kernel with the op that makes the row. A kind with a kernel of its own
-reads all from memory.
+reads all its operands from memory.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Start:
         self.product: Value | None = None
 
     def read_memory(self) -> None:
-        """All operands, from memory, at any places."""
+        """Add opaque reads of all operands from memory."""
         for value in self.op.operands:
             for base in self.inlining.memory(value):
                 self.opaque[base] = self.op.name
 
     def make_result(self) -> Axes:
-        """A loop over the result; its axes."""
+        """Add a loop over the result; return its axes."""
         (result,) = self.op.results
         axes = self.axes.over(result.shape)
         self.touch[result] = axes
@@ -54,12 +54,12 @@ class Start:
         return axes
 
     def read_anywhere(self, value: Value) -> None:
-        """A read at places that say nothing of axes."""
+        """Add an opaque read: its index follows no axes."""
         base, _ = self.inlining.peel(value)
         self.opaque.setdefault(base, self.op.name)
 
     def read_row(self, value: Value, axes: Axes) -> None:
-        """A read at a place that follows the result's axes but for the dims in which data chooses."""
+        """Add a read whose index follows the result's axes but for the dims in which data chooses."""
         if ANY not in axes:
             self.read_along(value, axes)
             return
@@ -71,17 +71,17 @@ class Start:
             self.row_reads[base, self.op] = found
 
     def read_along(self, value: Value, axes: Axes) -> None:
-        """A read at a place that follows the result's axes."""
+        """Add a read whose index follows the result's axes."""
         base, dims = self.inlining.peel(value)
         if base.op is not None and base.op in self.inlining:
-            return  # made of nothing: no read at all
+            return  # computed from no memory: no read
         found = self._follows(base, dims, axes)
         if found is None or self.touch.setdefault(base, found) != found:
             self.opaque.setdefault(base, self.op.name)
 
     def _follows(self, base: Value, dims: tuple[int | None, ...] | None, axes: Axes) -> Axes | None:
-        """The axes of a value's dims. None, an opaque read, unless each axis is proved to run over all of its dim: a
-        gather may read only the first places of one, and a loop over those would not make the others."""
+        """Return the axes of a value's dims. None, an opaque read, unless each axis is proved to cover its whole dim: a
+        gather may read only the first elements of one, and a loop over those would not make the others."""
         if dims is None:
             return None
         found = tuple(
@@ -150,7 +150,7 @@ def _anywhere(start: Start, op: Op, kind: Kind) -> None:
         start.read_anywhere(value)
 
 
-# How kinds that share kernels read and loop; all others read at places that say nothing of axes.
+# The reads and loops of kinds that share kernels; all others read at indices that follow no axes.
 LOOPS: dict[type[Kind], Callable[[Start, Op, Any], None]] = {
     Elementwise: _elementwise,
     View: _view,
@@ -162,7 +162,7 @@ LOOPS: dict[type[Kind], Callable[[Start, Op, Any], None]] = {
 
 
 def read_product(partition: Partition, op: Op) -> Value:
-    """A matrix product's result, in the shape in which it is read if that only regroups its rows."""
+    """Return a matrix product's result, in the shape in which it is read if that only regroups its rows."""
     (result,) = op.results
     inlining = partition.inlining
     users = inlining.uses[result]
@@ -174,7 +174,7 @@ def read_product(partition: Partition, op: Op) -> Value:
 
 
 def start(partition: Partition, number: int, op: Op, basis: int, limit: float, split: int) -> Group:
-    """The group of one op."""
+    """Return the group of one op."""
     kind = op.defn.kind
     assert kind is not None
     started = Start(partition, op)
@@ -191,7 +191,7 @@ def start(partition: Partition, number: int, op: Op, basis: int, limit: float, s
 
 
 def _alone(started: Start, split: int) -> Structure:
-    """The loop tree of one op."""
+    """Return the loop tree of one op."""
     if not started.reduces:
         (every,) = started.cells
         return Structure(every, frozenset(), frozenset(), frozenset())
@@ -206,14 +206,14 @@ def _alone(started: Start, split: int) -> Structure:
 
 
 def parts_in_place(partition: Partition, op: Op) -> dict[Value, Part]:
-    """The values that a join is made of, if the kernels that make them can store them in its memory."""
+    """Return the values that a join reads, if the kernels that make them can store them in its memory."""
     found: dict[Value, Part] = {}
     for part in part_of(op, partition.inlining):
         maker = partition.find(part.value)
         if maker is None or maker.kind != "loops" or part.value in partition.parts or part.value in found:
             return {}
         for reader in partition.inlining.readers(part.value):
-            # One that comes later might be in another kernel.
+            # An op that comes later might be in another kernel.
             if reader is not op and partition.owner.get(reader.results[0]) != maker.number:
                 return {}
         found[part.value] = part

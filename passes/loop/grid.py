@@ -1,4 +1,4 @@
-"""Which loops the threads of a GPU share out, and how."""
+"""Map the loops of a kernel to a GPU: grid, blocks, warps and threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PURE = (Let, Load, Index, Check)
 
 @loop_pass("grid")
 def grid(kernel: Kernel, *, gpu: Gpu = GPU) -> Kernel:
-    """Map each tree of loops to a grid of threads.
+    """Map each loop tree to a grid of threads.
 
         serial %i in 0..M {                  grid<256> %t0 in 0..(M * N // 4) {
           serial %j in 0..N { ... }    ->      vector<4> %j in ... { ... }
@@ -53,15 +53,15 @@ def grid(kernel: Kernel, *, gpu: Gpu = GPU) -> Kernel:
           serial %j in 0..4000 { ... }         thread %j in 0..4000 { ... }
         }                                    }
 
-    Independent elements are one thread's each, or a vector of them. Rows with inner loops are a warp's or a block's, by
-    their length; where memory is adjacent from row to row instead, as for sums of columns, each is one thread's. What
-    threads cannot share is done by one of them. Sizes alone decide, so the bits are the same on every names.gpu.
+    A thread computes one independent element or a vector of them. A row with inner loops goes to a warp or a block, by
+    its length; where memory is adjacent from row to row instead, as for sums of columns, a row goes to one thread.
+    Loops that threads cannot share run in one of them. Sizes alone decide, so the bits are the same on every GPU.
     """
     return replace(kernel, body=tuple(_top(item, _Names(kernel, gpu)) for item in kernel.body))
 
 
 class _Names:
-    """Symbols that a kernel has not, and the GPU that it is cut up for."""
+    """Fresh symbols for a kernel, and the GPU that it is mapped to."""
 
     def __init__(self, kernel: Kernel, gpu: Gpu):
         self.gpu = gpu
@@ -92,8 +92,8 @@ def _tree(loop: Loop, names: _Names) -> Loop:
 
 
 def _nest(loop: Loop) -> tuple[list[Loop], tuple[Statement, ...]]:
-    """Loops around a body, of which all iterations are independent of each other. What stands between them is computed
-    inside: on a GPU, a load for each thread costs less than loops that cannot be merged."""
+    """Return a nest of loops whose iterations are all independent, and its body. Statements between the loops sink into
+    the body: on a GPU, a load for each thread costs less than loops that cannot be collapsed."""
     nest: list[Loop] = []
     around: list[Statement] = []
     while not loop.accumulators and _free(loop):
@@ -118,7 +118,7 @@ def _free(loop: Loop) -> bool:
 
 
 def _flat(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> tuple[Symbol, Dim, tuple[Statement, ...]]:
-    """One variable for all iterations of a nest."""
+    """Collapse a nest: return one variable for all iterations, their number, and the body in that variable."""
     if len(nest) == 1 and nest[0].start == 0:
         return nest[0].variable, nest[0].stop, tuple(body)
     total = product(item.extent for item in nest)
@@ -133,18 +133,18 @@ def _flat(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> tup
 
 
 def _block(total: Dim) -> int:
-    """Threads of a block: whole warps, not more than there is work for."""
+    """Return the threads of a block: whole warps, not more than there is work for."""
     return min(GPU.threads, -(-total // GPU.warp) * GPU.warp) if isinstance(total, int) and total else GPU.threads
 
 
 def _threads(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> Loop:
-    """An iteration for each thread."""
+    """Map each iteration to a thread."""
     variable, total, inside = _flat(nest, body, names)
     return Loop("grid", variable, 0, total, inside, _block(total))
 
 
 def _elements(nest: list[Loop], body: tuple[Statement, ...], names: _Names) -> Loop:
-    """Elements: several adjacent ones for each thread, if that is possible."""
+    """Map elements to threads: a vector of adjacent ones to each, if possible."""
     last = nest[-1]
     width = _width(last, body)
     whole = isinstance(last.extent, int) and last.extent % width == 0
@@ -159,7 +159,7 @@ def _elements(nest: list[Loop], body: tuple[Statement, ...], names: _Names) -> L
 
 
 def _width(loop: Loop, body: Sequence[Statement]) -> int:
-    """How many iterations move 16 bytes; 1 if memory is not adjacent along the loop."""
+    """Return how many iterations move 16 bytes; 1 if memory is not adjacent along the loop."""
     accesses = [item for item in walk(body) if isinstance(item, (Load, Store))]
     near = [item.buffer.dtype for item in accesses if stride(item, loop.variable) == 1]
     plain = all(isinstance(item, (Let, Load, Index, Store)) for item in body)
@@ -173,7 +173,7 @@ def _width(loop: Loop, body: Sequence[Statement]) -> int:
 
 
 def _adjacent(loop: Loop, body: Sequence[Statement]) -> int:
-    """Adjacent accesses along a loop less the scattered ones."""
+    """Count the adjacent accesses along a loop less the scattered ones."""
     score = 0
     for item in walk(body):
         if isinstance(item, (Load, Store)):
@@ -183,25 +183,25 @@ def _adjacent(loop: Loop, body: Sequence[Statement]) -> int:
 
 
 def _best(loop: Loop) -> int:
-    """The most adjacent accesses that a loop of this subtree could have."""
+    """Return the most adjacent accesses that a loop of this subtree could have."""
     inner = sum(_best(item) for item in loop.body if isinstance(item, Loop))
     return max(_adjacent(loop, loop.body), inner)
 
 
 def _length(body: Sequence[Statement]) -> int:
-    """The iterations of the longest of the inner loops, with all those inside of them."""
+    """Return the iterations of the longest inner nest."""
     inner = [item for item in body if isinstance(item, Loop)]
     return max((_most(item.extent) * max(_length(item.body), 1) for item in inner), default=0)
 
 
 def _most(extent: Dim) -> int:
-    """How many iterations a loop has, or may have."""
+    """Return the number of iterations, or a bound where the extent is dynamic."""
     upper = _upper(extent)
     return count(extent) if upper is None else upper
 
 
 def _upper(extent: Dim) -> int | None:
-    """The number that an extent is at most, if there is one."""
+    """Return an upper bound of an extent, or None."""
     if isinstance(extent, int):
         return extent
     found = [limit(extent, True)]
@@ -215,7 +215,7 @@ def _upper(extent: Dim) -> int | None:
 
 
 def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> Loop:
-    """An iteration for each warp or block, whose threads share out the inner loops."""
+    """Map each iteration to a warp or block, whose threads share the inner loops."""
     length = _length(body)
     variable, total, inside = _flat(nest, body, names) if nest else (names.symbol(1), 1, tuple(body))
     products = [item for item in walk(inside) if isinstance(item, Gemm)]
@@ -242,12 +242,12 @@ def _together(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) ->
 
 
 def _scratch_bytes(statements: Sequence[Statement]) -> int:
-    """What statements allocate."""
+    """Return the bytes that statements allocate."""
     return sum(count(buffer_bytes(buffer)) for item in walk(statements) for buffer in allocates(item))
 
 
 def _transposed(statement: Transpose, names: _Names) -> Loop:
-    """The copy of a block: the inner loop runs along the memory that is not shared, so that neighbours are adjacent."""
+    """Write a transposition as loops: the inner one runs along global memory, so that accesses coalesce."""
     source, target = statement.source, statement.target
     row, column = names.symbol(statement.rows), names.symbol(statement.columns)
 
@@ -266,7 +266,7 @@ def _transposed(statement: Transpose, names: _Names) -> Loop:
 
 
 def _share(statement: Statement, lanes: int, names: _Names) -> Statement:
-    """An inner loop, shared out."""
+    """Share an inner loop out to the threads of a warp or block."""
     if isinstance(statement, Transpose):
         statement = _transposed(statement, names)
     if not isinstance(statement, Loop):
@@ -279,7 +279,7 @@ def _share(statement: Statement, lanes: int, names: _Names) -> Statement:
     free = loop is not statement or independent(
         replace(loop, body=tuple(item for item in loop.body if item not in prefixes(loop)))
     )
-    # Each thread has its own of what is allocated inside, and a product is for a whole block.
+    # Memory allocated inside is private to each thread, and a matrix product is for a whole block.
     free = (
         free
         and _scratch_bytes(loop.body) <= names.gpu.own
@@ -295,8 +295,8 @@ def _share(statement: Statement, lanes: int, names: _Names) -> Statement:
 
 
 def _pair(loop: Loop, names: _Names) -> Loop | None:
-    """Two loops inside of each other, independent, as one. An end that depends on the place of the team is known to be
-    at most so far: what lies past it is cut off by loops that run once there, or not at all.
+    """Collapse two nested independent loops into one loop for threads. Ends that depend on the block are replaced by
+    their upper bounds; loops of one iteration or none guard the iterations past the true end.
 
         serial %i in 0..(min(64, N)) {        thread %g0 in 0..1024 {
           serial %j in 0..(min(64, M)) {        serial %i in (%g0 // 16)..(min(%g0 // 16 + 1, N)) {
@@ -322,7 +322,7 @@ def _pair(loop: Loop, names: _Names) -> Loop | None:
 
 
 def _cut(loop: Loop, start: Dim, width: int, most: int) -> tuple[Statement, ...]:
-    """Some iterations of a loop, as far as there are any."""
+    """Return `width` iterations of a loop from `start` on, those past its end cut off."""
     whole = loop.extent == most and most % width == 0
     if width == 1 and whole:
         return tuple(substitute_statement(item, {loop.variable: start}) for item in loop.body)
@@ -331,7 +331,7 @@ def _cut(loop: Loop, start: Dim, width: int, most: int) -> tuple[Statement, ...]
 
 
 def _merged(loop: Loop, names: _Names) -> Loop:
-    """Loops inside of each other that do one thing, all iterations independent of each other, as one."""
+    """Collapse perfectly nested loops with independent iterations and the same reductions into one."""
     while True:
         (inner, *rest) = loop.body or (None,)
         if not isinstance(inner, Loop) or rest:
@@ -355,7 +355,7 @@ def _merged(loop: Loop, names: _Names) -> Loop:
 
 
 def _in_vectors(loop: Loop, lanes: int, names: _Names) -> Loop:
-    """A loop for threads, of which each takes several adjacent iterations at a time if there are enough."""
+    """Return a loop for threads in which each takes a vector of adjacent iterations, if there are enough."""
     width = _width(loop, loop.body)
     extent = loop.extent
     if width == 1 or not isinstance(extent, int) or extent % width or extent < width * lanes:

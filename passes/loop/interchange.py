@@ -1,4 +1,4 @@
-"""Reductions that jump through memory: their loops in the order in which it lies."""
+"""Interchange the loops of strided reductions, so that they read memory in the order of its layout."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .substitute import substitute_statement
 
 @dataclass(frozen=True, slots=True)
 class RowCosts:
-    """How many rows one step of a reduction does. No measurement is recorded."""
+    """How many rows one step of a reduction covers. No measurement is recorded."""
 
-    pages: int = 4  # of memory that one step reads, at most
-    rows: int = 4  # that are worth a loop of their own, at least
-    runs: int = 16  # of rows, at least: they are shared out evenly
+    pages: int = 4  # pages of memory that one step reads, at most
+    rows: int = 4  # rows of one run, at least, that are worth a loop
+    runs: int = 16  # runs of rows, at least, so that threads share them evenly
 
 
 COSTS = RowCosts()
@@ -28,7 +28,7 @@ COSTS = RowCosts()
 
 @loop_pass("interchange")
 def interchange(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
-    """Where each step of a reduction reads a short piece of another page, do the step for many rows at a time.
+    """Interchange a loop over rows with a strided reduction: each step, on a page of its own, covers many rows.
 
         serial %i in 0..1024 {                              serial %r0 in 0..64 {
           serial %j in 0..64 reduce %2: f32 = add {           alloc %r0.0: f32[16]
@@ -85,7 +85,7 @@ def _loop(loop: Loop, fresh: Iterator[int], machine: Machine) -> Loop:
 
 
 def _rows(loop: Loop, machine: Machine) -> int | None:
-    """How many rows to do at a time; None if the loop is not of this kind, or fine as it is."""
+    """Choose the rows of one run; None if the loop is no strided reduction of rows, or if interchange does not pay."""
     steps, *rest = loop.body
     if loop.kind != "serial" or loop.accumulators or not isinstance(loop.extent, int) or not isinstance(steps, Loop):
         return None
@@ -105,9 +105,7 @@ def _rows(loop: Loop, machine: Machine) -> int | None:
                 continue
             if not isinstance(far, int) or not isinstance(near, int) or near <= 0:
                 return None
-            if (
-                far * item.buffer.dtype.bytes < machine.page
-            ):  # processors fetch ahead of accesses up to the end of a page
+            if far * item.buffer.dtype.bytes < machine.page:  # hardware prefetchers stop at the end of a page
                 return None
             longest = max(longest, near * item.buffer.dtype.bytes)
     most = min(COSTS.pages * machine.page // longest, loop.extent // COSTS.runs) if longest else 0

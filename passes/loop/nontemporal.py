@@ -1,4 +1,4 @@
-"""Which stores bypass the caches."""
+"""Make stores of large results non-temporal, so that they bypass the caches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
 from .substitute import fresh_registers, renamed
 
-LONG_LOOP = 8  # vectors of a loop, at least, that is worth a part for the elements before the first line; not measured
+LONG_LOOP = 8  # vectors of a loop, at least, from which an alignment prologue is peeled; not measured
 
 
 @loop_pass("nontemporal")
@@ -40,18 +40,19 @@ def nontemporal(
     replaced: tuple[str, ...] = (),
     shared: tuple[str, ...] = (),
 ) -> Kernel:
-    """Stores to results of at least so many bytes go straight to memory, in kernels whose arrays the caches (L3) would
-    not keep `together`: whoever reads a smaller result soon finds it there.
+    """Make stores to large results non-temporal, in kernels whose buffers do not fit the caches.
 
         store %y[%i, %j], %3   ->   stream %y[%i, %j], %3
 
-    A cached store first reads the line that it is about to overwrite: a third of the traffic of a copy. Only whole
-    vectors at multiples of a cache line can go this way, and a kernel must not read them again. Where rows start
-    anywhere, the elements before the first such multiple get a loop of their own.
+    A cached store first reads the line that it overwrites: a third of the traffic of a copy. Only whole vectors at
+    multiples of a cache line can bypass the caches, and only of results that the kernel does not read. Where rows are
+    not aligned, the elements before the first such multiple are peeled into a loop of their own.
 
-    What is `replaced` takes the memory of a parameter, whose lines are in the cache by then: nothing is read for it.
-    But a line of `shared` memory is in the caches of other processors, too. To write it there they all have to give it
-    up first, one line after the other; around the caches that is many times faster, however little there is of it.
+    least: bytes of a result, at least; `machine.streamed` if not given
+    together: bytes of all buffers of a kernel that the caches keep for the next reader; L3 if not given
+    replaced: results in the memory of a parameter, whose lines are cached by then: a cached store reads nothing more
+    shared: results whose lines other cores cache, too: a cached store waits for the invalidation of each line, so these
+        results are stored past the caches from `machine.streamed_shared` bytes on
     """
     total: Dim = sum((product(buffer.shape) * buffer.dtype.bytes for buffer in kernel.buffers), start=0)
     least = machine.streamed if least is None else least
@@ -75,7 +76,7 @@ def nontemporal(
         if not isinstance(statement, Loop):
             return [statement]
         loop = inside(statement)
-        # Of a loop in two, nobody could tell that each element is read before it is replaced.
+        # If the loop were split, the proof that each element is read before it is replaced would fail.
         whole = any(isinstance(item, Store) and item.buffer.name in replaced for item in loop.body)
         return [_streamed(part, large) for part in ([loop] if whole else _aligned(loop, large, fresh))]
 
@@ -86,7 +87,7 @@ def nontemporal(
 
 
 def _streamed(loop: Loop, large: Callable[[Buffer], bool]) -> Loop:
-    """The loop with its stores streaming, as far as they can."""
+    """Return the loop with its stores non-temporal where that is possible."""
 
     def change(item: Statement) -> Statement:
         wanted = isinstance(item, Store) and large(item.buffer)
@@ -96,7 +97,7 @@ def _streamed(loop: Loop, large: Callable[[Buffer], bool]) -> Loop:
 
 
 def _aligned(loop: Loop, large: Callable[[Buffer], bool], fresh: Iterator[str]) -> list[Loop]:
-    """A long vector loop in two: up to where its stores are at multiples of a cache line, and from there."""
+    """Peel the iterations of a long vector loop before its stores are at multiples of a cache line."""
     stores = [item for item in loop.body if isinstance(item, Store) and large(item.buffer)]
     long = isinstance(loop.extent, int) and loop.extent >= LONG_LOOP * loop.width
     plain = all(isinstance(item, (Let, Load, Index, Store)) for item in loop.body)

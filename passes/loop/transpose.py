@@ -1,4 +1,4 @@
-"""Memory that is read or written across the vectors: transposed a block at a time."""
+"""Transpose memory that vectors would read or write with a stride, a tile (block) at a time, into scratch."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from .transpose_rows import blocked_rows
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """How large blocks are. No measurement is recorded."""
+    """Sizes of blocks, in elements unless said. No measurement is recorded."""
 
-    sides: tuple[int, int] = (256, 128)  # down and across: memory is read and written in runs as long as these
+    sides: tuple[int, int] = (256, 128)  # down and across: the lengths of adjacent runs that are read and written
     tall_rows: int = 512  # rows of a block, where many such blocks lie one upon the other,
     tall_run: int = 256  # and bytes of each of its rows
-    least_side: int = 64  # that is not shortened for the sake of more blocks
-    blocks: int = 64  # enough to share out to threads
-    short: int = 8  # iterations of a loop; below, it is not worth a block
+    least_side: int = 64  # a side this short is not shortened further to get more blocks
+    blocks: int = 64  # number of blocks that is enough to share out to threads
+    short: int = 8  # iterations of a loop, at least, that is worth a block
 
 
 COSTS = BlockCosts()
@@ -48,7 +48,7 @@ COSTS = BlockCosts()
 
 @loop_pass("transpose")
 def transpose(kernel: Kernel, *, machine: Machine = DEFAULT, side: int = 0, pad: int = 0) -> Kernel:
-    """In a nest of independent loops, copy what lies along an outer loop into blocks that lie along the inner one.
+    """Transpose, in a nest of independent loops, memory adjacent along an outer loop into blocks along the inner one.
 
         serial %i in 0..2048 {                 serial %i.block in 0..4 {
           serial %j in 0..2048 {                 serial %j.block in 0..32 {
@@ -59,13 +59,13 @@ def transpose(kernel: Kernel, *, machine: Machine = DEFAULT, side: int = 0, pad:
           }                                            %0 = load %block0[%i - 512 * %i.block, %j - 64 * %j.block]
         }                                              ...
 
-    What is stored along the outer loop is collected in a block and transposed afterwards. Where the inner loops are
-    several, or reduce, whole rows of a few iterations of the outer loop are transposed.
+    Stores along the outer loop go to a block that is transposed afterwards. Where there are several inner loops, or
+    reductions, whole rows of a few iterations of the outer loop are transposed (transpose_rows.py).
 
-    A copy goes through a block, too: rows of the block become runs of whole cache lines, which can be streamed.
+    A transposing copy goes through a block, too: its rows become runs of whole cache lines, for non-temporal stores.
 
-    side: blocks are squares of this size, and there are no whole rows; for a GPU
-    pad: by so much a row of such a block is longer in memory, so that its columns do not meet in one bank
+    side: elements; blocks are squares of this side, and whole rows are not transposed; for a GPU
+    pad: elements added to each row of such a block, so that the elements of a column lie in different banks
     """
     names = Names(kernel, machine, side, pad)
     return replace(kernel, body=tuple(new for item in kernel.body for new in _statement(item, names, frozenset())))
@@ -74,7 +74,7 @@ def transpose(kernel: Kernel, *, machine: Machine = DEFAULT, side: int = 0, pad:
 def _statement(statement: Statement, names: Names, around: frozenset[Symbol]) -> list[Statement]:
     if isinstance(statement, Concurrent):
         branches = [_loop(branch, names, around) for branch in statement.branches]
-        # A branch is one loop: what would begin with a block of its own is left as it is.
+        # A branch is one loop: one that would need a block allocated before it is left as it is.
         return [
             Concurrent(
                 tuple(
@@ -100,14 +100,14 @@ def _loop(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops inside of each other, and the statements of each body but the next loop."""
+    """A loop nest, and the statements of each body but the next loop."""
 
     loops: tuple[Loop, ...]
     bodies: tuple[tuple[Statement, ...], ...]
 
     @staticmethod
     def of(loop: Loop) -> Nest | None:
-        """The nest that a loop begins, if its iterations may run in any order."""
+        """Return the nest of which a loop is the outermost, if its iterations may run in any order."""
         loops: list[Loop] = []
         bodies: list[tuple[Statement, ...]] = []
         while True:
@@ -134,7 +134,7 @@ class Nest:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which accesses go through blocks: `down` is the loop they lie along, while vectors run `across`."""
+    """The accesses that go through blocks: their memory is adjacent along the loop `down`, vectors run `across`."""
 
     down: Symbol
     across: Symbol
@@ -142,7 +142,7 @@ class Plan:
 
 
 def _plan(nest: Nest, around: frozenset[Symbol], names: Names) -> Plan | None:
-    """The accesses across the best vectors, if blocks pay."""
+    """Choose the vector loop with the most adjacent traffic, and the accesses to transpose for it; None for none."""
     accesses = [item for body in nest.bodies for item in body if isinstance(item, (Load, Store))]
     variables = [item.variable for item in reversed(nest.loops) if _long(item)]
     if len(variables) < 2:
@@ -155,7 +155,7 @@ def _plan(nest: Nest, around: frozenset[Symbol], names: Names) -> Plan | None:
     moved = [item for item in accesses if movable(item, across, known) and item.buffer.name not in stored & loaded]
     down = max(variables, key=lambda variable: sum(_traffic(item, times) for item in _along(moved, variable)))
     moved = _along(moved, down)
-    if names.side:  # as many blocks as there is shared memory for
+    if names.side:  # a GPU: as many blocks as fit in shared memory
         sizes = [names.side * (names.side + names.pad) * item.buffer.dtype.bytes for item in moved]
         moved = [item for item, total in zip(moved, accumulate(sizes), strict=True) if total <= GPU.shared]
     return Plan(down, across, tuple(moved)) if moved and down != across else None
@@ -170,7 +170,7 @@ def _along(accesses: Sequence[Load | Store], variable: Symbol) -> list[Load | St
 
 
 def _traffic(access: Load | Store, times: Mapping[Symbol, int]) -> int:
-    """Bytes from memory: once for each place. What is written is read before, by the cache."""
+    """Return the bytes of memory traffic: each place once; twice for stores, as the cache reads the line first."""
     places = math.prod(times.get(symbol, 1) for symbol in symbols_of(offset(access.buffer, access.index)))
     return places * access.buffer.dtype.bytes * (2 if isinstance(access, Store) else 1)
 
@@ -202,7 +202,7 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
         else:
             target = matrix(access, plan.across, plan.down, starts)
             tail.append(Transpose(target, Matrix(scratch, 0, 1, width), column.extent, row.extent))
-    # What stands before the loop that vectors run across does not depend on it; all else goes inside.
+    # Statements before the vector loop do not depend on it; all others go inside.
     depth = [loop.variable for loop in nest.loops].index(plan.across)
     hoisted, varying = (
         [moved.get(id(item), item) for own in bodies for item in own]
@@ -217,7 +217,7 @@ def _blocked(nest: Nest, plan: Plan, names: Names) -> Loop:
 
 
 def _sizes(nest: Nest, plan: Plan, names: Names) -> dict[Symbol, int]:
-    """How long blocks are along the two loops: long runs, but so that caches hold the blocks and threads share them."""
+    """Choose the sides of blocks along the two loops: long runs, within the caches, and enough blocks for threads."""
     each = sum(item.buffer.dtype.bytes for item in plan.accesses)
     total = math.prod(count(loop.extent) for loop in nest.loops)
     extents = nest.loop(plan.down).extent, nest.loop(plan.across).extent
@@ -228,7 +228,7 @@ def _sizes(nest: Nest, plan: Plan, names: Names) -> dict[Symbol, int]:
         if tall
         else COSTS.sides
     )
-    # A size that is open may be short.
+    # A dynamic size may be short.
     limits = [
         side if isinstance(extent, int) else min(COSTS.sides) for extent, side in zip(extents, sides, strict=True)
     ]
@@ -243,7 +243,7 @@ def _sizes(nest: Nest, plan: Plan, names: Names) -> dict[Symbol, int]:
 
 
 def _evenly(extent: Dim, side: int) -> int:
-    """The size of blocks of about a side, none of them much smaller than the others."""
+    """Return a size near `side` that cuts an extent into blocks of about equal size."""
     if not isinstance(extent, int):
         return side
     each = -(-extent // -(-extent // side))

@@ -1,4 +1,4 @@
-"""What the two ways of transposing share: names, blocks of loops, matrices of accesses."""
+"""Names, blocks of loops and matrices of accesses, for transpose.py, transpose_rows.py and other loop passes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...kernels.loop.analysis import offset, step
 from ...kernels.loop.ir import Buffer, Kernel, Load, Loop, Matrix, Store, names
 from ...kernels.machine import CACHE_LINE, DEFAULT, Machine
 
-BLOCK_UNIT = CACHE_LINE // 4  # rows and columns of blocks are multiples of it: numbers that a line has of f32
+BLOCK_UNIT = CACHE_LINE // 4  # elements; sides of blocks are multiples of it: a cache line of f32
 
 
 class Names:
-    """New names for a kernel's blocks and their loops, and what was chosen about them."""
+    """Fresh names for a kernel's blocks and their loops, and the options of blocks."""
 
     def __init__(self, kernel: Kernel, machine: Machine = DEFAULT, side: int = 0, pad: int = 0):
         self.machine = machine
@@ -41,7 +41,7 @@ class Names:
 
 
 def split(loop: Loop, size: int, names: Names) -> tuple[Loop, Loop]:
-    """A loop over blocks of a loop, without a body, and the loop over one block."""
+    """Strip-mine a loop: return the loop over blocks, without a body, and the loop over one block."""
     number = ceil_divide(loop.extent, size)
     block = Symbol(names.new(f"{loop.variable.name}.block"), 0, number - 1)
     start = loop.start + (0 if number == 1 else block.expr() * size)
@@ -50,9 +50,9 @@ def split(loop: Loop, size: int, names: Names) -> tuple[Loop, Loop]:
 
 
 def movable(access: Load | Store, variable: Symbol, known: frozenset[Symbol]) -> bool:
-    """Whether an access moves by a constant number of elements along a loop, but by more than one, and always does.
+    """Whether an access has a constant stride of more than one element along a loop, no guard and no combiner.
 
-    `known` are the loops whose variables it may name: positions that data chooses are none of them.
+    `known` are the loops whose variables it may name: indices that data chooses are none of them.
     """
     if access.guard is not None or (isinstance(access, Store) and access.combine is not None):
         return False
@@ -64,7 +64,7 @@ def movable(access: Load | Store, variable: Symbol, known: frozenset[Symbol]) ->
 
 
 def matrix(access: Load | Store, rows: Symbol, columns: Symbol, starts: Mapping[Symbol, Dim]) -> Matrix:
-    """The block that an access touches, from where the loops over its rows and columns start."""
+    """Return the block that an access touches; `starts`: where the loops over its rows and columns start."""
     place = offset(access.buffer, access.index)
     row_stride, column_stride = step(place, rows), step(place, columns)
     assert row_stride is not None and column_stride is not None

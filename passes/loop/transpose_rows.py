@@ -1,4 +1,4 @@
-"""Rows that lie across the loops over them: transposed before those loops run.
+"""Transpose whole rows that inner loops would read or write with a stride, a few rows at a time.
 
 serial %i in 0..1024 {                             serial %i.block in 0..64 {
   serial %j in 0..512 reduce %3: f32 = max {         alloc %block0: f32[16, 512]
@@ -25,7 +25,7 @@ from .transpose_blocks import BLOCK_UNIT, Names, matrix, movable, split
 
 @dataclass(frozen=True)
 class Access:
-    """A load or store, and the loops around it, inside of the one over rows."""
+    """A load or store, and the loops around it that are inside of the loop over rows."""
 
     statement: Load | Store
     loops: tuple[Loop, ...]
@@ -35,7 +35,7 @@ class Access:
 
 
 def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement] | None:
-    """A loop over rows some of which lie across, with those transposed; None if there are none, or it does not pay."""
+    """Return a loop over rows with its strided rows transposed; None if there are none, or if it does not pay."""
     if loop.kind != "serial" or prefixes(loop):
         return None
     accesses = list(_accesses(loop.body, ()))
@@ -49,11 +49,11 @@ def blocked_rows(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[St
     for item in memory:
         inner = _runs_over(item, loop.variable)
         if inner is not None and movable(item.statement, inner.variable, known):
-            # Loops around others do not become vectors.
+            # Only innermost loops become vectors.
             innermost = not any(isinstance(part, Loop) for part in inner.body)
             if innermost and item.statement.buffer.name not in stored & loaded:
                 across.append((item, inner))
-    # Scratch lives inside of a loop that may be shared out to threads.
+    # Scratch has to be inside of a loop that may become parallel.
     whole = bool(around) and isinstance(loop.extent, int) and loop.extent <= 2 * BLOCK_UNIT
     if not across or (loop.accumulators and not whole) or (whole and count(loop.extent) < BLOCK_UNIT // 2):
         return None
@@ -68,7 +68,7 @@ def _moved(
     head: list[Statement] = []
     tail: list[Statement] = []
     moved: dict[int, Statement] = {}
-    blocks: dict[tuple[str, Dim, Dim, Dim], Buffer] = {}  # by what they hold of which buffer
+    blocks: dict[tuple[str, Dim, Dim, Dim], Buffer] = {}  # by the elements that they hold: buffer, place, range
     nbytes = 0
     for item, over in across:
         access = item.statement
@@ -76,7 +76,7 @@ def _moved(
         key = access.buffer.name, place, over.start, over.stop
         scratch = blocks.get(key)
         if scratch is None:
-            # A line more than a row: rows a power of two apart would share few places of the first cache.
+            # Rows are a cache line longer than needed: at strides of a power of two they would share few sets of L1.
             scratch = blocks[key] = names.scratch(access, (rows, over.extent + BLOCK_UNIT))
             nbytes += rows * count(over.extent) * access.buffer.dtype.bytes
             starts = {loop.variable: inner.start, over.variable: over.start}
@@ -111,12 +111,12 @@ def _accesses(statements: Sequence[Statement], loops: tuple[Loop, ...]) -> Itera
 
 
 def _lies_along(access: Access, row: Symbol) -> bool:
-    """Whether every row has memory of its own, adjacent along a loop inside."""
+    """Whether an access is adjacent along an inner loop, and moves from row to row."""
     return access.steps(row) != 0 and any(access.steps(inner.variable) == 1 for inner in access.loops)
 
 
 def _runs_over(access: Access, row: Symbol) -> Loop | None:
-    """The only loop inside along which an access moves, if rows are adjacent and all of one length."""
+    """Return the only inner loop along which an access moves, if rows are adjacent and all of one length."""
     if access.steps(row) != 1:
         return None
     moving = [inner for inner in access.loops if access.steps(inner.variable) != 0]

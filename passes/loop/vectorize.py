@@ -1,4 +1,4 @@
-"""Which loops run several iterations at a time."""
+"""Vectorise loops along which memory is adjacent, and choose the width of each."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ..registry import loop_pass
 
 @dataclass(frozen=True, slots=True)
 class VectorCosts:
-    """When vector loops pay, and how many vectors one turn takes. Costs are in additions. No measurement is
-    recorded."""
+    """When vector loops pay, and how many vectors an iteration takes (unrolling). Costs are in additions. No
+    measurement is recorded."""
 
-    cheap: int = 24  # of a body, at most, that is unrolled: two vectors at a time
-    trivial: int = 4  # of a body that is a load, and not much more
-    # A body above this, whose operations mostly wait for each other, is unrolled, too: a processor looks ahead a few
-    # hundred instructions, not as far as the next iteration, and two vectors at a time keep it busy.
+    cheap: int = 24  # cost of a body, at most, that is unrolled by two vectors
+    trivial: int = 4  # cost of a body, at most, that is a load and not much more
+    # Cost of a body, at least, that is unrolled if its operations mostly wait for each other: the reorder window of a
+    # processor, a few hundred instructions, does not reach the next iteration.
     long: int = 50
-    waiting: float = 0.5  # of the cost lies on the longest chain
-    # Vectors that are alive at a time in a body, at most, of which two fill half of 32 registers, leaving the others to
-    # the insides of operations: unrolling pays in all such bodies.
+    waiting: float = 0.5  # share of the cost on the longest dependence chain, at least, for the same
+    # Live vectors of a body, at most, that is unrolled on 32 registers: two of each fill half of them and leave the
+    # others to the expansions of operations.
     alive: int = 8
-    scattered: int = 4  # that has to come with each scattered access for vectors to pay
+    scattered: int = 4  # cost of other work for each scattered access, at least, for vectors to pay
 
 
 COSTS = VectorCosts()
@@ -49,7 +49,7 @@ def vectorize(kernel: Kernel, *, machine: Machine = DEFAULT) -> Kernel:
 
         serial %j in 0..1024 { ... }   ->   vector<16> %j in 0..1024 { ... }
 
-    Of nested loops the one with more adjacent accesses is taken: for a row sum the inner loop, for a column sum
+    Of nested loops the one with more adjacent accesses is vectorised: for a row sum the inner loop, for a column sum
     the outer one, with the reduction running serially inside of it.
     """
     return replace(kernel, body=tuple(_statement(statement, machine) for statement in kernel.body))
@@ -78,13 +78,13 @@ def _pays(loop: Loop, score: int) -> bool:
 
 
 def best_below(loop: Loop) -> int:
-    """The most adjacent accesses that a loop of this subtree could have."""
+    """Return the most adjacent accesses that a vector loop of this subtree could have."""
     own = adjacent(loop) if vectorizable(loop) else 0
     return max(own, sum(best_below(item) for item in loop.body if isinstance(item, Loop)))
 
 
 def adjacent(loop: Loop) -> int:
-    """Adjacent accesses less the scattered ones, in the whole subtree."""
+    """Count the adjacent accesses less the scattered ones, in the whole subtree."""
     score = 0
     for statement in walk(loop.body):
         if isinstance(statement, (Load, Store)):
@@ -94,7 +94,7 @@ def adjacent(loop: Loop) -> int:
 
 
 def vectorizable(loop: Loop) -> bool:
-    """Whether iterations are independent and do the same work."""
+    """Whether iterations are independent and have the same trip counts inside."""
     differing = {loop.variable}
     for statement in walk(loop.body):
         roles = roles_of(statement)
@@ -108,14 +108,14 @@ def vectorizable(loop: Loop) -> bool:
 
 
 def fitting(extent: Dim, width: int, most: int) -> int:
-    """The largest power of two up to `most` by which vectors of a width can be longer with little left over."""
+    """Return the largest power of two up to `most` by which vectors of a width can be longer with a small remainder."""
     while most > 4 and isinstance(extent, int) and 8 * (-extent % (most * width)) > extent:
         most //= 2
     return most
 
 
 def lanes(loop: Loop, machine: Machine) -> int:
-    """As many as fill a register of the widest type that is computed with; more where the body is cheap."""
+    """Choose the lanes of a vector loop: a register of the widest type computed with; more where unrolling pays."""
     widest = 4
     for statement in walk(loop.body):
         # i64 values are mostly indices; floats decide.
@@ -125,7 +125,7 @@ def lanes(loop: Loop, machine: Machine) -> int:
     work = cost(loop.body)
     inner = [item for item in loop.body if isinstance(item, Loop)]
     if along := prefixes(loop):
-        # One register: more lanes would be combined in more steps.
+        # A scan, one register: the prefix of more lanes takes more steps.
         width = max(machine.vector_bytes // max(item.result.dtype.real.bytes for item in along), 2)
     elif not inner and work <= COSTS.cheap:
         width *= 4 if loop.accumulators else 2
@@ -133,7 +133,7 @@ def lanes(loop: Loop, machine: Machine) -> int:
         waits = work >= COSTS.long and depth(loop.body) >= COSTS.waiting * work
         width *= 2 if waits or (machine.registers == 32 and alive(loop.body) <= COSTS.alive) else 1
     elif inner and all(item.accumulators and cost(item.body) <= COSTS.trivial for item in inner):
-        width *= fitting(loop.extent, width, 16)  # sums of columns are as fast as the runs of each row are long
+        width *= fitting(loop.extent, width, 16)  # column sums: the longer the run of each row, the faster
     elif inner and all(cost(item.body) <= COSTS.cheap for item in inner):
         width *= 4  # columns: long runs of each row, and several accumulators
     elif inner:
