@@ -194,7 +194,7 @@ def test_the_layout_of_arrays(gpu: Gpu) -> None:
     spread.strides = (48, 4)
     with pytest.raises(ArgumentError, match=r"lambda: a Array must be dense: its shape is .4, 6., its strides .12, 1."):
         smelt.jit(lambda x: x + 1, target="cuda")(spread)
-    with pytest.raises(ArgumentError, match="multiple of 16 bytes"):
+    with pytest.raises(ArgumentError, match="aligned to 16 bytes"):
         function(Array(gpu, numbers(4, 6), offset=4))
 
 
