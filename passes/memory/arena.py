@@ -1,4 +1,4 @@
-"""Memory planning: temporaries share one arena by their lifetimes."""
+"""Place temporaries in one arena, where those with disjoint live ranges share memory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass
 class Plan(Generic[Name]):
-    """Where each temporary lies in the arena, and how large the arena is (bytes)."""
+    """The offset of each temporary in the arena, and the size of the arena, in bytes."""
 
     offsets: dict[Name, Dim]
     size: Dim
 
 
 def plan_memory(kernels: Sequence[Kernel], outside: Iterable[str]) -> Plan[str]:
-    """Offsets for all buffers that are not parameters or results: each lives from the first kernel that touches it to
+    """Place all buffers but parameters and results (`outside`): each is live from the first kernel that touches it to
     the last."""
     known = set(outside)
     sizes: dict[str, Dim] = {}
@@ -46,17 +46,16 @@ def buffer_bytes(buffer: Buffer) -> Dim:
 
 
 def place(sizes: Mapping[Name, Dim], spans: Mapping[Name, Span]) -> Plan[Name]:
-    """Offsets for things of so many bytes, each of which is needed from one time to another.
+    """Assign offsets to blocks of memory, given their sizes in bytes and live ranges.
 
-    Symbolic sizes cannot be compared: such a thing takes over the place of one of the same size that is not needed any
-    more, or goes to the end.
+    Symbolic sizes cannot be compared: such a block takes the place of a dead one of the same size, or goes to the end.
     """
     rounded: dict[Name, Dim] = {name: ceil_divide(size, CACHE_LINE) * CACHE_LINE for name, size in sizes.items()}
     static = {name: size for name, size in rounded.items() if isinstance(size, int)}
     offsets: dict[Name, Dim] = {}
     found, top = largest_first(static, spans)
     if top > needed_at_once(static, spans):
-        # Where sizes are nearly equal, places of equal size serve for more of them.
+        # Blocks of nearly equal sizes reuse places better if their sizes are made equal.
         other, other_top = largest_first(alike(static), spans)
         if other_top < top:
             found, top = other, other_top
@@ -77,11 +76,12 @@ def place(sizes: Mapping[Name, Dim], spans: Mapping[Name, Span]) -> Plan[Name]:
 
 
 def largest_first(sizes: Mapping[Name, int], spans: Mapping[Name, Span]) -> tuple[dict[Name, int], int]:
-    """Each goes to the lowest place that nothing in use at the same time occupies. Gives their end, too."""
+    """Place blocks, largest first, at the lowest offset that no block live at the same time occupies. Return offsets
+    and the end of the last block."""
     offsets: dict[Name, int] = {}
     taken = Taken(max((spans[name][1] for name in sizes), default=0))
     top = 0
-    # Of equal ones the first comes first: a chain of values takes turns in two places.
+    # Blocks of equal size go in order of time: a chain of values takes turns in two places.
     for name in sorted(sizes, key=lambda name: (-sizes[name], spans[name][0])):
         size = sizes[name]
         born, dies = spans[name]
@@ -99,11 +99,11 @@ def largest_first(sizes: Mapping[Name, int], spans: Mapping[Name, Span]) -> tupl
 
 
 class Taken:
-    """Places: start, stop, and the first and the last time of their use. Most are in use for a short time of a long
-    program, so they are found by parts of it."""
+    """Occupied places: start, stop, first and last time of use. Most live ranges are short, so they are indexed by
+    parts of the program."""
 
     def __init__(self, last: int):
-        self.length = last // PARTS + 1  # of a part
+        self.length = last // PARTS + 1  # times in a part
         self.parts: list[list[tuple[int, int, int, int]]] = [[] for _ in range(PARTS + 1)]
         self.all: list[tuple[int, int, int, int]] = []
 
@@ -113,7 +113,7 @@ class Taken:
             insort(self.parts[part], found)
 
     def around(self, first: int, last: int) -> Sequence[tuple[int, int, int, int]]:
-        """In order, with some others and some twice."""
+        """Return the places live in an interval, sorted, among some others and some twice."""
         one, other = first // self.length, last // self.length
         if one == other:
             return self.parts[one]
@@ -121,7 +121,7 @@ class Taken:
 
 
 def needed_at_once(sizes: Mapping[Name, int], spans: Mapping[Name, Span]) -> int:
-    """The most that is in use at any time: no plan needs less."""
+    """Return the most bytes that are live at any time: no plan needs less."""
     changes = [change for name, size in sizes.items() for change in _changes(size, spans[name])]
     return max(accumulate(change for _, change in sorted(changes)), default=0)
 
@@ -131,7 +131,7 @@ def _changes(size: int, span: Span) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def alike(sizes: Mapping[Name, int]) -> dict[Name, int]:
-    """Sizes that differ by less than a fifth become the largest of them."""
+    """Round sizes that differ by less than a fifth up to the largest of them."""
     classes = {name: math.floor(4 * math.log2(size)) if size else -1 for name, size in sizes.items()}
     largest: dict[int, int] = {}
     for name, size in sizes.items():

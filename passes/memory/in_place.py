@@ -1,8 +1,8 @@
-"""Which results may be written into the memory of a parameter: it must have been read by then.
+"""Find results that can be stored in place of a parameter: in its memory, after its last read.
 
-Kernels run one after the other, so a result may take the place of what only earlier kernels read. The kernel that
-writes the result may read the parameter itself, if each element is read in the iteration, and before the statement,
-that overwrites it, and nowhere else.
+Kernels run one after the other, so a result may take the memory of a parameter that only earlier kernels read. The
+kernel that writes the result may read the parameter itself, if it reads each element only in the iteration that
+overwrites it, before the store.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ NEVER = -1
 
 @dataclass
 class Times:
-    """When memory is read for the last time and written for the first, by number of kernel."""
+    """The last reads of parameters and the first writes of results; a time is the number of a kernel."""
 
-    reads: list[int]  # of each parameter; NEVER
-    writes: list[int]  # of each result
-    same_place: list[tuple[int, int]] = field(default_factory=list)  # result and parameter, in one kernel
+    reads: list[int]  # last read of each parameter, or NEVER
+    writes: list[int]  # first write of each result, or NEVER
+    # Numbers of a result and a parameter: one kernel reads and writes them element by element, the read first.
+    same_place: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
 class _Access:
-    """Reads or writes of a buffer in a kernel: where, if all of them are at one place of one body."""
+    """The reads or the writes of a buffer in a kernel; `alone` if all of them are of one element in one loop body."""
 
     body: int
     place: Dim
@@ -69,7 +70,7 @@ def find_overwrites(kernels: Sequence[Kernel], params: Sequence[str], results: S
 
 
 def _accesses(kernel: Kernel) -> tuple[dict[str, _Access], dict[str, _Access]]:
-    """Loads and stores of each buffer; one that other statements touch is not alone."""
+    """Collect the loads and the stores of each buffer; one that other statements touch is not alone."""
     loads: dict[str, _Access] = {}
     stores: dict[str, _Access] = {}
     for body, (number, statement) in _statements(kernel.body):
@@ -95,7 +96,7 @@ def _note(table: dict[str, _Access], name: str, body: int, place: Dim, number: i
 
 
 def _statements(statements: Sequence[Statement]) -> Iterator[tuple[int, tuple[int, Statement]]]:
-    """All statements that touch memory, with the body that they stand in and their number there."""
+    """Yield the statements that touch memory, each with the number of its body and its position there."""
     pending: list[tuple[int, Sequence[Statement]]] = [(0, statements)]
     bodies = 0
     while pending:

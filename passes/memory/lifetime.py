@@ -1,4 +1,4 @@
-"""From when to when a kernel needs each of its buffers: places in memory are shared by those that never meet."""
+"""Compute the live range of each buffer of a kernel; buffers with disjoint ranges share memory."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterable, Sequence
 from ...kernels.loop.ir import Gemm, Loop, Pack, Statement
 from ...kernels.loop.roles import allocates, children, roles_of, touches
 
-Owner = str | int  # of memory: a buffer, by its name, or a product, which packs, by the id() of its statement
-Span = tuple[int, int]  # the first and the last time that it is in use
+Owner = str | int  # an owner of memory: a buffer (its name), or a GEMM that packs (the id() of its statement)
+Span = tuple[int, int]  # live range: the first and the last time of use
 Spans = dict[Owner, Span]
 
 
 class Lifetimes:
-    """Statements that one thread runs in order. A time is a number of those that touch memory, counted as they stand.
+    """The live ranges of the memory of statements that one thread runs in order. A time is the number of a statement
+    that touches memory, in program order.
 
-    A loop comes back to its start, so what was there before it is needed until its end; not so what is allocated
-    inside of it, which is another buffer in each iteration, and not if it runs but once. What a thread packs once
-    stays there for all its iterations.
+    Memory that a loop touches is live through all of the loop, unless the loop runs once or allocates the memory
+    itself, as a new buffer in each iteration. Memory that a thread packs once is live through all its iterations.
     """
 
     def __init__(self, statements: Sequence[Statement]):
-        self.length = 0  # times
+        self.length = 0  # number of times
         self._packed: set[Owner] = set()
         self.spans, self._made = self._sequence(statements)
         for owner in self._packed:
             self.spans[owner] = (0, self.length - 1)
 
     def _sequence(self, statements: Iterable[Statement]) -> tuple[Spans, set[Owner]]:
-        """The spans, and those who are allocated here."""
+        """Return the live ranges, and the owners that are allocated in these statements."""
         spans: Spans = {}
         made: set[Owner] = set()
         for statement in statements:
@@ -61,7 +61,7 @@ class Lifetimes:
 
 
 def runs_once(statement: Statement) -> bool:
-    """Whether it is no more than its body."""
+    """Whether a statement is a loop that certainly runs its body at most once."""
     if not isinstance(statement, Loop) or statement.kind != "serial":
         return False
     return isinstance(statement.extent, int) and statement.extent <= 1

@@ -1,7 +1,7 @@
-"""Scratch memory: what a region allocates, and what its products pack, each in a place that it has while it needs it.
+"""Place the scratch of regions, allocated buffers and packed panels of GEMM, by their live ranges.
 
-Threads have memory of their own for the regions that they share. What the caller runs alone needs one such place only:
-in its own, if that is there anyway, else in the arena, among the temporaries that live at the time.
+Each thread has scratch of its own for parallel regions. Regions that the caller runs alone need scratch once: in the
+caller's own if that is large enough, else in the arena, among the temporaries that are live at the time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .lifetime import Lifetimes, Owner, Span
 
 
 def scratch_sizes(statements: Sequence[Statement], machine: Machine) -> dict[Owner, Dim]:
-    """The bytes that each owner needs, in the order of the statements."""
+    """Return the bytes that each owner needs, in the order of the statements."""
     sizes: dict[Owner, Dim] = {}
     for statement in walk(statements):
         if isinstance(statement, Let):
-            continue  # most are
+            continue  # the most frequent statement
         for buffer in allocates(statement):
-            # Loops beside each other may use the same name, for buffers of different sizes.
+            # Successive loops may use one name for buffers of different sizes.
             sizes[buffer.name] = maximum(sizes.get(buffer.name, 0), buffer_bytes(buffer))
         if isinstance(statement, Gemm) and not is_dots(statement):
             sizes[id(statement)] = packed_bytes(statement, machine)
@@ -35,14 +35,14 @@ def scratch_sizes(statements: Sequence[Statement], machine: Machine) -> dict[Own
 
 
 def packed_bytes(statement: Gemm, machine: Machine) -> int:
-    """Memory for what a product packs itself: gemm.py has the routines."""
+    """Return the bytes that a GEMM needs to pack its own panels (backend/cpu/microkernels/gemm.py packs them)."""
     tile = RegisterTile(statement.left.buffer.dtype.name, machine)
     rows = limit(statement.rows, True)
     return tile.scratch_bytes(rows, statement.depth, not statement.left.panel, not statement.right.panel)
 
 
 def most(sizes: Iterable[Dim]) -> Dim:
-    """The largest of some sizes; nothing if there are none."""
+    """Return the largest of some sizes; 0 if there are none."""
     found: Dim = 0
     for size in sizes:
         found = maximum(found, size)
@@ -50,34 +50,34 @@ def most(sizes: Iterable[Dim]) -> Dim:
 
 
 def plan_scratch(statements: Sequence[Statement], machine: Machine) -> Plan[Owner]:
-    """The places of a region's scratch in a thread's memory."""
+    """Place a region's scratch in a thread's memory."""
     sizes = scratch_sizes(statements, machine)
     spans = Lifetimes(statements).spans if len(sizes) > 1 else {}
-    # What is allocated and never used has no time.
+    # A buffer that is allocated and never used has no live range.
     return place(sizes, {owner: spans.get(owner, (0, 0)) for owner in sizes})
 
 
 @dataclass(frozen=True)
 class Use:
-    """The memory that a kernel needs, and when: the same for all kernels that are the same code."""
+    """The live ranges of a kernel's memory: the same for all kernels that are the same code."""
 
-    length: int  # of the kernel, in times
-    buffers: tuple[Span, ...]  # when each of its buffers is in use
-    alone: tuple[tuple[int, Span], ...]  # bytes of scratch of what the caller runs alone, and when
-    offsets: tuple[Dim, ...]  # of that, if it has a place apart
-    room: Dim  # which is so long
+    length: int  # times in the kernel
+    buffers: tuple[Span, ...]  # live range of each buffer
+    alone: tuple[tuple[int, Span], ...]  # scratch of regions that the caller runs alone: bytes, live range
+    offsets: tuple[Dim, ...]  # its offsets, in bytes, if it is placed by itself
+    room: Dim  # bytes of all of it then
 
 
-Place = str | tuple[int, int]  # a buffer; or a kernel, and which of the scratch that its caller needs alone
+Place = str | tuple[int, int]  # a buffer; or the number of a kernel, and which item of its `Use.alone`
 
 
 def kernel_use(kernel: Kernel, alone: Mapping[Owner, int]) -> Use:
     if len(kernel.body) == 1 and not alone:
-        # One loop, and all that it touches is needed to its end.
+        # One loop: all memory that it touches is live to its end.
         return Use(1, ((0, 0),) * len(kernel.buffers), (), (), 0)
     lives = Lifetimes(kernel.body)
     length = max(lives.length, 1)
-    whole = (0, length - 1)  # of what is passed, and not used
+    whole = (0, length - 1)  # live range of buffers that are passed and not used
     spans = {owner: lives.spans.get(owner, whole) for owner in alone}
     apart = place(alone, spans)
     return Use(
@@ -90,10 +90,10 @@ def kernel_use(kernel: Kernel, alone: Mapping[Owner, int]) -> Use:
 
 
 def lone_scratch(kernel: Kernel, machine: Machine) -> dict[Owner, int]:
-    """The scratch of statements which the caller runs alone, with its bytes, if plan_arena shall have a place for it.
+    """Return the scratch, with its bytes, of statements that the caller runs alone, if plan_arena shall place it.
 
-    Not where some size is symbolic: the arena would have room for all that cannot be compared, while of the memory of
-    threads the most that any region needs will do. And branches have arguments of their own."""
+    Empty where some size is symbolic: the arena would add up sizes that cannot be compared, while a thread's scratch
+    needs the largest of any region only. Empty for kernels with branches, too, which have arguments of their own."""
     if any(isinstance(item, Concurrent) for item in kernel.body):
         return {}
     alone = [item for item in kernel.body if not (isinstance(item, Loop) and item.kind == "parallel")]
@@ -104,10 +104,10 @@ def lone_scratch(kernel: Kernel, machine: Machine) -> dict[Owner, int]:
 
 @dataclass(frozen=True)
 class KernelScratch:
-    """Where a kernel's scratch lies."""
+    """The places of a kernel's scratch."""
 
-    plans: Mapping[int, Plan[Owner]]  # in a thread's memory, by the id() of the statement that a region begins with
-    alone: Mapping[Owner, int]  # bytes of what the caller runs alone, which has a place in the arena
+    plans: Mapping[int, Plan[Owner]]  # in a thread's scratch, by the id() of the first statement of a region
+    alone: Mapping[Owner, int]  # bytes of scratch of the regions that the caller runs alone, for the arena
     use: Use
     regions: tuple[tuple[str, Dim], ...]  # each is "shared" by threads, "lone" or "placed" in the arena; bytes
 
@@ -140,16 +140,16 @@ def region_scratch(kernels: Iterable[KernelScratch], how: str) -> list[Dim]:
 
 @dataclass(frozen=True)
 class Arena:
-    """Where temporaries lie, and the scratch of what the caller runs alone."""
+    """The places of temporaries, and of the scratch of regions that the caller runs alone."""
 
     offsets: Mapping[Place, Dim]
     size: Dim
-    unshared: Mapping[Place, Dim]  # scratch that lies in the caller's own instead: its offset there
+    unshared: Mapping[Place, Dim]  # offsets of scratch that is in the caller's own instead
 
 
 def plan_arena(kernels: Sequence[Kernel], uses: Sequence[Use], outside: Iterable[str], own: Dim) -> Arena:
-    """Offsets for all buffers that are not parameters or results, and for scratch. Of that each thread has so many
-    bytes of its own, for what they share: the caller's are free when it is alone."""
+    """Place all buffers but parameters and results, and scratch that the caller needs alone. `own`: bytes of scratch
+    that each thread has for parallel regions; the caller's are free while it runs alone."""
     known = set(outside)
     sizes: dict[Place, Dim] = {}
     spans: dict[Place, Span] = {}
@@ -178,8 +178,8 @@ class Memory:
     arena: Arena
     shared: list[Dim]  # bytes of scratch that each thread needs, for regions that threads share
     lone: list[Dim]  # bytes that the caller needs, for other regions that have no place in the arena
-    own: Dim  # the most of the shared
-    of_kernels: list[Dim]  # bytes that each thread at work needs, by kernel
+    own: Dim  # bytes: the largest of `shared`
+    of_kernels: list[Dim]  # bytes of scratch that each running thread needs, by kernel
 
 
 def plan_program(kernels: Sequence[Kernel], scratch: Sequence[KernelScratch], outside: Iterable[str]) -> Memory:
