@@ -1,4 +1,4 @@
-"""The line of stages from a graph to object code: the work that a hit in the cache saves."""
+"""The line of stages from a graph to object code; a cache hit skips all of it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from .runtime.threads import get_num_threads
 
 @dataclass
 class Unit:
-    """Machine code that is being made: LLVM compiles the first kernels before the last is there."""
+    """Machine code under construction: LLVM compiles the first kernels before the last is lowered."""
 
     emitter: ModuleEmitter
     code: Started
@@ -52,12 +52,12 @@ class Unit:
 
 
 def start_libraries(expected: Sequence[str], machine: Machine) -> None:
-    """Let threads compile the libraries of GEMM routines that are known already."""
+    """Start to compile, in threads, the libraries of GEMM routines known to be needed."""
     start(expected, machine.vector_bits)
 
 
 def begin(options: CompileOptions, machine: Machine) -> Unit:
-    """Return the unit, empty."""
+    """Make an empty unit."""
     threads = get_num_threads()
     data_offset = None if options.addresses else DATA_OFFSET
     emitter = ModuleEmitter(machine, options.annotate, data_offset)
@@ -65,7 +65,7 @@ def begin(options: CompileOptions, machine: Machine) -> Unit:
 
 
 def emit(unit: Unit, batch: Sequence[Finished]) -> None:
-    """Add kernels to the unit; what is enough for LLVM to begin with is handed over."""
+    """Emit kernels into the unit; hand parts that are long enough over to LLVM's threads."""
     for item in batch:
         start(item.libraries, unit.emitter.machine.vector_bits)
         assert item.scratch is not None
@@ -76,7 +76,7 @@ def emit(unit: Unit, batch: Sequence[Finished]) -> None:
 
 
 def finish(unit: Unit, interface: Interface, memory: Memory) -> Module:
-    """Return the whole module, with the function that runs the kernels."""
+    """Emit the function that runs the kernels; return the whole module."""
     return unit.emitter.finish(make_layout(interface, memory.arena))
 
 
@@ -89,7 +89,7 @@ def make_layout(interface: Interface, arena: Arena) -> Layout:
 
 
 def hand_over(unit: Unit, module: Module) -> None:
-    """Let threads compile the rest."""
+    """Hand the rest of the module over to LLVM's threads."""
     engine().start(module.parts(unit.threads), unit.threads, unit.code)
 
 
@@ -104,7 +104,7 @@ def describe(
     times: Times,
     unit: Unit,
 ) -> Artifact:
-    """Return all that a call needs but the machine code."""
+    """Make the artifact, without its machine code."""
     stores = [item for kernel in kernels for item in walk(kernel.body) if isinstance(item, Store)]
     streamed = {item.buffer.name for item in stores if item.stream}
     size = memory.arena.size
@@ -167,7 +167,7 @@ LINE: Line = (
 
 
 def settings_for(options: CompileOptions, machine: Machine) -> Settings:
-    """Return what this machine and the options ask of the passes."""
+    """Make the passes' settings for this machine and the options."""
     early = get_num_threads() > 1 and not options.annotate
     return Settings(
         loops=partial(cpu_loops, machine),

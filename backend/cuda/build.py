@@ -34,7 +34,7 @@ from .program import Program
 
 
 def source(module: Module, kernels: Kernels, settings: Settings) -> str:
-    """Return the module's text, once its scratch is proved to be each thread's own where it has to be."""
+    """Return the module's text; verify first that scratch of thread loops is not shared by a team."""
     if settings.verify:
         verify_scratch(kernels, module.common)
     return module.source
@@ -51,7 +51,7 @@ def describe(
     module: Module,
     source: str,
 ) -> Program:
-    """Return all that a call needs but the machine code."""
+    """Make the program: all that a call needs but the machine code."""
     return Program(
         source=source,
         launches=module.launches,
@@ -70,7 +70,7 @@ def describe(
 
 
 def verify_scratch(kernels: Sequence[Kernel], common: Collection[tuple[str, str]]) -> None:
-    """Raise VerifyError if scratch of a thread loop, which is each thread's own, lies where a team shares it."""
+    """Raise VerifyError if scratch of a thread loop, which must be private to each thread, is in shared memory."""
     for kernel in kernels:
         loops = [item for item in walk(kernel.body) if isinstance(item, Loop) and item.kind == "thread"]
         for buffer in own_scratch(loops):
@@ -79,9 +79,9 @@ def verify_scratch(kernels: Sequence[Kernel], common: Collection[tuple[str, str]
 
 
 def in_one_thread(times: Times, kernels: Sequence[Kernel], launches: Sequence[Launch]) -> list[tuple[int, int]]:
-    """The pairs of a result and a parameter where the thread that reads an element is the one that overwrites it.
+    """Keep the pairs of a result and a parameter of which each element is read by the thread that overwrites it.
 
-    In a team all threads may read what one of them writes.
+    In a team all threads may read an element that one of them writes.
     """
     teams = {launch.kernel for launch in launches if launch.kind != "grid"}
     return [(result, param) for result, param in times.same_place if kernels[times.writes[result]].name not in teams]
@@ -114,7 +114,7 @@ LINE: Line = (
 
 
 def settings_for(options: CompileOptions) -> Settings:
-    """Return what a GPU and the options ask of the passes."""
+    """Make the passes' settings for a GPU and the options."""
     return Settings(
         loops=cuda_loops,
         fusion={"max_cost": options.max_cost, "whole_rows": False},

@@ -28,7 +28,7 @@ from .accesses import NONTEMPORAL
 from .debug import DebugInfo
 from .region import Region
 
-SMALL = 64  # numbers up to this stay constants of the code: sizes of tiles and the like are the same in most kernels
+SMALL = 64  # numbers up to this stay constants of the code: they are sizes of tiles, the same in most kernels
 
 
 @dataclass
