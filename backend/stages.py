@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..ir.record import Record
 from .report.timings import Stages
 
 StageHook = Callable[[str, Any], None]
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Record):
     """A step of a compile: makes one thing of things that were made before it."""
 
     name: str  # its seconds are counted under this name
@@ -24,8 +23,7 @@ class Stage:
     shows: str = ""  # the name under which a stage hook sees the result; "": it does not
 
 
-@dataclass(frozen=True)
-class Streamed:
+class Streamed(Record):
     """A stage that yields kernels in batches, and the stages that use them.
 
     Code generation takes each batch at once, so that threads compile it while later batches are being made. Stages of

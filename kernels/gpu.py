@@ -4,13 +4,11 @@ The micro-kernel of matrix products is in backend/cuda/codegen/product.py."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..ir.record import Record
 from ..ir.symbolic import Dim
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Record):
     """The GPU that kernels are planned for, and how work is cut for its blocks. Facts are NVIDIA's; no measurement of
     the rest is recorded."""
 

@@ -7,15 +7,14 @@ record the host plans with; `smelt doctor` prints it beside the detected figures
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from ..ir.record import Record
 
 # Bytes. Temporaries, large results, code and the scratch of each thread start at a multiple of it: a contract between
 # kernels and all that gives them memory, the same for every machine.
 CACHE_LINE = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
+class Sharing(Record):
     """How work is cut for threads, whose number nothing here depends on. Work is counted in additions of one element
     (kernels/loop/analysis.py has the costs). No measurement is recorded."""
 
@@ -34,8 +33,7 @@ class Sharing:
     updates: int = 1 << 15  # elements that a scatter updates; fewer are not shared out
 
 
-@dataclass(frozen=True, slots=True)
-class ScatterTiling:
+class ScatterTiling(Record):
     """How updates are shared out: by rows, by tiles of rows into which updates are sorted, or by slices of the last
     dim. No measurement is recorded."""
 
@@ -47,8 +45,7 @@ class ScatterTiling:
     slice: int = 64  # elements of the last dim that are one share
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Record):
     """What kernels may assume of a CPU. Sizes are bytes.
 
     The caches are those of a common server core: 1 MB of L2, of which a kernel's scratch takes shares of a half to an
@@ -83,7 +80,7 @@ class Machine:
         if bits in (None, self.vector_bits):
             return self
         name = f"{self.name.partition('@')[0]}@{bits}"
-        return replace(self, name=name, vector_bits=bits, dot_types=frozenset())
+        return self.but(name=name, vector_bits=bits, dot_types=frozenset())
 
 
 PRESETS = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from ..ir.errors import CompileError, VerifyError
 from ..ir.graph import Graph, Value
+from ..ir.record import Record
 from ..ir.types import TensorType
 from ..kernels.gpu import GPU, Gpu
 from ..kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Transpose, walk
@@ -34,15 +34,14 @@ Steps = Sequence[tuple[str, Mapping[str, Any]]]  # names of loop passes, each wi
 CALLS = (Alloc, Concurrent, Gemm, Loop, Pack, Transpose)  # statements without code of their own worth counting
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Record):
     """What a target and the caller's options ask of the passes."""
 
     loops: Callable[[Special], Steps]  # the loop passes of every kernel
     fusion: Mapping[str, Any]  # options of fuse
     lowering: Mapping[str, Any]  # options of lower_launch
     rounding: str = "kernel"
-    special: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # numbers of results, by the caller's option
+    special: Mapping[str, tuple[int, ...]] = {}  # numbers of results, by the caller's option
     verify: bool = False
     check_bounds: bool = False
     machine: Machine | None = None  # a CPU; a GPU has no scratch of threads to plan, and no libraries to call
@@ -50,8 +49,7 @@ class Settings:
     largest_batch: int = 0  # statements: no batch waits for more
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(Record):
     """A kernel as code generation takes it."""
 
     kernel: Kernel

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -54,7 +53,7 @@ class Target:
 def nominal_machine(triple: str, features: set[str]) -> Machine:
     """Return the preset machine of an instruction set, with its dot-product instructions of narrow types added."""
     if features >= {"avx512f", "avx512bw", "avx512vl"}:
-        return replace(PRESETS["x86-64-v4"], dot_types=frozenset({"bf16"} if "avx512bf16" in features else ()))
+        return PRESETS["x86-64-v4"].but(dot_types=frozenset({"bf16"} if "avx512bf16" in features else ()))
     if "avx2" in features:
         return PRESETS["x86-64-v3"]
     return PRESETS["aarch64" if triple.startswith(("aarch64", "arm64")) else "x86-64"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...ir.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Record):
     """Waiting times in seconds; chosen, not measured."""
 
     look: float = 5e-5  # first interval of polling for a daemon thread

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...ir.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class CacheLimits:
+class CacheLimits(Record):
     """Limits of the cache; chosen, not measured, but where the comment says so."""
 
     directory: int = 1 << 30  # bytes of all entries

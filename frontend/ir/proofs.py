@@ -8,9 +8,9 @@ such an atom. Both build quotients and extremes of smaller expressions, so they 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
+from .record import Record
 from .symbolic import Atom, Compound, Dim, Expr, Monomial, Symbol, product, split, symbols_of, transform, weight
 
 
@@ -107,8 +107,7 @@ def _is_bounded(value: Dim) -> bool:
 OPPOSITE = {"min": "max", "max": "min"}
 
 
-@dataclass(frozen=True, slots=True)
-class ProofLimits:
+class ProofLimits(Record):
     """Work after which a proof gives up and answers "not proved", which is safe. No measurement is recorded."""
 
     atoms: int = 128  # compound atoms over all cases of one proof: sizes of nested slices double at each level

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..ir.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class TorchLimits:
+class TorchLimits(Record):
     """Chosen, not measured."""
 
     calls: int = 1024  # sets of sizes whose calls a step keeps: sizes may grow with every call

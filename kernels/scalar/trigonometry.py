@@ -10,8 +10,8 @@ ones, depends on the exponent of x.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ...ir.record import Record
 from ...ir.types import f32, f64
 from .term import Term, fast_two_sum, fma, in_double, polynomial, rare, select, two_product, two_sum
 
@@ -102,8 +102,7 @@ def fraction(x: Term) -> Term:
     return x - x.op("round")
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Record):
     """What is taken off an angle: multiples of a part of a turn, counted from an offset."""
 
     of_turn: int

@@ -8,8 +8,8 @@ others compute in f64 and round once. tests/ops/test_vecmath.py has a bound on t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ...ir.record import Record
 from ...ir.types import f32, f64
 from .basic import integer_power
 from .term import Term, fast_two_sum, fma, in_double, polynomial, rare, select, two_product
@@ -18,8 +18,7 @@ LN2 = math.log(2)
 LOG2E = 1 / LN2
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Record):
     """What depends on the float type. Adding `magic` rounds to an integer and leaves it in the low bits."""
 
     digits: int  # bits of the fraction
@@ -208,8 +207,7 @@ def expm1(x: Term) -> Term:
 # Logarithms: of 1 + f for sqrt(1/2) <= 1 + f < sqrt(2), and a multiple of the exponent
 
 
-@dataclass(frozen=True)
-class Base:
+class Base(Record):
     """A logarithm: of 2 in two parts, and log(1 + f) = slope * f + f * polynomial(f) for f32."""
 
     name: str
@@ -289,8 +287,7 @@ LOG_F64 = (
 )
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(Record):
     """x = 2 ** n * (1 + f) for a positive normal number, with sqrt(1/2) <= 1 + f < sqrt(2)."""
 
     n: Term  # a float
@@ -555,8 +552,7 @@ SINH_F32 = (0.1666666716337204, 0.00833317544311285, 0.0001997408107854426)
 COSH_F32 = (0.5, 0.041666459292173386, 0.0013935437891632318)
 
 
-@dataclass(frozen=True)
-class Hyperbolic:
+class Hyperbolic(Record):
     """With x = n * ln(2) + r: 2 ** n / 2, 2 ** -n / 2, their sum and difference, r, sinh(r) - r and cosh(r) - 1."""
 
     up: Term

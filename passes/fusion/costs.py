@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ...ir.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class FusionCosts:
+class FusionCosts(Record):
     """When ops share a kernel. Costs are in additions of one element. No measurement is recorded."""
 
     recompute: int = 8  # cost of a value, at most, that every reader computes again

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir.graph import Graph, Value
+from ...ir.record import Record
 from ...ops.create import constant
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def name_values(graph: Graph) -> dict[Value, str]:
     return names
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(Record):
     """The buffers that a call provides and returns, and the refusals of fusion for the receipt."""
 
     sizes: list[str]  # symbols

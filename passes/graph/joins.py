@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value
+from ...ir.record import Record
 from ...ops.concat_pad import cat
 from ...ops.kinds import Elementwise, Reduce
 from ..fusion.axes import keeps_order
@@ -16,8 +16,7 @@ from ..registry import graph_pass
 from ..rewrite import rebuild
 
 
-@dataclass(frozen=True, slots=True)
-class JoinCosts:
+class JoinCosts(Record):
     """How many parts a join has. No measurement is recorded."""
 
     parts: int = 32  # at most, among which an element is looked for

@@ -12,10 +12,10 @@ views and cancel, slices save work, and an elementwise op stands next to the op 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value, operands_of
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Expr, UndecidedSize
 from ...ir.types import DType
 from ...kernels.scalar.table import COMBINERS
@@ -30,8 +30,7 @@ from .cleanup import folded, splat
 from .rules import ANY, Rules
 
 
-@dataclass(frozen=True, slots=True)
-class SimplifyLimits:
+class SimplifyLimits(Record):
     """What keeps the pass from going on for ever. Chosen, not measured."""
 
     depth: int = 64  # ops that a view moves over in one step; the next visit takes it further

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value, operands_of
 from ...ir.proofs import ceil_divide
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Expr, UndecidedSize
 from ...ops.kinds import Contract, Elementwise, Gather, Generate, Reduce, View
 from ...ops.shapes import slice_of_slice
@@ -30,8 +30,7 @@ Span = tuple[Dim, Dim, int]
 Region = tuple[Span | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SliceCosts:
+class SliceCosts(Record):
     """When slices are sunk, in additions of one element. No measurement is recorded."""
 
     again: int = 48  # of what is computed again, at most: less than storing it and loading it

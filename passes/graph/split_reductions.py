@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Op, Value
+from ...ir.record import Record
 from ...ir.symbolic import Dim, product
 from ...ops.define import REGISTRY
 from ...ops.kinds import Contract, Elementwise, Reduce
@@ -15,8 +15,7 @@ from ..registry import graph_pass
 from ..rewrite import rebuild
 
 
-@dataclass(frozen=True, slots=True)
-class SplitCosts:
+class SplitCosts(Record):
     """Which reductions are done in two steps. No measurement is recorded."""
 
     row: int = 1 << 16  # elements of a row, at least

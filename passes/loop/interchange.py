@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Symbol
 from ...kernels.loop.analysis import stride
 from ...kernels.loop.ir import Alloc, Buffer, Kernel, Let, Literal, Load, Loop, Statement, Store, fresh, walk
@@ -14,8 +15,7 @@ from ..registry import loop_pass
 from .substitute import substitute_statement
 
 
-@dataclass(frozen=True, slots=True)
-class RowCosts:
+class RowCosts(Record):
     """How many rows one step of a reduction covers. No measurement is recorded."""
 
     pages: int = 4  # pages of memory that one step reads, at most

@@ -8,9 +8,9 @@ else the default in backend/cpu/microkernels/tuning.py. Packing and GEMM prefetc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ...ir.proofs import non_negative, substitute
+from ...ir.record import Record
 from ...ir.symbolic import product
 from ...kernels.loop.analysis import cost, offset, step
 from ...kernels.loop.ir import Concurrent, Fetch, Kernel, Load, Loop, Statement, Store, with_body
@@ -20,8 +20,7 @@ from ..registry import loop_pass
 from .substitute import change_bodies
 
 
-@dataclass(frozen=True, slots=True)
-class FetchCosts:
+class FetchCosts(Record):
     """Which rows are prefetched. No measurement is recorded."""
 
     long: int = 1 << 15  # bytes of a long row, at least: hardware prefetchers cover shorter ones

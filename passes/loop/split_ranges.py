@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.proofs import non_negative
+from ...ir.record import Record
 from ...ir.symbolic import Dim, symbols_of
 from ...ir.types import bool_
 from ...kernels.loop.analysis import cost, step
@@ -29,8 +30,7 @@ from ..registry import loop_pass
 from .substitute import fresh_registers, renamed
 
 
-@dataclass(frozen=True, slots=True)
-class PartCosts:
+class PartCosts(Record):
     """How much code a split may add. No measurement is recorded."""
 
     parts: int = 8  # loops made of one, at most

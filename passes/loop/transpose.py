@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.gpu import GPU
 from ...kernels.loop.analysis import count, independent, offset, step
@@ -31,8 +32,7 @@ from .transpose_blocks import BLOCK_UNIT, Names, matrix, movable, split
 from .transpose_rows import blocked_rows
 
 
-@dataclass(frozen=True, slots=True)
-class BlockCosts:
+class BlockCosts(Record):
     """Sizes of blocks, in elements unless said. No measurement is recorded."""
 
     sides: tuple[int, int] = (256, 128)  # down and across: the lengths of adjacent runs that are read and written

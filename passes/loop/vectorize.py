@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ...ir.record import Record
 from ...ir.symbolic import Dim, symbols_of
 from ...kernels.loop.analysis import alive, cost, depth, independent, stride
 from ...kernels.loop.ir import (
@@ -23,8 +24,7 @@ from ...kernels.machine import DEFAULT, Machine
 from ..registry import loop_pass
 
 
-@dataclass(frozen=True, slots=True)
-class VectorCosts:
+class VectorCosts(Record):
     """When vector loops pay, and how many vectors an iteration takes (unrolling). Costs are in additions. No
     measurement is recorded."""
 

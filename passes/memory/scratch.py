@@ -7,9 +7,9 @@ caller's own if that is large enough, else in the arena, among the temporaries t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...ir.proofs import limit, maximum, non_negative
+from ...ir.record import Record
 from ...ir.symbolic import Dim
 from ...kernels.gemm import RegisterTile, is_dots
 from ...kernels.loop.analysis import parallel_regions
@@ -57,8 +57,7 @@ def plan_scratch(statements: Sequence[Statement], machine: Machine) -> Plan[Owne
     return place(sizes, {owner: spans.get(owner, (0, 0)) for owner in sizes})
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(Record):
     """The live ranges of a kernel's memory: the same for all kernels that are the same code."""
 
     length: int  # times in the kernel
@@ -102,8 +101,7 @@ def lone_scratch(kernel: Kernel, machine: Machine) -> dict[Owner, int]:
     return static if len(static) == len(sizes) else {}
 
 
-@dataclass(frozen=True)
-class KernelScratch:
+class KernelScratch(Record):
     """The places of a kernel's scratch."""
 
     plans: Mapping[int, Plan[Owner]]  # in a thread's scratch, by the id() of the first statement of a region
@@ -138,8 +136,7 @@ def region_scratch(kernels: Iterable[KernelScratch], how: str) -> list[Dim]:
     return list(dict.fromkeys(size for kernel in kernels for kind, size in kernel.regions if kind == how))
 
 
-@dataclass(frozen=True)
-class Arena:
+class Arena(Record):
     """The places of temporaries, and of the scratch of regions that the caller runs alone."""
 
     offsets: Mapping[Place, Dim]
@@ -171,8 +168,7 @@ def plan_arena(kernels: Sequence[Kernel], uses: Sequence[Use], outside: Iterable
     return Arena(plan.offsets, plan.size, unshared)
 
 
-@dataclass(frozen=True)
-class Memory:
+class Memory(Record):
     """The memory of a program beside its parameters and results."""
 
     arena: Arena

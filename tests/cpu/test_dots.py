@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from smelt.passes.pipelines import GRAPH
 from support import interpret, trace
 
 BITS = (128, 256, 512)
-BF16 = replace(PRESETS["x86-64-v4"], dot_types=frozenset({"bf16"}))
+BF16 = PRESETS["x86-64-v4"].but(dot_types=frozenset({"bf16"}))
 DTYPES = {"f32": np.float32, "f64": np.float64}
 SIZES = [
     (2, 2, TILING.dot_depth),

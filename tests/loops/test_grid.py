@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,7 +60,7 @@ def test_symbolic_sizes(name: str) -> None:
 def test_small_programs_scheduled_like_large_ones(name: str) -> None:
     """Rows of few elements that a block of threads shares."""
     function, arrays = PROGRAMS[name]
-    assert_meaning(trace(function, arrays, None), arrays, replace(GPU, alone=1, warp_row=2))
+    assert_meaning(trace(function, arrays, None), arrays, GPU.but(alone=1, warp_row=2))
 
 
 def test_random_programs() -> None:

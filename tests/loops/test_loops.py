@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import smelt
@@ -24,7 +22,7 @@ RANDOM_PROGRAMS = range(2000, 2030)
 
 
 # A machine for which small programs are scheduled as large ones are.
-EAGER = replace(DEFAULT, sharing=Sharing(worth=1, run=(64, 64), reduction=100, partial_elements=16))
+EAGER = DEFAULT.but(sharing=Sharing(worth=1, run=(64, 64), reduction=100, partial_elements=16))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

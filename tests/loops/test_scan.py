@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ SCANS = {"add": ops.cumsum, "mul": ops.cumprod, "logaddexp": ops.logcumsumexp, "
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short lines are cut into chunks, too."""
     sharing = Sharing(scan_chunk=16, scan_length=30)
-    monkeypatch.setattr(host(), "machine", replace(host().machine, sharing=sharing))
+    monkeypatch.setattr(host(), "machine", host().machine.but(sharing=sharing))
 
 
 def numbers(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ def parallel_loops(kernel: Kernel) -> list[Loop]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small scatters are shared out, too."""
     scatter = ScatterTiling(rows=4, row_bytes=8, chunk=8, tiles=3, slice=4)
-    machine = replace(host().machine, sharing=Sharing(updates=1), scatter=scatter)
+    machine = host().machine.but(sharing=Sharing(updates=1), scatter=scatter)
     monkeypatch.setattr(host(), "machine", machine)
 
 

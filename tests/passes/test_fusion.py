@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +117,7 @@ def test_fused_programs_compute_what_they_say(
     """Also with reductions split, and threads woken, for the least amount of work."""
     if split:
         sharing = Sharing(worth=16, run=(32, 32), reduction=8, partial_elements=4)
-        monkeypatch.setattr(host(), "machine", replace(host().machine, sharing=sharing))
+        monkeypatch.setattr(host(), "machine", host().machine.but(sharing=sharing))
     assert_agrees(program, floats(30, 40))
 
 

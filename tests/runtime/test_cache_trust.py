@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -399,7 +398,7 @@ def test_another_process_that_compiles_is_waited_for_but_not_for_ever(
     assert state_of(call()) == "hit" and time.monotonic() - start > 0.25
     path.unlink()
     fresh(folder)
-    monkeypatch.setattr(cache, "LIMITS", replace(cache.LIMITS, patience=0.2))
+    monkeypatch.setattr(cache, "LIMITS", cache.LIMITS.but(patience=0.2))
     assert state_of(call()) == "missed" and path.exists(), "it never came"
     lock.release()
     assert files.Lock.take(f"{path}.lock") is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from ....ir.graph import Graph
+from ....ir.record import Record
 from ....ir.symbolic import evaluate
 from ....kernels.machine import CACHE_LINE
 from ...arrays import as_plain
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-@dataclass(frozen=True, slots=True)
-class FrameMemory:
+class FrameMemory(Record):
     """Bytes of a frame's memory; chosen, no measurement is recorded."""
 
     kept: int = 1 << 17  # of temporaries that a frame keeps between calls; larger memory is borrowed for each call

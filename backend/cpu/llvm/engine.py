@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,6 +17,7 @@ import llvmlite.binding as llvm
 
 from ....ir.errors import CompileError
 from ....ir.process import process
+from ....ir.record import Record
 from ...process.apart import Pauses, apart, start_thread
 from ...process.forks import no_forks
 from ...process.patience import PATIENCE
@@ -40,8 +40,7 @@ FUNCTIONS = {  # by the fields of Tools
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
+class EngineLimits(Record):
     """Limits in seconds; chosen, not measured."""
 
     slow: float = 20.0  # LLVM's time for a part after which a warning is given: normally it is less than one

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ....ir.record import Record
 
-@dataclass(frozen=True, slots=True)
-class PartSizes:
+
+class PartSizes(Record):
     """Sizes of compilation units; chosen, no measurement is recorded but where the comment says so."""
 
     least: int = 3000  # characters of a part, at least: even an empty one takes LLVM a while

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ....ir.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class MicroKernels:
+class MicroKernels(Record):
     """Constants of packing, prefetching and transposition; chosen, no measurement of a single one is recorded."""
 
     flat_depth: int = 64  # depth of a block of a flat product: rows of the right matrix prefetched at a time

@@ -6,11 +6,11 @@ from __future__ import annotations
 import os
 import sys
 from ctypes import Structure, sizeof
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
+from ....ir.record import Record
 from ....kernels.machine import CACHE_LINE
 from ..abi import I32, I64, PTR, Arguments, Context, Problem, line, to
 
@@ -33,8 +33,7 @@ class Linux(IntEnum):
 UNPINNED = -1  # value of caller_cpu where workers are not pinned
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSizes:
+class PoolSizes(Record):
     """Sizes of the thread pool. Measured: spinning of 20 to 50 us is enough (Zen 3); the others are chosen."""
 
     shares: int = 16  # of a job, at most: each costs the caller a store to its counter; more threads share
@@ -102,8 +101,7 @@ class TeamBlock(Structure):
 ALIGNMENT = CACHE_LINE
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatorSizes:
+class AllocatorSizes(Record):
     """Sizes of the allocator; chosen, no measurement is recorded."""
 
     large: int = 1 << 18  # bytes from which a block is mapped, and kept when freed

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....ir.errors import CompileError
 from ....ir.graph import Graph
+from ....ir.record import Record
 from ....ir.symbolic import evaluate
 from ...arrays import as_plain
 from ...call_plan import SizedPlan, Sizes
@@ -41,8 +41,7 @@ NO_DEVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLimits:
+class DeviceLimits(Record):
     """Limits of calls on a GPU; chosen, no measurement is recorded."""
 
     arena: int = 256  # bytes; alignment of parts of the arena
