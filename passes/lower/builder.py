@@ -1,8 +1,8 @@
-"""Writes the statements of one kernel: loops, registers, buffers, and scalar ops on registers.
+"""Build the statements of one kernel: loops, registers, buffers, and scalar ops on registers.
 
-A builder knows nothing of graphs and groups. Every register is put into the outermost loop body where its operands
-exist, so a value that does not vary in a loop is computed before it; but a load of memory that the kernel writes stays
-in the loop that asks for it.
+A builder knows nothing of graphs and groups. Every register is hoisted to the outermost loop body where its operands
+exist, so loop invariants are computed once; but a load of memory that the kernel writes stays in the loop that asks for
+it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VARIABLES = "ijklmnpqrstuvwabcdefgh"
 
 
 def flatten_index(buffer: Buffer, index: tuple[Dim, ...]) -> tuple[Buffer, tuple[Dim, ...]]:
-    """x[c // 64, c % 64] is x[c] of the flat buffer: the division is gone where the linear place needs none."""
+    """Rewrite x[c // 64, c % 64] as x[c] of the flat buffer, where the linear index needs no division."""
     if len(index) < 2 or not any(isinstance(atom, Compound) for position in index for atom in atoms_of(position)):
         return buffer, index
     place: Dim = 0
@@ -55,12 +55,12 @@ class Scope:
         self.start = start
         self.stop = stop
         self.statements: list[Statement] = []
-        # What is known here: elements by value and index, and the guard if there is one; loads; checked indices.
+        # Available expressions: elements by value and index, and the guard if there is one; loads; checked indices.
         self.memo: dict[tuple[Any, ...], Any] = {}
 
 
 class KernelBuilder:
-    """Writes one kernel. Has the scalar part of kinds.ElementBuilder."""
+    """Builds one kernel. Has the scalar part of kinds.ElementBuilder."""
 
     def __init__(self, name: str, taken: set[str]):
         self.name = name
@@ -71,20 +71,20 @@ class KernelBuilder:
         self.temporaries = 0
         self.variables = 0
         self.scopes: list[Scope] = [Scope(None)]
-        self.depth: dict[str, int] = {}  # of registers and loop variables
+        self.depth: dict[str, int] = {}  # loop depth of registers and loop variables
         self.floor = 0  # no register is placed above this scope
-        self.current: Op | None = None  # that statements and errors come from
-        self.guards: dict[str, Operand | None] = {}  # of loaded registers
-        self.guard: Operand | None = None  # where it is false, what is being computed is not used
+        self.current: Op | None = None  # the op that statements and errors come from
+        self.guards: dict[str, Operand | None] = {}  # guards of loaded registers
+        self.guard: Operand | None = None  # where it is false, the value being computed is not used
 
     def begin(self) -> None:
-        """Start a loop nest of its own, beside those that are there."""
+        """Start a new loop nest after the existing ones."""
         self.variables = 0
         self.scopes = [Scope(None)]
 
     @property
     def statements(self) -> list[Statement]:
-        """The statements of the nest that was begun last."""
+        """Return the statements of the nest that was begun last."""
         return self.scopes[0].statements
 
     # Registers, loops, buffers.
@@ -98,7 +98,7 @@ class KernelBuilder:
         return result
 
     def depth_of(self, *items: Any) -> int:
-        """The innermost scope that some of these need."""
+        """Return the depth of the outermost scope in which all of these exist."""
         deepest = self.floor
         for item in items:
             if isinstance(item, Register):
@@ -125,7 +125,7 @@ class KernelBuilder:
         self.depth[variable.name] = len(self.scopes) - 1
 
     def close(self, accumulators: Sequence[tuple[str, tuple[Operand, ...]]] = ()) -> list[tuple[Register, ...]]:
-        """End the innermost loop; gives the results of its accumulators."""
+        """End the innermost loop; return the results of its accumulators."""
         scope = self.scopes.pop()
         assert scope.variable is not None
         items: list[Accumulator] = []
@@ -143,7 +143,7 @@ class KernelBuilder:
         return buffer
 
     def nest(self, shape: Sequence[Dim], body: Callable[[tuple[Dim, ...]], None]) -> None:
-        """Loops over a shape around the body, which takes the index."""
+        """Open loops over a shape and call `body` with the index inside of them."""
         variables = [self.new_variable(size) for size in shape]
         outer = self.floor
         for variable, size in zip(variables, shape, strict=True):
@@ -169,14 +169,14 @@ class KernelBuilder:
         self.add(len(self.scopes) - 1, Store(buffer, place, item, origin=self.origin))
 
     def prefix(self, combiner: str, value: Operand, start: Operand) -> Register:
-        """The combiner over the innermost loop's iterations so far."""
+        """Add a prefix: the combiner over the innermost loop's iterations so far."""
         depth = len(self.scopes) - 1
         result = self.register(value.dtype, depth)
         self.add(depth, Prefix(result, combiner, value, start))
         return result
 
     def _remembered(self, *keys: tuple[Any, ...]) -> Any:
-        """What one of these keys stands for in the loops that are open."""
+        """Return the register or checked index known by one of these keys in an open loop, or None."""
         for scope in reversed(self.scopes):
             for key in keys:
                 if key in scope.memo:
@@ -184,15 +184,15 @@ class KernelBuilder:
         return None
 
     def load_buffer(self, buffer: Buffer, index: tuple[Dim, ...], guard: Operand | None = None) -> Operand:
-        """An element of a buffer in a register."""
+        """Load an element of a buffer into a register, or return the register of an equal load."""
         if any(size == 0 for size in buffer.shape):
-            # Only a loop over nothing uses it, but it might be placed before that loop.
+            # Only a loop without iterations uses it, but the load could be hoisted out of that loop.
             return Literal(zero_of(buffer.dtype), buffer.dtype.compute)
-        # Where data chooses among one, it chooses that one.
+        # An index into a dim of size 1 is 0, also where data chooses it.
         index = tuple(0 if size == 1 else at for size, at in zip(buffer.shape, index, strict=True))
         buffer, index = flatten_index(buffer, index)
         guard = self._both(self.guard, guard)
-        # What the kernel itself writes may change from iteration to iteration: it is read where and when it is needed.
+        # Memory that the kernel writes may change in each iteration: such loads are not hoisted or reused.
         is_constant = buffer.role == "in"
         key = ("load", buffer, index, guard)
         known = self._remembered(key) if is_constant else None
@@ -208,7 +208,7 @@ class KernelBuilder:
 
     @staticmethod
     def needed(guard: Operand | None) -> Operand | None:
-        """A guard that may be false, or None."""
+        """Return a guard that may be false, or None."""
         return None if guard == Literal(True, bool_) else guard
 
     def _both(self, left: Operand | None, right: Operand | None) -> Operand | None:
@@ -263,7 +263,8 @@ class KernelBuilder:
     def dynamic(self, value: Any, size: Dim, wrap: bool) -> tuple[Dim, Operand]:
         assert self.current is not None
         if any(extent == 0 for extent in self.current.results[0].shape):
-            return 0, Literal(False, bool_)  # a loop over nothing chooses nothing, though a check might stand before it
+            # Only a loop without iterations uses the index, but a check could be hoisted out of that loop.
+            return 0, Literal(False, bool_)
         site = Site(self.current.name, self.current.loc)
         if site not in self.sites:
             self.sites.append(site)
@@ -278,12 +279,12 @@ class KernelBuilder:
         position, guard = self.register(i64, depth), self.register(bool_, depth)
         check = Check(position, guard, value, size, wrap, self.sites.index(site))
         self.add(depth, check)
-        # Out of range counts as place 0, and the call fails: where there is a place 0, nothing need be guarded.
+        # An index out of range becomes 0, and the call fails: a dim that certainly has an element 0 needs no guard.
         found = check.symbol.expr(), Literal(True, bool_) if non_negative(size - 1) else guard
         self.scopes[depth].memo[key] = found
         return found
 
 
 def zero_of(dtype: DType) -> Any:
-    """Zero as a Python number."""
+    """Return zero of a type as a Python number."""
     return False if dtype.kind == "b" else 0 if dtype.kind in "iu" else 0.0 if dtype.kind == "f" else 0j

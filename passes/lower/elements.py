@@ -1,7 +1,7 @@
-"""Elements of a fused graph's values, as statements of a kernel.
+"""Compute or load elements of a fused graph's values, as statements of a kernel.
 
-The heart is `Lowering.element(value, index)`: a register with the element of a value at an index. Ops of the group are
-computed, inline ops are worked out on the spot, all other values are loaded.
+The main method is `Lowering.element(value, index)`: a register with the element of a value at an index. Ops of the
+group and inline ops are computed, all other values are loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .builder import KernelBuilder, flatten_index, zero_of
 
 @dataclass(frozen=True)
 class Saved:
-    """Where elements wait until they are needed again: the dims of a value that index the memory, after `lead`."""
+    """A buffer that keeps elements of a value for reuse, indexed by `lead` and then some dims of the value."""
 
     buffer: Buffer
     dims: tuple[int, ...]
@@ -36,7 +36,7 @@ class Saved:
 
 
 class Lowering(KernelBuilder):
-    """Writes one kernel of a fused graph. Implements kinds.ElementBuilder for ops that say how one element is made."""
+    """Builds one kernel of a fused graph. Implements kinds.ElementBuilder for ops defined by one element."""
 
     def __init__(self, fused: Fused, name: str, taken: set[str], machine: Machine, gpu: bool):
         super().__init__(name, taken)
@@ -48,7 +48,7 @@ class Lowering(KernelBuilder):
         self.saved: dict[Value, Saved] = {}
 
     def begin_group(self, group: Group) -> None:
-        """Start the loop nest of a group, whose ops are computed where their elements are asked for."""
+        """Start the loop nest of a group; its ops are computed where their elements are asked for."""
         self.begin()
         self.members = set(group.ops)
         self.current = group.ops[0]
@@ -57,7 +57,7 @@ class Lowering(KernelBuilder):
             self.buffer(self.fused.parts[value].whole if value in self.fused.parts else value, "out")
 
     def buffer(self, value: Value, role: str = "in") -> Buffer:
-        """The memory of a materialised value; an alias is its source's memory in another shape."""
+        """Return the buffer of a materialised value; an alias is its source's buffer in another shape."""
         stored = value
         while stored in self.fused.aliases:
             stored = self.fused.aliases[stored]
@@ -69,8 +69,8 @@ class Lowering(KernelBuilder):
         return known if value is stored else Buffer(name, stored.dtype, value.shape, known.role)
 
     def element(self, value: Value, index: Sequence[Dim]) -> Operand:
-        """The element of a value at an index, in a register. What it is made of comes first, without recursion:
-        a chain of ops may be longer than Python's stack."""
+        """Return the element of a value at an index, in a register. Operands are computed first, without recursion: a
+        chain of ops may be longer than Python's stack."""
         pending = [(value, self._place(value, index))]
         while True:
             item, place = pending[-1]
@@ -88,20 +88,20 @@ class Lowering(KernelBuilder):
                 return found
 
     def _place(self, value: Value, index: Sequence[Dim]) -> tuple[Dim, ...]:
-        """The index that a value is known by. Data may choose in a dim of size 1: where the guard holds, that is 0."""
+        """Return the index under which an element is remembered: 0 in dims of size 1, also where data chooses."""
         return tuple(0 if size == 1 else at for size, at in zip(value.shape, index, strict=True))
 
     def _known(self, value: Value, place: tuple[Dim, ...]) -> Operand | None:
-        """The register that has an element already."""
+        """Return the register that has an element already, or None."""
         if any(size == 0 for size in value.shape):
-            return Literal(zero_of(value.dtype), value.dtype.compute)  # only a loop over nothing uses it
+            return Literal(zero_of(value.dtype), value.dtype.compute)  # only a loop without iterations uses it
         keys: tuple[tuple[Any, ...], ...] = ((value, place),)
         if self.guard is not None:
             keys = (*keys, (value, place, self.guard))
         return self._remembered(*keys)
 
     def _made_of(self, value: Value, place: tuple[Dim, ...]) -> list[tuple[Value, tuple[Dim, ...]]]:
-        """The elements of this kernel's own values that an element is made of."""
+        """Return the operands of an element that this kernel computes: values and indices."""
         op = value.op
         if op is None or value in self.saved or not self._is_own(op):
             return []
@@ -118,7 +118,7 @@ class Lowering(KernelBuilder):
 
     @staticmethod
     def _aligned(operand: Value, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """The index of an operand of an elementwise op: aligned at the end, 0 where it is broadcast."""
+        """Return the index of an elementwise op's operand: aligned at the end, 0 where it is broadcast."""
         lead = len(index) - operand.ndim
         return tuple(0 if size == 1 else index[lead + dim] for dim, size in enumerate(operand.shape))
 
@@ -160,13 +160,13 @@ class Lowering(KernelBuilder):
         return self.let(kind.scalar_on(target), target.compute, operands)
 
     def _round(self, operand: Operand, target: DType, source: DType) -> Operand:
-        """Casting to f16 or bf16 rounds, though the register stays f32."""
+        """Round a cast to f16 or bf16; the register stays f32."""
         if target.compute is target or target is source:
             return operand
         return self.let(f"round_{target.name}", f32, [operand])
 
     def _trivial_reduction(self, op: Op, kind: Reduce, index: tuple[Dim, ...]) -> Operand:
-        """A reduction over dims of size 1 only."""
+        """Lower a reduction over dims of size 1 only."""
         value: Value = op.arguments["self"]
         assert all(value.shape[dim] == 1 for dim in op.arguments["dim"]), f"{op.name} was not reduced before its use"
         if kind.result == "i64":
@@ -196,7 +196,7 @@ class Lowering(KernelBuilder):
             element = self.element(value, index)
             both, self.guard = self.guard, outer
             if isinstance(element, Register) and self.guards.get(element.name) is both:
-                return element  # a load that gives zero there by itself
+                return element  # a guarded load, which gives zero where its guard is false
             return self.let("where", element.dtype, [guard, element, Literal(zero_of(element.dtype), element.dtype)])
         return self.load_buffer(self.buffer(value), tuple(index), guard)
 
@@ -210,7 +210,7 @@ class Lowering(KernelBuilder):
         self.add(len(self.scopes) - 1, Store(buffer, index, item, origin=origin))
 
 
-# How the groups of a kind become statements: one function for each kind, never for each op.
+# Lowerings of groups, one function for each kind, never for each op.
 LOWERINGS: dict[type[Kind], Callable[[Lowering, Group], None]] = process.keep("lowerings of kinds", {})
 
 

@@ -1,15 +1,15 @@
-"""The loops of a matrix product and of the elementwise ops that follow it.
+"""Lower a matrix product to loops over tiles, with the ops that follow it in its group.
 
     parallel over parts:  pack a matrix, if several tiles share it and it is large
     parallel over tiles:  pack a matrix, if it is the same for all: once for each thread
                           gemm of one tile
-                          loops over the tile: what follows, reductions of its rows if it has whole ones
-                          gemm of that, if another product follows, and loops over its tile
+                          loops over the tile: the ops that follow, reductions of its rows if it has whole ones
+                          gemm of their result, if another product follows, and loops over its tile
 
-Where the machine does not multiply f16 and bf16 matrices itself, they are copied to f32 first. So are complex matrices,
-to real ones of twice the depth: with (re, im) for each element of the left matrix and ((re, im), (-im, re)) for each of
-the right one, the product is (re, im) again. Integers, and vectors that lie along the depth, are summed up in plain
-loops.
+Where the machine does not multiply f16 and bf16 matrices itself, they are copied to f32 first. Complex matrices are
+copied to real ones of twice the depth: with (re, im) for each element of the left matrix and ((re, im), (-im, re)) for
+each of the right one, the product is (re, im) again. Products of integers, and of vectors adjacent along the depth, are
+plain loops.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .loop_tree import Tree
 
 @dataclass(frozen=True)
 class Source:
-    """The matrices that a product reads: where each of the batch begins, and how its rows and columns lie."""
+    """A batch of matrices that a product reads: the offset of each, the strides, the panel width if packed."""
 
     buffer: Buffer
     start: Callable[[Dim], Dim]
@@ -52,7 +52,7 @@ class Source:
     panel: int = 0
 
     def at(self, number: Dim, row: Dim, column: Dim) -> Matrix:
-        """Part of a matrix. That of a packed one begins with a panel."""
+        """Return a part of a matrix; one of a packed matrix begins at a panel."""
         step = self.column_stride // self.panel if self.panel else self.column_stride
         place = self.start(number) + row * self.row_stride + column * step
         return Matrix(self.buffer, place, self.row_stride, self.column_stride, self.panel)
@@ -63,7 +63,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Tile:
-    """Part of a product: which matrix of the batch, where it begins, its size, and that of most others."""
+    """A tile of a product: the number in the batch, where it begins, its size, and the size of a whole tile."""
 
     at: Dim
     row: Dim
@@ -74,7 +74,7 @@ class Tile:
     width: Dim
 
     def of_columns(self, columns: Dim) -> Tile:
-        """All columns of the same rows of another product."""
+        """Return the tile of the same rows, and of all columns, of another product."""
         return replace(self, column=0, wide=columns, width=columns)
 
 
@@ -84,7 +84,7 @@ class Product:
     def __init__(self, lowering: Lowering, group: Group, name: str = ""):
         self.l = lowering
         self.group = group
-        self.name = name  # of its scratch memory
+        self.name = name  # prefix of the names of its scratch
         self.op = product_op(group)
         taken = set() if group.left is None else set(group.left.ops)
         self.members = set(group.ops) - taken - {self.op}
@@ -95,13 +95,12 @@ class Product:
         self.depth = self.left.shape[2]
         self.outputs = {value: None for value in group.outputs if value.op in self.members or value.op is self.op}
         self.is_whole = bool(group.reduces) or group.left is not None or group.tile is not None  # tiles have whole rows
-        self.dtype = self.output.dtype.compute.real  # that of the product in memory
+        self.dtype = self.output.dtype.compute.real  # element type of tiles in memory
         self.parts = 2 if self.output.dtype.is_complex else 1
-        self.own: list[Pack] = []  # what each thread packs for itself
+        self.own: list[Pack] = []  # matrices that each thread packs for itself
         self.factors: list[Source] = []
-        self.narrow = (
-            self.output.dtype.name in lowering.machine.dot_types
-        )  # which the machine adds up in a wider type itself
+        # The machine multiplies this type and accumulates in f32.
+        self.narrow = self.output.dtype.name in lowering.machine.dot_types
         self.factor = self.output.dtype if self.narrow else self.dtype  # the type that is multiplied
         self.dots = False  # whether all elements are dot products: nothing is packed
 
@@ -116,8 +115,8 @@ class Product:
             self._sums()
 
     def _is_dot(self) -> bool:
-        """Whether a vector is multiplied by a matrix of adjacent elements, in either order: each is used once. The
-        machine's own dot products of a narrow type are faster, if there are any."""
+        """Whether the product is a vector times a matrix with a unit stride, or the reverse: plain loops, as each
+        element is used once. Dot-product instructions of a narrow type, if the machine has them, are faster."""
         if self.output.dtype is not self.factor or (self.columns != 1 and self.rows != 1):
             return False
         left, right = self._matrix(self.left), self._matrix(self.right)
@@ -127,7 +126,7 @@ class Product:
         return 1 in (matrix.row_stride, matrix.column_stride)
 
     def _sums(self) -> None:
-        """One element after the other."""
+        """Lower the product to plain loops, one element after the other."""
         lowering, dtype = self.l, self.output.dtype.compute
         index = self._loops(self.output.shape, (1, 1, 1))
         lowering.floor = 1
@@ -146,7 +145,7 @@ class Product:
             self.l.store(self.output, index, element)
 
     def _follow(self, index: tuple[Dim, Dim, Dim], element: Operand) -> dict[int, Dim]:
-        """What follows an element of the product. Gives where it is on each axis."""
+        """Lower the ops that follow an element of the product; return the element's index on each axis."""
         shaped = self.group.product
         assert shaped is not None
         place = self._shaped(index)
@@ -160,13 +159,13 @@ class Product:
         return coordinate
 
     def _at(self, value: Value, coordinate: dict[int, Dim]) -> tuple[Dim, ...]:
-        """The place of a value of the group, by its axes."""
+        """Return the index of a value of the group, given the index on each axis."""
         return tuple(
             0 if axis is None else coordinate[axis] for axis in self.l.fused.axes.root(self.group.touch[value])
         )
 
     def _shaped(self, index: tuple[Dim, Dim, Dim]) -> tuple[Dim, ...]:
-        """An index of the product, in the shape in which it is read: the same rows, counted in other dims."""
+        """Convert an index of the product to the shape in which it is read: the same rows, regrouped."""
         shaped = self.group.product
         assert shaped is not None
         if shaped.shape == self.output.shape:
@@ -174,7 +173,7 @@ class Product:
         row: Dim = index[0] * self.rows + index[1]
         place: tuple[Dim, ...] = index[2:]
         sizes = shaped.shape[1:-1]
-        if len(sizes) > 0 and sizes[-1] == self.rows:  # no remainder, of which nobody could prove where it lies
+        if len(sizes) > 0 and sizes[-1] == self.rows:  # spares a remainder whose range could not be proved
             row, place, sizes = index[0], index[1:], sizes[:-1]
         for size in reversed(sizes):
             place = (remainder(row, size), *place)
@@ -182,7 +181,7 @@ class Product:
         return (row, *place) if shaped.ndim > 1 else place
 
     def _matrix(self, value: Value) -> Source:
-        """A batched matrix where it lies."""
+        """Return a batched matrix in place, in memory."""
         panel = 0 if self.l.gpu or value is self.left else panel_width(self.op, self.l.machine)
         view = batched_matrix(value, lambda item: item in self.l.fused.inline, panel)
         assert view is not None
@@ -190,7 +189,7 @@ class Product:
         return Source(self.l.buffer(view.base), view.start, *strides, view.is_one, view.panel)
 
     def _copied(self, value: Value, lines: int, columns: int) -> Source:
-        """A copy of a batched matrix in the type of the product, with each element as a row, or square, of parts."""
+        """Copy a batched matrix in the type of the product; a complex element becomes a row, or a square, of parts."""
         lowering = self.l
         batch, rows, across = value.shape
         shape = (batch, rows * lines, across * columns)
@@ -210,11 +209,11 @@ class Product:
         return Source(buffer, lambda number: number * (shape[1] * shape[2]), shape[2], 1)
 
     def _operand(self, value: Value, lines: int) -> Source:
-        """A factor; of a complex one each element has so many lines. Both may be the same value."""
+        """Return a factor in place, or a copy with `lines` rows for each complex element. Both may be one value."""
         return self._matrix(value) if self.output.dtype is self.factor else self._copied(value, lines, self.parts)
 
     def _tiles(self) -> None:
-        """A loop over tiles: in each the product, then what follows it."""
+        """Lower the product to a loop over tiles: in each a GEMM, then the ops that follow."""
         lowering = self.l
         unit = self.unit
         columns, depth = self.columns * self.parts, self.depth * self.parts
@@ -244,7 +243,7 @@ class Product:
         self._close()
 
     def _blocks(self) -> None:
-        """The same for a GPU: square tiles, of matrices where they lie, whatever their type."""
+        """Lower the product to a loop over tiles for a GPU: square tiles, of matrices in place and of any type."""
         lowering = self.l
         size = gpu.block_tile(self.batch, self.rows, self.columns)
         counts = (self.batch, ceil_divide(self.rows, size), ceil_divide(self.columns, size))
@@ -260,7 +259,7 @@ class Product:
         self._close()
 
     def read(self) -> None:
-        """The operands, and whether the product takes them as they lie. A left matrix that is made for each tile has
+        """Find the operands, and whether dot products take them in place. A left matrix that is made for each tile has
         rows of adjacent elements."""
         self.l.members = self.members
         left = None if self.group.left is not None else self._operand(self.left, 1)
@@ -276,7 +275,7 @@ class Product:
         return RegisterTile(self.factor.name, self.l.machine)
 
     def prepare(self, down: Dim, across: Dim) -> None:
-        """The operands, packed where several tiles share them."""
+        """Pack the operands that several tiles share."""
         if self.dots:
             return
         unit = self.unit
@@ -284,8 +283,8 @@ class Product:
         *left, right = self.factors
         if left and across != 1:
             left = [self._packed("left", left[0].transposed(), depth, self.rows, unit.rows, columns)]
-        # Few tiles pack it for themselves, panel by panel: it is cheaper than a packed copy of it all in memory.
-        shared = down * self.batch if right.is_one else down  # by so many tiles
+        # Each of few tiles packs it for itself, panel by panel: cheaper than a packed copy of it all in memory.
+        shared = down * self.batch if right.is_one else down  # number of tiles that share it
         few = self.is_whole and not right.is_one
         if isinstance(shared, int) and right.column_stride == 1:
             few = few or shared <= TILING.unshared_tiles
@@ -294,8 +293,8 @@ class Product:
         self.factors = [*left, right]
 
     def multiply(self, tile: Tile, made: Matrix | None = None) -> Matrix:
-        """One tile of the product, from a left matrix that was made for it or is in memory, and what follows it.
-        Gives the tile of what the next product multiplies, if there is one."""
+        """Lower one tile of the product, from a left matrix made for it (`made`) or in memory, and the ops that follow.
+        Return the tile that the next product multiplies, if there is one."""
         lowering = self.l
         lowering.members = self.members
         inside = len(lowering.scopes) - 1
@@ -327,13 +326,13 @@ class Product:
         return Matrix(buffer, 0, tile.width, 1)
 
     def _kept(self, tile: Tile, target: Matrix, fits: bool) -> Matrix | None:
-        """Where the left matrix of the next product goes: into the tile itself if that fits; None if it is in it."""
+        """Return the memory for the next product's left matrix: the tile itself if it `fits`; None if it is there."""
         if self.group.tile is None or self.group.tile is self.output:
             return None
         return target if fits else self._scratch("kept", tile)
 
     def _elements(self, tile: Tile, target: Matrix, direct: bool) -> Matrix:
-        """The elementwise ops that follow a tile."""
+        """Lower the elementwise ops that follow a tile."""
         lowering = self.l
         kept = self._kept(tile, target, not direct)
         i, j = lowering.new_variable(tile.many), lowering.new_variable(tile.wide // self.parts)
@@ -360,7 +359,7 @@ class Product:
         return kept or target
 
     def _rows(self, tile: Tile, target: Matrix, direct: bool) -> Matrix:
-        """The reductions of rows that follow a tile, and what needs them."""
+        """Lower the reductions of rows that follow a tile, and their consumers."""
         lowering, shaped = self.l, self.group.product
         assert shaped is not None
         i = lowering.new_variable(tile.many)
@@ -393,7 +392,7 @@ class Product:
         return kept or target
 
     def _loops(self, counts: Sequence[Dim], lengths: Sequence[int]) -> tuple[Dim, Dim, Dim]:
-        """Open a loop for each count that is not 1; gives where an iteration begins, with so much in each."""
+        """Open a loop for each count that is not 1; return where an iteration begins, given the lengths of each."""
         starts: list[Dim] = []
         for count, length in zip(counts, lengths, strict=True):
             if count == 1:
@@ -413,8 +412,7 @@ class Product:
         self.l.floor = 0
 
     def _packed(self, name: str, source: Source, depth: Dim, columns: Dim, width: int, times: Dim) -> Source:
-        """A packed copy of a matrix, whose elements are used so many times; one for all of the batch if it is the same
-        everywhere."""
+        """Pack a matrix, once for the whole batch if it is the same; `times`: uses of each element. Return the copy."""
         lowering = self.l
         batch: Dim = 1 if source.is_one else self.batch
         long_depth = self.unit.panel_depth(depth)
@@ -448,6 +446,6 @@ class Product:
 
 @lowers(Contract)
 def lower_contract(lowering: Lowering, group: Group) -> None:
-    """The kernel of a matrix product, with all that shares it."""
+    """Lower a matrix product, with the ops that share its kernel."""
     Product(lowering, group, f"{lowering.products}." if lowering.products else "").build()
     lowering.products += 1

@@ -1,8 +1,7 @@
-"""Launches that do the same with other values, as the layers of a model do: one of them is lowered and scheduled, and
-the kernels of the others are that one with other names.
+"""Reuse kernels among launches that differ in values only, such as the layers of a model: lower one, rename the others.
 
-What lowering looks at is in a launch's key: its ops, the inline ops behind them, types and attributes, the axes and
-the loop tree of its groups. Values, locations and axes are in it by numbers only, in an order that both have.
+A launch's key has all facts that lowering depends on: its ops, the inline ops that they read, types and attributes, the
+axes and the loop trees of its groups. Values, locations and axes are numbered in the order of their first mention.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from .lower import kernel_name
 
 @dataclass(frozen=True)
 class Form:
-    """What a launch does (the key), and with what: the values and locations that the key's numbers stand for."""
+    """The key of a launch, and the values and locations that the key's numbers stand for."""
 
     key: tuple[Any, ...]
     values: list[Value]
     locations: list[Location | None]
-    groups: list[int]  # their numbers, which names of scratch have in them
+    groups: list[int]  # numbers of the groups, which are part of the names of scratch
 
 
 def form(fused: Fused, groups: Sequence[Group], special: Mapping[str, Container[str]] = {}) -> Form:
-    """The form of a launch. `special`: names of buffers that passes treat in ways of their own, by the way."""
+    """Return the form of a launch. `special`: buffers that passes treat specially, by the option that names them."""
     reader = _Reader(fused, groups)
     parts = tuple(map(reader.group, groups))
     values = list(reader.numbers)
@@ -53,17 +52,17 @@ def _with_left(groups: Iterable[Group]) -> Iterator[Group]:
 
 
 class _Reader:
-    """Numbers what a launch mentions, in the order in which it does."""
+    """Numbers the values, locations and sites of a launch in the order of their first mention."""
 
     def __init__(self, fused: Fused, groups: Sequence[Group]):
         self.fused = fused
         self.members = {op for group in groups for op in group.ops}
         self.numbers: dict[Value, int] = {}
-        self.lines: list[tuple[Any, ...]] = []  # one for each op and each value from elsewhere
+        self.lines: list[tuple[Any, ...]] = []  # one for each op and each value of another launch
         self.locations: list[Location | None] = []
-        self.places: dict[int, int] = {}  # of locations in that list, by identity
-        self.sites: dict[Site, int] = {}  # what a check may blame
-        # Decisions may depend on which of two axes comes first, but not on how many others there are.
+        self.places: dict[int, int] = {}  # indices in that list, by identity of the location
+        self.sites: dict[Site, int] = {}  # sites that checks may report
+        # Decisions may depend on the order of two axes, but not on their numbers.
         found = {fused.axes.find(axis) for group in _with_left(groups) for axis in _axes(group)}
         self.ranks = {axis: rank for rank, axis in enumerate(sorted(found))}
 
@@ -101,17 +100,17 @@ class _Reader:
         return tuple(sorted(ranks[find(axis)] for axis in axes))
 
     def output(self, value: Value) -> tuple[Any, ...]:
-        """A value that is stored, and where."""
+        """Describe a stored value and its place."""
         part = self.fused.parts.get(value)
         if part is None:
             return self.number(value), self.number(self.fused.stored(value))
         join = part.whole.op
         assert join is not None
-        line = self.place(join.loc)  # of the stores
+        line = self.place(join.loc)  # location of the stores
         return self.number(value), self.number(part.whole), part.dims, part.dim, part.start, line
 
     def number(self, value: Value) -> int:
-        """A value's number. What it is made of here comes first, without recursion: a chain of ops may be long."""
+        """Return a value's number. Its operands come first, without recursion: a chain of ops may be long."""
         known = self.numbers.get(value)
         if known is not None:
             return known
@@ -135,12 +134,12 @@ class _Reader:
         return self.numbers[value]
 
     def source(self, value: Value) -> tuple[Value, ...]:
-        """Whose memory a value from elsewhere is in another shape."""
+        """Return the value that one of another launch aliases, if any."""
         stored = self.fused.stored(value)
         return () if stored is value else (stored,)
 
     def place(self, location: Location | None) -> int:
-        """A location's number."""
+        """Return a location's number."""
         place = self.places.setdefault(id(location), len(self.locations))
         if place == len(self.locations):
             self.locations.append(location)
@@ -148,7 +147,7 @@ class _Reader:
 
     def op(self, op: Op) -> None:
         place = self.place(op.loc)
-        # What it makes of such arguments is always of the same type.
+        # The types of the results follow from these arguments.
         self.lines.append((op.defn.name, place, *map(self.argument, op.arguments.values())))
         if isinstance(op.defn.kind, (Gather, Scatter)):
             # Checks of one line have one site, though their ops have locations of their own.
@@ -166,7 +165,7 @@ class _Reader:
 
 
 def _axes(group: Group) -> Iterator[int]:
-    """Every axis that a group mentions, some more than once."""
+    """Yield every axis that a group mentions, some more than once."""
     for axes in (*group.touch.values(), *group.row_reads.values(), *group.operand_axes.values()):
         yield from (axis for axis in axes if axis is not None and axis >= 0)
     for cell in group.cells:
@@ -179,26 +178,26 @@ def _axes(group: Group) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Made:
-    """A launch with its kernel, which others may take."""
+    """A launch with its kernel, which other launches may reuse."""
 
     number: int
     form: Form
     kernel: Kernel
-    own: frozenset[str]  # names that mean something in the kernel alone
+    own: frozenset[str]  # local names of the kernel
 
 
 class Recurring:
-    """The launches of a program that were lowered so far, by what they do."""
+    """The launches of a program that were lowered so far, by their keys."""
 
     def __init__(self, fused: Fused, special: Mapping[str, Container[str]] = {}):
         self.fused = fused
         self.special = special
         self.made: dict[tuple[Any, ...], Made] = {}
-        self.form: Form | None = None  # of the launch that was asked for last
+        self.form: Form | None = None  # form of the launch that `find` got last
 
     def find(self, number: int) -> tuple[int, Kernel] | tuple[None, None]:
-        """The number of an earlier launch that does the same, and its kernel with the names of this one. None if there
-        is no such launch, or if one of the names means something else in its kernel."""
+        """Return the number of an earlier launch with the same key, and its kernel renamed for this one; None if there
+        is no such launch, or if a new name is a local name of its kernel."""
         groups = self.fused.launches[number]
         self.form = form(self.fused, groups, self.special)
         known = self.made.get(self.form.key)
@@ -216,6 +215,6 @@ class Recurring:
         return known.number, Renaming(names, starts, locations).kernel(known.kernel, name)
 
     def add(self, number: int, kernel: Kernel) -> None:
-        """The kernel of the launch that was asked for last."""
+        """Remember the kernel of the launch that `find` got last."""
         assert self.form is not None
         self.made[self.form.key] = Made(number, self.form, kernel, frozenset(own_names(kernel)))

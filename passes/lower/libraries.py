@@ -12,10 +12,10 @@ from ...ops.view import expand, permute, reshape
 
 
 def expected_libraries(graph: Graph, machine: Machine) -> list[str]:
-    """Return those of the libraries that are known before lowering.
+    """Return the libraries that are known to be called before lowering.
 
-    Products of a vector may become plain loops, unless the machine multiplies their narrow type itself; how many rows a
-    tile has is not decided yet.
+    Products of a vector may become plain loops, unless the machine multiplies their narrow type itself; the number of
+    rows of a tile is not decided yet.
     """
     expected: set[str] = set()
     for op in graph.ops:

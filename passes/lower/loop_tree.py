@@ -1,13 +1,13 @@
-"""The loop tree of one group of loops.
+"""Lower one group of loops to its loop tree.
 
     for outer axes:
-      for inner axes: the first reductions, and what needs none
+      for inner axes: the first reductions, and values that need none
       row values of those
       for inner axes: the next reductions, ...
       row outputs
 
 Values that a later inner loop needs again are recomputed if that is cheap, else kept in scratch (or read back
-from the output). Secondary reductions, which run across rows, first go to partial results of fixed runs of
+from the output). Secondary reductions, which run across rows, first make partial results of fixed runs of
 rows; a second loop combines the partials in order. Nothing depends on the number of threads.
 """
 
@@ -30,7 +30,7 @@ from .elements import Lowering, Saved, lowers
 
 
 class Tree:
-    """The loop tree of one group of loops. With `rows`, the places of its outer axes, it is that of a row alone."""
+    """Builds the loop tree of one group; with `rows`, the indices of its outer axes, only that of one row."""
 
     def __init__(self, lowering: Lowering, group: Group, rows: dict[int, Dim] | None = None):
         assert group.structure is not None
@@ -42,7 +42,7 @@ class Tree:
         self.outputs = set(group.outputs)
         self.outer = self.structure.outer if rows is None else frozenset()
         self.coordinate: dict[int, Dim] = dict(rows or {})
-        self.tile: tuple[Value, Saved] | None = None  # a value that is kept beyond the row, and where
+        self.tile: tuple[Value, Saved] | None = None  # a value that is kept after the row, and its buffer
         self.loops: list[tuple[Symbol, Dim, bool]] = []  # variable, extent, is inner
         self.scratch_count = 0
         self._choose_loops()
@@ -53,7 +53,7 @@ class Tree:
         }
         self._levels()
 
-    # Which loops, in which order.
+    # The choice of loops and of their order.
 
     def _choose_loops(self) -> None:
         outer, inner = self.outer, self.structure.inner
@@ -83,7 +83,7 @@ class Tree:
         return frozenset(axis for axis in self.touch[op.results[0]] if axis is not None)
 
     def _vector_axis(self, among: frozenset[int]) -> int | None:
-        """The axis along which most of the traffic is adjacent in memory."""
+        """Return the axis along which most of the memory traffic is adjacent."""
         score: dict[int, int] = {}
         for value, axes in self.touch.items():
             if value.op in self.l.members and value not in self.outputs:
@@ -95,7 +95,7 @@ class Tree:
         return max(score, key=lambda axis: (score[axis], axis in inner), default=None)
 
     def _axis_order(self) -> list[int]:
-        """Axes in the order of the dims of the largest values."""
+        """Return the axes in the order of the dims of the largest values."""
         order: list[int] = []
         ranked = sorted(
             self.touch.items(), key=lambda item: (-sum(a is not None for a in item[1]), item[0] not in self.outputs)
@@ -107,7 +107,7 @@ class Tree:
         return order
 
     def _runs(self, order: list[int]) -> list[list[int]]:
-        """Neighbouring axes that always occur together collapse into one loop."""
+        """Collapse neighbouring axes that always occur together into runs, one loop each."""
         runs: list[list[int]] = [[axis] for axis in order]
         if not self._collapsible():
             return runs
@@ -148,11 +148,11 @@ class Tree:
         return True
 
     def place(self, value: Value) -> tuple[Dim, ...]:
-        """The index of a value of the group, in loop variables."""
+        """Return the index of a value of the group, in loop variables."""
         return tuple(0 if axis is None else self.coordinate[axis] for axis in self.touch[value])
 
     def operand_place(self, op: Op) -> tuple[Dim, ...]:
-        """The index at which a reduction reads its operand."""
+        """Return the index at which a reduction reads its operand."""
         axes = self.axes.root(self.group.operand_axes[op])
         return tuple(0 if axis is None else self.coordinate[axis] for axis in axes)
 
@@ -192,7 +192,7 @@ class Tree:
             self._combine_partials()
 
     def row(self) -> dict[Op, tuple[Operand, ...]]:
-        """What is done for each row, in the loop that is open. Gives what secondary reductions got from it."""
+        """Lower one row, in the open loop; return its contribution to each secondary reduction."""
         self.row_depth = len(self.l.scopes) - 1
         sums: dict[Op, tuple[Operand, ...]] = {}
         self._plan_saves()
@@ -204,14 +204,14 @@ class Tree:
         return sums
 
     def is_last(self, value: Value) -> bool:
-        """Whether no inner loop follows that in which a value is made."""
+        """Whether a value is made in the last inner loop."""
         return value.op is not None and self.level.get(value.op) == self.last_level
 
     def _reduces(self, op: Op) -> bool:
         return any(op.arguments["self"].shape[dim] != 1 for dim in op.arguments["dim"])
 
     def _open_chunks(self, outer: list[tuple[Symbol, Dim]], inner: list[tuple[Symbol, Dim]]) -> int:
-        """parallel-to-be loop over fixed runs of the first outer axis, and the loop over one run."""
+        """Open the loop over fixed runs of the first outer axis, to be parallel later, and the loop over one run."""
         variable, extent = outer[0]
         row = static(product([size for _, size in (*outer[1:], *inner)]))
         sharing = self.l.machine.sharing
@@ -248,7 +248,7 @@ class Tree:
         return op.defn.kind.combiner
 
     def _levels(self) -> None:
-        """How many inner loops must be complete before a value can be computed."""
+        """Number the ops by the inner loops that must be complete before they can be computed."""
         self.level: dict[Op, int] = {}
         skip = self.structure.secondary | self.structure.post
         for op in self.group.ops:
@@ -281,7 +281,7 @@ class Tree:
         )
 
     def _roots(self, stage: int) -> tuple[list[Value], list[Op], list[Op]]:
-        """What the inner loop of a stage makes: full outputs, primary reductions, secondary ones on full values."""
+        """List the results of a stage's inner loop: full outputs, primary reductions, secondary ones on full values."""
         outputs = [
             value
             for value in self.group.outputs
@@ -303,7 +303,7 @@ class Tree:
         return any(axis in self.structure.inner for axis in axes)
 
     def _plan_saves(self) -> None:
-        """Which values an inner loop keeps for a later one."""
+        """Decide which values each inner loop keeps for a later one."""
         self.keep: dict[int, list[Value]] = {}
         if not self.inner or self._vector_is_outer():
             return
@@ -338,18 +338,18 @@ class Tree:
                         continue
                 pending.extend(value.op.operands)
         if self.tile is not None:
-            # Last: it may take the place of what it is made of.
+            # Last: it may overwrite its operands.
             self.keep.setdefault(self.level[self.tile[0].op], []).append(self.tile[0])  # type: ignore[index]
 
     def _vector_is_outer(self) -> bool:
-        """Column reductions: lanes run along an outer axis, and a row's scratch would be strided."""
+        """Whether lanes run along an outer axis (column reductions), where a row's scratch would be strided."""
         columns = any(self._result_axes(op) for op in self.structure.secondary)
         among = self.structure.inner if columns and self.structure.inner else self.outer | self.structure.inner
         vector = self._vector_axis(among)
         return vector is not None and vector in self.outer
 
     def _worth_keeping(self, value: Value, decided: dict[Value, bool]) -> bool:
-        """Whether computing a value again, from what is kept and what must be loaded, costs more than keeping it."""
+        """Whether recomputing a value, from kept and loaded values, costs more than keeping it."""
         cost, loads = 0, 0
         pending, seen = [value], set()
         while pending:
@@ -365,7 +365,7 @@ class Tree:
         return cost > COSTS.recompute or loads > 1
 
     def _stage(self, stage: int) -> dict[Op, tuple[Operand, ...]]:
-        """One inner loop. Gives what the secondary reductions got from this row."""
+        """Lower the inner loop of a stage; return the row's contributions to secondary reductions."""
         outputs, primary, secondary = self._roots(stage)
         kept = self.keep.get(stage, [])
         sums: dict[Op, tuple[Operand, ...]] = {}
@@ -405,7 +405,7 @@ class Tree:
         return sums
 
     def _row_memory(self, value: Value) -> Saved:
-        """Where a value waits for a later inner loop: its output buffer, if it has an exact one, else scratch."""
+        """Return the buffer that keeps a value for a later inner loop: its output, if it is exact, else scratch."""
         if self.tile is not None and self.tile[0] is value:
             return self.tile[1]
         if value in self.outputs and value not in self.l.fused.parts and value.dtype.compute is value.dtype:
@@ -420,7 +420,7 @@ class Tree:
         return Saved(buffer, dims)
 
     def _yielded(self, op: Op) -> tuple[Operand, ...]:
-        """What one element adds to a reduction."""
+        """Return the contribution of one element to a reduction."""
         place = self.operand_place(op)
         item = self.l.element(op.arguments["self"], place)
         kind = op.defn.kind
@@ -443,7 +443,7 @@ class Tree:
             opened -= 1
 
     def _combine_partials(self) -> None:
-        """The second half of secondary reductions: partials in order, then the ops on the results."""
+        """Lower the second half of secondary reductions: combine partials in order, then the ops on the results."""
         whole = [op for op in self.partials if not self._result_axes(op)]
         columns = [op for op in self.partials if self._result_axes(op)]
         for part in (whole, columns):
@@ -483,5 +483,5 @@ class Tree:
 
 @lowers(Kind)
 def lower_loops(lowering: Lowering, group: Group) -> None:
-    """The kernel of a group of loops."""
+    """Lower a group of loops."""
     Tree(lowering, group).build()

@@ -1,4 +1,4 @@
-"""Lowering: a fused group becomes loop IR. One function for each kind of op, never for each op.
+"""Lower fused groups to loop IR: one function for each kind of op, never for each op.
 
 `builder.py` writes statements and knows no groups, `elements.py` knows where the elements of values come from. The
 lowering of a kind is registered with `lowers`: a loop tree (loop_tree.py) unless the kind has kernels of its own.
@@ -19,7 +19,7 @@ from .elements import LOWERINGS, Lowering
 
 
 def lower_group(lowering: Lowering, group: Group) -> list[Statement]:
-    """The statements of one group."""
+    """Return the statements of one group."""
     lowering.begin_group(group)
     kind = group.ops[0].defn.kind
     assert kind is not None
@@ -28,7 +28,7 @@ def lower_group(lowering: Lowering, group: Group) -> list[Statement]:
 
 
 def kernel_name(groups: Sequence[Group], number: int) -> str:
-    """A name that says what is inside: the ops that stand out."""
+    """Return a kernel's name: its number and the most telling ops."""
     names: list[str] = []
     for group in groups:
         for op in group.ops:
@@ -42,7 +42,7 @@ def kernel_name(groups: Sequence[Group], number: int) -> str:
     return "_".join([f"k{number}", *names]) if names else f"k{number}_copy"
 
 
-# What a kernel's name mentions first.
+# Weights of ops: the name of a kernel has its four heaviest.
 SCALE = dict.fromkeys(
     ("sum", "amax", "amin", "prod", "argmax", "argmin", "bmm", "cumsum", "any", "all"), 2
 ) | dict.fromkeys(
@@ -66,7 +66,7 @@ SCALE = dict.fromkeys(
 
 
 def _side_by_side(bodies: Sequence[Sequence[Statement]]) -> list[Statement]:
-    """Groups that do not depend on each other: their last loops share a region, and what comes before them."""
+    """Put independent groups side by side: their last loops share a parallel region, so do the loops before those."""
     steps: list[Statement] = []
     loops = [[item for item in body if isinstance(item, Loop)] for body in bodies]
     for left in range(max(map(len, loops)), 0, -1):
@@ -76,19 +76,19 @@ def _side_by_side(bodies: Sequence[Sequence[Statement]]) -> list[Statement]:
 
 
 def lower(fused: Fused, machine: Machine = DEFAULT, gpu: bool = False) -> list[Kernel]:
-    """Loop IR for every kernel of a fused graph, all loops serial. Matrix products are cut up for the machine, or for
-    the blocks of a GPU."""
+    """Lower every launch of a fused graph to a kernel, all loops serial. Matrix products are tiled for the machine, or
+    for the blocks of a GPU."""
     taken = buffer_names(fused)
     return [lower_launch(fused, number, taken, machine, gpu) for number in range(len(fused.launches))]
 
 
 def buffer_names(fused: Fused) -> set[str]:
-    """Names that are not for registers and variables."""
+    """Return the names of buffers, which registers and variables must not take."""
     return {f"%{name}" for name in fused.names.values()}
 
 
 def lower_launch(fused: Fused, number: int, taken: set[str], machine: Machine = DEFAULT, gpu: bool = False) -> Kernel:
-    """The same for one of them."""
+    """Lower one launch to a kernel; `taken`: names of buffers."""
     groups = fused.launches[number]
     lowering = Lowering(fused, kernel_name(groups, number), taken, machine, gpu)
     bodies = [lower_group(lowering, group) for group in groups]

@@ -1,7 +1,7 @@
-"""Lowering of scans: a combiner over all prefixes of one dim.
+"""Lower scans: a combiner over all prefixes of one dim.
 
-The lines along that dim are shared out. A few long lines are first cut into chunks: the total of each chunk, then
-what precedes it, then its prefixes from there on. Sizes alone decide about that.
+Threads share out the lines along that dim. A few long lines are cut into chunks and take three steps: the total of each
+chunk, the prefix of the chunks before it, its own prefixes from there on. Sizes alone decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Place = tuple[Dim, ...]
 
 @lowers(Scan)
 def lower_scan(lowering: Lowering, group: Group) -> None:
-    """The kernel of one scan."""
+    """Lower one scan."""
     (op,) = group.ops
     kind = op.defn.kind
     assert isinstance(kind, Scan)
@@ -37,7 +37,7 @@ def lower_scan(lowering: Lowering, group: Group) -> None:
 
 
 class Scanning:
-    """Writes the loops of one scan. An index of lines lacks the dim that is scanned."""
+    """Builds the loops of one scan. An index of lines lacks the scanned dim."""
 
     def __init__(self, lowering: Lowering, op: Op, kind: Scan):
         self.l = lowering
@@ -55,7 +55,7 @@ class Scanning:
         return (*line[: self.dim], place, *line[self.dim :])
 
     def _store(self, index: Place, start: Operand) -> None:
-        """One element, in the loop along the dim."""
+        """Store one prefix, in the loop along the dim."""
         item = self.l.prefix(self.combiner, self.l.element(self.value, index), start)
         self.l.add(len(self.l.scopes) - 1, Store(self.out, index, item))
 

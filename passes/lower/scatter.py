@@ -1,7 +1,7 @@
-"""Lowering of scatters: a copy of an operand with updates combined into places that data chooses.
+"""Lower scatters: a copy of an operand with updates combined into elements that data chooses.
 
-Updates that meet at one place are combined in the order of the update space, so that the bits are the same every
-time. What threads share out is therefore the destinations, in one of three ways:
+Updates of one element are combined in the order of the update space, so that the bits are the same every time.
+Threads therefore share out the destinations, in one of three ways:
 
     rows of their own  the leading dims of the result follow those of the updates: each iteration of those loops
                        copies its part of the operand and combines its updates into it
@@ -11,7 +11,7 @@ time. What threads share out is therefore the destinations, in one of three ways
                        each tile copies its rows and combines what the chunks have for it
     slices             the last dim follows: each slice of it is copied and updated by itself
 
-Little work, or what is none of these, is a copy and then all updates in turn.
+A scatter of little work, or of another form, is a copy and then all updates in turn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Place = tuple[Dim, ...]
 
 @lowers(Scatter)
 def lower_scatter(lowering: Lowering, group: Group) -> None:
-    """The kernel of one scatter."""
+    """Lower one scatter."""
     (op,) = group.ops
     kind = op.defn.kind
     assert isinstance(kind, Scatter)
@@ -42,7 +42,7 @@ def lower_scatter(lowering: Lowering, group: Group) -> None:
 
 
 class Scattering:
-    """Writes the loops of one scatter."""
+    """Builds the loops of one scatter."""
 
     def __init__(self, lowering: Lowering, op: Op, kind: Scatter):
         self.l = lowering
@@ -58,7 +58,7 @@ class Scattering:
         tiling = self.l.machine.scatter
         lead, tail = self._leading(), self._trailing(choosing=False)
         rows, row = product(self.shape[: len(self.shape) - tail]), product(self.shape[len(self.shape) - tail :])
-        # Of an empty dim data can choose nothing: its guards are only good for updates in turn.
+        # No index into an empty dim is valid: its guards only work for updates in turn.
         little = static(product(self.updates)) < self.l.machine.sharing.updates or not all(
             non_negative(size - 1) for size in self.shape
         )
@@ -74,10 +74,10 @@ class Scattering:
             self.l.nest(self.shape, self._copy)
             self.l.nest(self.updates, self._update)
 
-    # Which dims of the result follow those of the updates.
+    # The dims of the result that follow those of the updates.
 
     def _leading(self) -> int:
-        """How many dims the result begins with as the updates do."""
+        """Count the leading dims of the result that follow those of the updates."""
         follows = self.kind.follows(self.arguments)
         count = 0
         for here, there in zip(self.shape, self.updates, strict=False):
@@ -87,7 +87,8 @@ class Scattering:
         return count
 
     def _trailing(self, choosing: bool) -> int:
-        """How many dims the result ends with as the updates do; `choosing`: the data that chooses may have them."""
+        """Count the trailing dims of the result that follow those of the updates; `choosing`: the index may vary in
+        them."""
         follows, chosen_by = self.kind.follows(self.arguments), self.kind.chosen_by(self.arguments)
         count = 0
         for here, there in zip(reversed(self.shape), reversed(self.updates), strict=False):
@@ -105,11 +106,11 @@ class Scattering:
         self.l.add(len(self.l.scopes) - 1, Store(buffer, place, item, guard, combine))
 
     def _copy(self, index: Place) -> None:
-        """One element of the operand."""
+        """Copy one element of the operand."""
         self._add(self.out, index, self.l.element(self.value, index), None, None)
 
     def _update(self, index: Place) -> None:
-        """One update: what it is first, since an index that is out of range there is to be reported."""
+        """Combine one update. Its value is computed first, so that an index out of range there is reported."""
         item = self.kind.item(self.l, index, self.arguments)
         place, guard = self.kind.place(self.l, index, self.arguments)
         self._combine(self.out, tuple(place), guard, item)
@@ -117,7 +118,7 @@ class Scattering:
     def _combine(self, buffer: Buffer, place: Place, guard: Operand | None, item: Operand) -> None:
         self._add(buffer, place, item, self.l.needed(guard), self.kind.combine(self.arguments))
 
-    # The ways to share them out.
+    # The ways to share out destinations.
 
     def _rows_of_their_own(self, lead: int) -> None:
         def rows(index: Place) -> None:
@@ -142,7 +143,7 @@ class Scattering:
         self.l.nest((ceil_divide(size, step),), slices)
 
     def _tiles(self, tail: int, rows: Dim, row_bytes: int) -> None:
-        """Rows `height * t .. height * t + height` are tile t."""
+        """Share out tiles of rows; `height * t .. height * t + height` are tile t."""
         height = tile_height(rows, row_bytes, self.l.machine)
         tiles = ceil_divide(rows, height)
         lead, trailing = self.shape[: len(self.shape) - tail], self.shape[len(self.shape) - tail :]
@@ -156,13 +157,13 @@ class Scattering:
         out = Buffer(self.out.name, self.out.dtype, (rows, *trailing), self.out.role)
 
         def row_of(number: Dim) -> Dim:
-            """The row that an update goes to."""
+            """Return the row that an update goes to."""
             index = (*unflatten(number, sources), *(0 for _ in trailing))
             place, _ = self.kind.place(self.l, index, self.arguments)
             return flatten(place[: len(lead)], lead)
 
         def sort(index: Place) -> None:
-            """Counts by tile, where each tile begins, then all numbers to their places."""
+            """Sort a chunk of updates by tile (counting sort): counts, starts of tiles, then the numbers in order."""
             (at,) = index
             following = Buffer(f"%{self.l.name}.next", i64, (tiles + 1,), "scratch")
             self.l.add(1, Alloc(following))
@@ -187,7 +188,7 @@ class Scattering:
             self.l.nest((length,), put)
 
         def fill(index: Place) -> None:
-            """A tile: the operand's rows, then the updates for them, chunk by chunk."""
+            """Make a tile: copy the operand's rows, then combine their updates, chunk by chunk."""
             (tile,) = index
             start = tile * height
             size = minimum(height, rows - start)
@@ -221,7 +222,7 @@ class Scattering:
         self.l.nest((tiles,), fill)
 
     def _starts(self, following: Buffer, first: Buffer, at: Dim, count: Dim) -> None:
-        """Counts, each one place behind its tile, become the places where the tiles begin."""
+        """Turn counts, each stored one place after its tile, into the starts of tiles: a running sum."""
 
         def total(index: Place) -> None:
             so_far = self.l.prefix("add", self.l.load_buffer(following, index), Literal(0, i64))
@@ -232,7 +233,7 @@ class Scattering:
 
 
 def tile_height(rows: Dim, row_bytes: int, machine: Machine) -> int:
-    """Rows of a tile that stays in L1 while it is updated: a power of two, so that a row's tile is found by a shift."""
+    """Choose the rows of a tile that stays in L1 while it is updated: a power of two, so a shift finds a row's tile."""
     height = 1 << max(machine.l1 // row_bytes, 1).bit_length() - 1
     if isinstance(rows, int):
         while height > 1 and -(-rows // height) < machine.scatter.tiles:
@@ -243,13 +244,13 @@ def tile_height(rows: Dim, row_bytes: int, machine: Machine) -> int:
 
 
 def chunk_length(count: Dim, tiles: Dim, tiling: ScatterTiling) -> int:
-    """Updates that are sorted at a time: many more than there are tiles, whose counts take time, too."""
+    """Choose how many updates are sorted at a time: many more than tiles, whose counts take time, too."""
     length = max(tiling.chunk, 4 * tiles) if isinstance(tiles, int) else tiling.chunk
     return min(length, count) if isinstance(count, int) else length
 
 
 def flatten(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
-    """An index as one number."""
+    """Return an index as one number, row-major."""
     total: Dim = 0
     for position, stride in zip(index, contiguous_strides(shape), strict=True):
         total = total + position * stride
@@ -257,7 +258,7 @@ def flatten(index: Sequence[Dim], shape: Sequence[Dim]) -> Dim:
 
 
 def unflatten(number: Dim, shape: Sequence[Dim]) -> list[Dim]:
-    """The index that a number stands for."""
+    """Return the index of a row-major number."""
     index: list[Dim] = []
     for size in reversed(shape[1:]):
         index.insert(0, remainder(number, size))
