@@ -1,4 +1,4 @@
-"""The driver of all targets: a graph in, something that can be called out; from the cache if it was compiled before."""
+"""The driver of all targets: compile a graph to an executable, or load it from the cache."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ _started: dict[str, Complete] = process.keep("programs that are being compiled",
 
 
 def compile_graph(graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None) -> Any:
-    """Compile for options.target. `on_stage(name, thing)` sees the program at every stage; str(thing) is its text."""
+    """Compile for options.target; return the executable. `on_stage(name, thing)` sees the program at every stage;
+    str(thing) is its text."""
     return start_graph(graph, options, on_stage)()
 
 
 def start_graph(
     graph: Graph, options: CompileOptions | None = None, on_stage: StageHook | None = None
 ) -> Callable[[], Any]:
-    """Compile, and leave to threads what they can do while others of many graphs go through their passes. Call what is
-    returned for what can be called."""
+    """Begin to compile; return a function that completes it and returns the executable. Between the two, threads
+    compile this graph while other graphs go through their passes."""
     options = options or CompileOptions()
     target = targets.find(options.target)
     if on_stage is None:
@@ -62,13 +63,14 @@ def start_graph(
 def start_code(
     target: Target, graph: Graph, options: CompileOptions, machine: Any, stages: Stages, hook: StageHook | None = None
 ) -> Callable[[], tuple[Any, Lookup]]:
-    """Find or make the code of a graph for a machine. Call what is returned for the code, and where it came from."""
+    """Look up the code of a graph for a machine, or begin to make it; return a function that returns the code and where
+    it came from."""
     key: Key | None = None
     code: Any = None
     complete: Complete | None = None
     lock: Lock | None = None
     lookup = Lookup("off")
-    # Whoever wants to see or to check the stages gets them.
+    # Stages that are shown or verified are always built.
     is_watched = hook is not None or options.verify or options.annotate
     if is_watched and not target.keeps_watched:
         lookup = Lookup("off", "the stages of compilation were asked for")
@@ -82,7 +84,7 @@ def start_code(
             if complete is not None:
                 lookup = Lookup("hit", f"{key.name} that was being compiled")
             else:
-                # Who has started something that others may wait for waits for nobody.
+                # Two processes that have each started a program must not wait for each other's.
                 code, lookup, lock = current().find_or_lock(key, target.read, not _started)
     if complete is None and (code is None or is_watched):
         try:
@@ -117,8 +119,8 @@ def release(lock: Lock | None) -> None:
 
 
 def with_own_ops(graph: Graph) -> Graph:
-    """The graph as keys take it: users' composites replaced by their bodies. A name of theirs may mean something else
-    in the next process, or in another project."""
+    """Replace users' composites by their bodies; return the graph for the key. A user's name may mean another op in the
+    next process, or in another project."""
     if all(op.defn.is_own for op in graph.ops):
         return graph
     with no_forks():
@@ -128,11 +130,11 @@ def with_own_ops(graph: Graph) -> Graph:
 
 
 class _Enough(Exception):
-    """The last stage that somebody wants to see."""
+    """Ends a compile after the last stage that is shown."""
 
 
 def compile_stages(graph: Graph, wanted: Sequence[str], options: CompileOptions) -> dict[str, Any]:
-    """What the compiler makes of a graph at each stage up to the last one wanted, by the stage's name."""
+    """Compile up to the last stage wanted; return what each stage made, by its name."""
     seen: dict[str, Any] = {}
 
     def keep(stage: str, thing: Any) -> None:
@@ -152,13 +154,13 @@ def explain_graph(graph: Graph, options: CompileOptions) -> Any:
 
 
 def graph_key(graph: Graph, options: CompileOptions) -> tuple[Key | None, str]:
-    """What a graph's code is kept under, or why it is not."""
+    """Return the key of a graph's code in the cache, or None and the reason why the code is not kept."""
     target = targets.find(options.target)
     return code_key(target, graph, options, target.machine(options, False))
 
 
 def code_key(target: Target, graph: Graph, options: CompileOptions, machine: Any) -> tuple[Key | None, str]:
-    """The same for the code for one machine."""
+    """Return the same for one of the target's machines."""
     reason = target.not_kept(machine)
     if reason:
         return None, reason

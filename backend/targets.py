@@ -1,4 +1,4 @@
-"""Targets: the machines that smelt compiles for, each behind one interface.
+"""Targets: the interface of everything that differs between the CPU, GPUs and other machines to compile for.
 
     class Mine(Target):
         name = "mine"
@@ -7,8 +7,7 @@
     targets.register(Mine())
     smelt.jit(f, target="mine")
 
-The driver (`compile.py`), the front end and the command ask a target for everything that is not the same for all.
-docs/adding-a-target.md has a whole one.
+The driver (`compile.py`), the front end and the command call its methods. docs/adding-a-target.md has a complete one.
 """
 
 from __future__ import annotations
@@ -48,84 +47,85 @@ class Executable(Protocol):
 
 
 class Target:
-    """A machine to compile for. What a subclass does not define is as it is for arrays in the host's memory.
+    """A machine to compile for. The default methods are right for arrays in the host's memory.
 
     Compiled code is a value of the target's own type: `build` makes it, `write` and `read` take it to the disk cache
     and back, `load` makes an executable of it.
     """
 
     name: str
-    stages: tuple[str, ...]  # that `smelt dump` knows, of those that a stage hook sees, in order
-    has_architectures = False  # CompileOptions.architecture names the machine
-    inlines = True  # a call inside a trace becomes a part of it, though all of its arguments are known
-    keeps_watched = False  # code is kept, too, when somebody watches its stages: that changes nothing of it
+    stages: tuple[str, ...]  # names for `smelt dump --stage`, in the order in which a stage hook sees them
+    has_architectures = False  # whether CompileOptions.architecture names the machine
+    inlines = True  # whether a call inside a trace is inlined even if all of its arguments are known
+    keeps_watched = False  # whether the cache is used while stages are shown or verified: the code is the same then
 
     # A graph to an executable.
 
     def machine(self, options: CompileOptions, is_shown: bool) -> Any:
-        """Return the machine that code is made for. is_shown: it need not be at hand, the stages are all that is
-        wanted."""
+        """Return the machine that code is made for. is_shown: only the stages are wanted; no machine has to be
+        present."""
         raise NotImplementedError
 
     def chosen(self, options: CompileOptions, machine: Any) -> dict[str, Any]:
-        """Return the options and facts of the machine that decide the code of a graph, for its key."""
+        """Return the options and facts of the machine that the code of a graph depends on, for its key."""
         raise NotImplementedError
 
     def environment(self) -> dict[str, Any]:
-        """Return the facts of this process that decide the code of all graphs, for their keys."""
+        """Return the facts of the process that all code depends on, for keys: versions, instruction sets."""
         return {}
 
     def not_kept(self, machine: Any) -> str:
-        """Return why no code for a machine is kept on disk; empty if it is."""
+        """Return why code for a machine is not kept on disk, or ''."""
         return ""
 
     def label(self, machine: Any) -> str:
-        """Return the machine's name in titles of entries of the cache, if there are several."""
+        """Return the machine's name in titles of cache entries, or '' if there is only one machine."""
         return ""
 
     def build(
         self, graph: Graph, options: CompileOptions, machine: Any, stages: Stages, hook: StageHook | None, found: Any
     ) -> Callable[[Stages], Any]:
-        """Compile as far as passes go; return a function that completes the code. Between the two, threads may work on
-        it while other graphs go through their passes. found: the code in the cache, if its stages are watched."""
+        """Run the passes; return a function that completes the code. Between the two, threads may compile it while
+        other graphs go through their passes. found: the code in the cache, where its stages are shown."""
         raise NotImplementedError
 
     def write(self, code: Any) -> tuple[dict[str, Any], bytes]:
-        """Return code as a file holds it: what JSON can say of it, and bytes."""
+        """Return the header (JSON) and the content (bytes) of code for a cache entry."""
         raise NotImplementedError
 
     def read(self, header: dict[str, Any], content: bytes) -> Any:
-        """Return the code that `write` took apart. Any error says that the entry is damaged."""
+        """Return the code of a cache entry. Any exception means that the entry is damaged."""
         raise NotImplementedError
 
     def load(
         self, graph: Graph, options: CompileOptions, machine: Any, code: Any, cache: Lookup, stages: Stages
     ) -> Executable:
-        """Return the executable of a graph."""
+        """Return the executable of a graph's code. cache: where the code came from, for the report."""
         raise NotImplementedError
 
     def explain(self, graph: Graph, options: CompileOptions) -> Any:
-        """Return what `smelt explain` prints; None for the report of the executable."""
+        """Return the report of `smelt explain`, or None for that of the executable."""
         return None
 
     def prepare(self) -> None:
-        """Compile what calls of all programs share, so that `smelt bake` keeps it as well."""
+        """Compile the code that calls of all programs share, so that `smelt bake` keeps it."""
 
     # Calls.
 
     def argument(self, leaf: Any, function: str) -> Any:
-        """Return an argument in memory of this target's own, as compiled code takes it; None for any other. It has
-        dtype, shape and ndim, and `order`, that of its dims in memory."""
+        """Return an argument in this target's own memory in the form that compiled code takes, with dtype, shape, ndim
+        and the memory order of its dims (`order`); None if it is in the host's memory."""
         return None
 
     def check_arguments(self, arrays: Sequence[Any], function: str) -> None:
-        """Raise ArgumentError if arguments, some of which are in this target's memory, cannot be used together."""
+        """Raise ArgumentError if arguments, some of them in this target's memory, are in different memories."""
 
     def constants(self, arrays: list[np.ndarray]) -> list[Any]:
-        """Return the arrays that a program captured, as all of its calls get them."""
+        """Return a program's captured arrays in the form that its calls pass."""
         return arrays
 
-    turned: Callable[[Any, Sequence[int]], Any] = staticmethod(np.ndarray.transpose)  # a result, by the order of dims
+    # Returns a result as a view with its dims in another order.
+    turned: Callable[[Any, Sequence[int]], Any] = staticmethod(np.ndarray.transpose)
 
     def make_entry(
         self,
@@ -135,12 +135,12 @@ class Target:
         structure: Any,
         fixed: dict[int, Any],
     ) -> Any:
-        """Return a native entry for calls like this one (cpu/call/entry.py), or None if only Python makes them."""
+        """Return a native entry for calls like this one (cpu/call/entry.py), or None if calls go through Python."""
         return None
 
 
 class Targets:
-    """All targets, by name. The module of one of smelt's own is loaded when it is first asked for: `TARGET` in it."""
+    """The table of targets by name. A built-in target is `TARGET` of a module that is imported at its first use."""
 
     def __init__(self) -> None:
         self.modules = {"cpu": ".cpu.compile", "cuda": ".cuda.compile"}
@@ -151,7 +151,7 @@ class Targets:
         return tuple(self.modules | self.loaded)
 
     def find(self, name: str) -> Target:
-        """Return a target; raise CompileError if there is none of this name."""
+        """Return a target; raise CompileError for an unknown name."""
         found = self.loaded.get(name)
         if found is None:
             if name not in self.modules:
@@ -162,13 +162,13 @@ class Targets:
         return found
 
     def register(self, target: Target) -> None:
-        """Add a target."""
+        """Add a target; raise ValueError if its name is taken."""
         if target.name in self.names:
             raise ValueError(f"there is a target {target.name!r} already")
         self.loaded[target.name] = target
 
     def remove(self, name: str) -> None:
-        """Forget a target that was registered."""
+        """Remove a registered target."""
         del self.loaded[name]
 
 

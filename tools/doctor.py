@@ -94,9 +94,9 @@ def cuda_facts() -> dict[str, str]:
 def compiler_facts() -> dict[str, str]:
     """Return the native compiler's view of the machine; raise if the compiler does not work."""
     from ..backend.cpu.runtime.threads import available_cpus
-    from ..backend.cpu.target import Target, ask_llvm, detected_sizes
+    from ..backend.cpu.target import Processor, ask_llvm, detected_sizes
 
-    target = Target(*ask_llvm())
+    target = Processor(*ask_llvm())
     machine, found = target.machine, detected_sizes()
     present = [name[1:] for name in target.features.split(",") if name.startswith("+")]
     return {

@@ -36,7 +36,7 @@ DECISIVE = {
 }  # fmt: skip
 
 
-class Target:
+class Processor:
     """A CPU: its name for LLVM, its instruction set features, and the machine that kernels are planned for."""
 
     def __init__(self, triple: str, cpu: str, features: str, llvm: str):
@@ -60,7 +60,7 @@ def nominal_machine(triple: str, features: set[str]) -> Machine:
 
 
 @lru_cache
-def host() -> Target:
+def host() -> Processor:
     """Return the CPU that this process runs on.
 
     LLVM detects it, but loading LLVM takes longer than the rest of a cache hit: so the answer is kept as a fact file in
@@ -70,20 +70,20 @@ def host() -> Target:
 
     facts = _facts()
     if facts is None:
-        return Target(*apart(ask_llvm))
+        return Processor(*apart(ask_llvm))
     facts += f"\nllvmlite {llvmlite.__version__}"
     name = f"machine-{sha256(facts.encode()).hexdigest()[:16]}"
     for folder in current().directories:
         found = remembered(folder, name, facts)
         if found is not None and found.count("\n") == 3:
-            return Target(*found.split("\n"))
+            return Processor(*found.split("\n"))
     answers = apart(ask_llvm)
     own = current().directory
     if own is not None:
         with suppress(OSError):
             make_folder(own)
         remember(own, name, facts, "\n".join(answers))
-    return Target(*answers)
+    return Processor(*answers)
 
 
 def ask_llvm() -> tuple[str, str, str, str]:

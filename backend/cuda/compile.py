@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from .toolchain.explain import Report
 
 INSTALL = 'target "cuda" needs the package numba-cuda: install smelt with the extra [cuda]'
-# numba alone has an old numba.cuda, which needs a driver. A package comes before those inside it.
+# numba alone has an old numba.cuda, which needs a driver. find_spec raises where the parent package is missing, so a
+# package comes before its subpackages.
 PACKAGES = ("numba_cuda", "cuda", "cuda.core")
-ARCHITECTURE = "sm_80"  # of the code that is shown where there is no GPU
+ARCHITECTURE = "sm_80"  # of shown code where there is no GPU
 
 
 class CudaTarget(Target):
@@ -39,7 +40,7 @@ class CudaTarget(Target):
     keeps_watched = True
 
     def machine(self, options: CompileOptions, is_shown: bool) -> Variant:
-        """Return the architecture of the options, or of the GPU at hand; what is only shown needs no GPU."""
+        """Return the architecture of the options, else of the current GPU. Showing stages needs none."""
         check_installed()
         if not is_shown and is_simulated():
             return SIMULATOR
@@ -80,7 +81,7 @@ class CudaTarget(Target):
         hook: StageHook | None,
         found: Code | None,
     ) -> Callable[[Stages], Code]:
-        """What NVIDIA's compilers make of the source is the same whoever watches: `found` has it, if there is one."""
+        """Build the source; `found` with the same source saves NVIDIA's compilers the work."""
         from .build import build
         from .toolchain.code import Code
 
@@ -131,7 +132,7 @@ class CudaTarget(Target):
         return DeviceExecutable(graph, machine, code, compile, cache, stages)
 
     def explain(self, graph: Graph, options: CompileOptions) -> Report:
-        """Return what a graph takes of a GPU and how long it runs at least, without one."""
+        """Return what a graph's kernels take of a multiprocessor, and lower bounds of their times. Needs no GPU."""
         from ..compile import start_code
         from .toolchain.explain import make_report
         from .toolchain.gpus import ARCHITECTURES
@@ -173,7 +174,7 @@ def check_installed() -> None:
 
 
 def show(code: Code, hook: StageHook) -> None:
-    """Show the stages behind the source."""
+    """Show the stages after the source: PTX and SASS."""
     from ..stages import Text
     from .toolchain.compiler import sass
 

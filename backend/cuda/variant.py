@@ -1,4 +1,4 @@
-"""Variants of a program's machine code for GPUs."""
+"""Name a variant of a program's machine code for GPUs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Variant(NamedTuple):
-    """What one program can be compiled for."""
+    """The architecture and the index width that a program is compiled for."""
 
     architecture: str  # such as "sm_80"
-    is_wide: bool = False  # symbolic sizes need indices of 64 bits
+    is_wide: bool = False  # whether indices have 64 bits, for large symbolic sizes
 
 
 SIMULATOR = Variant("simulator")

@@ -1,4 +1,4 @@
-"""A graph that the reference interpreter runs, behind the interface of compiled code."""
+"""The reference interpreter as an executable: a graph behind the interface of compiled code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Interpreted:
         self.cache = cache
         self.stages = stages
         results = range(len(graph.results))
-        # The interpreter makes each result itself, reads all parameters first and has no memory of its own.
+        # Every result is an array of its own, none lies in a parameter's memory, and there are no temporaries.
         made = SimpleNamespace(
             sources=[("own", number) for number in results],
             arena=0,

@@ -72,7 +72,7 @@ class Key:
 
 
 def make_key(target: str, title: str, text: str, options: dict[str, Any], environment: dict[str, Any]) -> Key | None:
-    """The key of a program's code for a target; None if smelt's own files changed since they were loaded."""
+    """Make the key of a program's code for a target; None if smelt's files changed since they were imported."""
     smelt = fingerprint(current().directory)
     if smelt is None:
         return None

@@ -12,7 +12,7 @@ import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph, graph_key
 from smelt.backend.cpu.image import cached
-from smelt.backend.cpu.target import Target, host
+from smelt.backend.cpu.target import Processor, host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.backend.options import CompileOptions
 from smelt.ir.parser import parse_graph
@@ -458,7 +458,7 @@ class TestNarrow:
         graph = trace(linear, [floats(20, 300, dtype=ml_dtypes.bfloat16)] * 2)
         keys = []
         for features in ("+avx512f,+avx512bw,+avx512vl", "+avx512f,+avx512bw,+avx512vl,+avx512bf16"):
-            machine = Target("x86_64-unknown-linux-gnu", "znver4", features, "22.1.0")
+            machine = Processor("x86_64-unknown-linux-gnu", "znver4", features, "22.1.0")
             assert machine.machine.dot_types == ({"bf16"} if "bf16" in features else set())
             assert not machine.machine.with_vector_bits(256).dot_types
             monkeypatch.setattr(cached, "host", lambda machine=machine: machine)

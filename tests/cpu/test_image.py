@@ -15,7 +15,7 @@ from smelt.backend.cpu.image.image import Image, encode
 from smelt.backend.cpu.image.link import link
 from smelt.backend.cpu.llvm.engine import Engine, engine
 from smelt.backend.cpu.llvm.parts import Part
-from smelt.backend.cpu.target import Target
+from smelt.backend.cpu.target import Processor
 from smelt.ir.errors import CompileError
 
 
@@ -139,7 +139,7 @@ def test_an_image_has_its_bytes_and_words() -> None:
 def arm_objects(texts: Sequence[str]) -> list[bytes]:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    arm = Engine(Target("aarch64-unknown-linux-gnu", "generic", "+neon", ""))
+    arm = Engine(Processor("aarch64-unknown-linux-gnu", "generic", "+neon", ""))
     return [arm.emit(Part(text, plain=False)) for text in texts]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from smelt.backend.cpu import target
-from smelt.backend.cpu.target import Target
+from smelt.backend.cpu.target import Processor
 from smelt.kernels.machine import PRESETS, machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,13 +26,13 @@ AVX512 = "+avx2,+avx512f,+avx512bw,+avx512vl"
     ],
 )
 def test_features_choose_the_machine(triple: str, features: str, name: str, dots: set[str]) -> None:
-    found = Target(triple, "some", features, "22.1.0").machine
+    found = Processor(triple, "some", features, "22.1.0").machine
     assert (found.name, found.dot_types) == (name, dots)
 
 
 def test_width() -> None:
     """Another width has the registers that its tiles use, and no narrow dot products; its name finds it again."""
-    full = Target("x86_64-unknown-linux-gnu", "some", f"{AVX512},+avx512bf16", "22.1.0").machine
+    full = Processor("x86_64-unknown-linux-gnu", "some", f"{AVX512},+avx512bf16", "22.1.0").machine
     assert full.with_vector_bits(None) is full and full.with_vector_bits(512) is full
     half = full.with_vector_bits(256)
     assert (half.vector_bits, half.vector_bytes, half.registers, half.dot_types) == (256, 32, 16, frozenset())

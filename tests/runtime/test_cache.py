@@ -15,7 +15,7 @@ from smelt import ops
 from smelt.backend.artifact import decode, encode
 from smelt.backend.compile import compile_graph, graph_key, start_graph
 from smelt.backend.cpu import target
-from smelt.backend.cpu.target import Target, host
+from smelt.backend.cpu.target import Processor, host
 from smelt.backend.options import CompileOptions
 from smelt.backend.store import cache, sources
 from smelt.ir.errors import IndexRangeError
@@ -194,8 +194,8 @@ def test_a_miss_names_the_field(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_tuning_is_no_part_of_the_key() -> None:
-    one = Target("x86_64-linux", "znver3", "+avx2,+fma,-sse9,+rtm", "22.1")
-    other = Target("x86_64-linux", "raptorlake", "+fma,+avx2,+pku", "22.1")
+    one = Processor("x86_64-linux", "znver3", "+avx2,+fma,-sse9,+rtm", "22.1")
+    other = Processor("x86_64-linux", "raptorlake", "+fma,+avx2,+pku", "22.1")
     assert one.instructions == other.instructions == ["avx2", "fma"]
 
 

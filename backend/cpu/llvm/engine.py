@@ -24,7 +24,7 @@ from ...process.patience import PATIENCE
 from ...process.process_wide import Once
 from ..image.image import Image
 from ..image.link import link
-from ..target import LEVEL, Target, host
+from ..target import LEVEL, Processor, host
 from .native_compile import DONE, TAKEN, WAITS, Job, Tools, unit
 from .parts import Part
 
@@ -273,7 +273,7 @@ class Started:
 class Engine:
     """The process's compiler for a target: a queue of parts, and threads that end when the queue is empty."""
 
-    def __init__(self, target: Target):
+    def __init__(self, target: Processor):
         if llvm.llvm_version_info[0] < OLDEST:
             # An older LLVM would not refuse the text but abort the process.
             found = ".".join(map(str, llvm.llvm_version_info))
@@ -429,14 +429,14 @@ class Engine:
             return compiler.emit(self.head + part.text, part.plain, as_object)
 
 
-_engines: dict[Target, Engine] = process.keep("engines of LLVM", {})
+_engines: dict[Processor, Engine] = process.keep("engines of LLVM", {})
 _guard = process.keep("lock of engines", threading.Lock())
 # Other libraries of the process (Numba) may use llvmlite, too.
 if internals_known():
     no_forks.hold_too(_lock())
 
 
-def engine(target: Target | None = None) -> Engine:
+def engine(target: Processor | None = None) -> Engine:
     wanted = target or host()
     if wanted not in _engines:
         with no_forks(), _guard:
