@@ -1,4 +1,4 @@
-"""Pipelines of passes, as text too: "decompose,cse,fuse{max_cost=64}", with options in braces."""
+"""Run pipelines of passes, also from text: "decompose,cse,fuse{max_cost=64}", with options in braces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import MODULES
 from .registry import PASSES as PASSES
 from .registry import Pass
 
-# How to check the result of a pass, by the pass's kind: (program, stage).
+# Verifiers of a pass's result, by the pass's kind: functions of (program, stage).
 VERIFIERS: dict[str, Callable[[Any, str | None], None]] = {
     # The last graph pass hands over a plan of kernels.
     "graph": lambda program, stage: verify_graph(program, stage) if isinstance(program, Graph) else None,
@@ -70,7 +70,7 @@ class Pipeline:
         on_stage: Callable[[str, Any], None] | None = None,
         timings: dict[str, float] | None = None,
     ) -> Any:
-        """The program after all passes; `on_stage(name, program)` sees each, seconds add up in `timings`."""
+        """Run all passes and return the program; `on_stage(name, program)` sees each, seconds add up in `timings`."""
         stage: str | None = None
         for step in self.steps:
             target = step.target
@@ -93,7 +93,7 @@ class Pipeline:
 
 
 def parse_pipeline(text: str) -> Pipeline:
-    """A pipeline from its text: "decompose,cse,fuse{max_cost=64}"."""
+    """Parse a pipeline: "decompose,cse,fuse{max_cost=64}"."""
     return Pipeline(parse_steps(text))
 
 
@@ -147,6 +147,6 @@ def _option(reader: Reader, target: Pass) -> tuple[str, Any, int]:
     return token.text, value, token.start
 
 
-# Whoever only rewrites or differentiates graphs does not import this module, and so loads none of them.
+# Code that only rewrites or differentiates graphs does not import this module, and so loads none of them.
 for _module in MODULES:
     import_module(f"{__package__}.{_module}")

@@ -1,11 +1,11 @@
-"""Which passes run in which order."""
+"""List the passes of each target in their order."""
 
 from __future__ import annotations
 
-# Primitives only, nothing done twice: the start of every target.
+# To primitives, without redundant work: the start of every target.
 GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce", "joins")
 
-# Loops of one kernel: from serial to what the machine runs.
+# Loops of one kernel: from serial to vectorised and parallel.
 LOOPS = (
     "split_ranges",
     "transpose",
@@ -24,5 +24,5 @@ CUDA_LOOPS = ("split_ranges", "transpose", "grid")
 
 
 def graph_passes(rounding: str) -> tuple[str, ...]:
-    """The passes of the graph, by where f16 and bf16 are rounded: at the end of each "kernel" or after each "op"."""
+    """Return the graph passes, by where f16 and bf16 are rounded: at the end of each "kernel" or after each "op"."""
     return ("round_results", *GRAPH) if rounding == "op" else GRAPH

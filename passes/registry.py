@@ -1,8 +1,8 @@
-"""Passes by name.
+"""Register passes by name.
 
     @graph_pass("cse")
     def cse(graph: Graph) -> Graph:
-        '''Same op, same operands, same attributes: one value.'''
+        '''Merge ops with equal operands and attributes into one.'''
 
 A graph pass maps a graph to a graph; it is also applied to the graphs inside of a graph, such as the branches of a
 cond. A loop pass maps a kernel to a kernel. The keyword parameters of a pass are its options.
@@ -46,13 +46,13 @@ class Pass:
 
 
 def map_nested(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """The graph with the graphs among its ops' attributes changed."""
+    """Return the graph with the graphs among its ops' attributes changed."""
     if Graph not in {item.__class__ for op in graph.ops for item in op.arguments.values()}:
         return graph
     done: set[Graph] = set()
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
-        # What is made here is visited again, so the results of `change` are left alone.
+        # New ops are visited again, so the results of `change` are left alone.
         old = {key: item for key, item in arguments.items() if isinstance(item, Graph) and item not in done}
         new = {key: change(item) for key, item in old.items()}
         done.update(new.values())

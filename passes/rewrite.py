@@ -1,10 +1,10 @@
-"""The one walker of the graph IR.
+"""Rewrite graphs: the one walker of the graph IR.
 
 `rebuild(graph, visit)` walks the ops in order. `visit(op, arguments)` gets each op with its arguments already
-rewritten, and returns None to keep the op, or what replaces its results: a value, or a tuple of values. New
+rewritten, and returns None to keep the op, or the replacement of its results: a value, or a tuple of values. New
 ops stand where the old one stood, belong to its line, and are visited in their turn, so a visitor need not
-recurse: decompose just returns a composite's body. An op that changes in no way is the same object before and
-after, and a graph in which nothing changed is returned as it is. A visitor must not use the old op's results.
+recurse: decompose just returns a composite's body. An op that does not change is the same object before and
+after, and a graph in which no op changed is returned as it is. A visitor must not use the old op's results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Replacements(dict[Value, Value]):
 
 
 def rebuild(graph: Graph, visit: Visit, name: str | None = None, again: bool = True) -> Graph:
-    """The graph with every op replaced by what `visit` makes of it, which is visited in its turn unless not `again`."""
+    """Replace every op of a graph by the result of `visit`; new ops are visited in their turn if `again`."""
     replaced = Replacements()
     kept: list[Op] = []
     done: set[int] = set()
@@ -42,7 +42,7 @@ def rebuild(graph: Graph, visit: Visit, name: str | None = None, again: bool = T
                     replaced[old] = replaced[new]
                 continue
             if op.serial in done:
-                continue  # one of the graph's own, which an op before it was replaced by: constants are shared
+                continue  # an op of the graph that has also replaced an earlier one: constants are shared
             done.add(op.serial)
             arguments = op.arguments
             changed = False
@@ -79,7 +79,7 @@ def rebuild(graph: Graph, visit: Visit, name: str | None = None, again: bool = T
 
 
 def _with_operands(op: Op, arguments: dict[str, Any], replaced: Replacements) -> tuple[Value, ...]:
-    """The op with other operands and the same attributes."""
+    """Make the op again with other operands and the same attributes."""
     for operand in op.operands:
         type = replaced[operand].type
         if type is not operand.type and type != operand.type:
@@ -88,7 +88,7 @@ def _with_operands(op: Op, arguments: dict[str, Any], replaced: Replacements) ->
 
 
 def live_ops(ops: Sequence[Op], results: Iterable[Value]) -> list[Op]:
-    """The ops that the results need, in the given order."""
+    """Return the ops that the results need, in the given order."""
     needed = {value.op.serial for value in results if value.op is not None}
     kept: list[Op] = []
     for op in reversed(ops):
@@ -100,7 +100,7 @@ def live_ops(ops: Sequence[Op], results: Iterable[Value]) -> list[Op]:
 
 
 def remake(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...]:
-    """The op with other arguments. Types are inferred again if an operand's type or an attribute changed."""
+    """Make the op again with other arguments. Types are inferred again if an operand's type or an attribute changed."""
     if all(_alike(old, arguments[name]) for name, old in op.arguments.items()):
         return Op(op.defn, arguments, [value.type for value in op.results], op.loc).results
     with located(op.loc):
@@ -109,7 +109,7 @@ def remake(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...]:
 
 
 def _alike(old: Any, new: Any) -> bool:
-    """The same attribute, or values of the same type."""
+    """Whether two arguments are the same attribute, or values of the same type."""
     if old is new:
         return True
     if isinstance(old, Value):
@@ -120,7 +120,7 @@ def _alike(old: Any, new: Any) -> bool:
 
 
 def splat_number(value: Value) -> bool | int | float | complex | None:
-    """The number that every element of a value is, if the op that made the value says so."""
+    """Return the number that every element of a value is, if the op that made the value tells; else None."""
     op = value.op
     while op is not None and isinstance(kind := op.defn.kind, View) and kind.rigid is not None:
         op = op.operands[0].op

@@ -1,4 +1,4 @@
-"""The stages of a compile between a traced graph and its kernels; backend/stages.py runs them in a line."""
+"""Define the stages of a compile from a traced graph to finished kernels; backend/stages.py runs them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .memory.scratch import KernelScratch, Memory, plan_kernel, plan_program
 from .pipelines import CUDA_LOOPS, LOOPS, graph_passes
 
 Hook = Callable[[str, Any], None]
-Special = Mapping[str, tuple[str, ...]]  # buffers of results that CompileOptions names, by the option
+Special = Mapping[str, tuple[str, ...]]  # buffers of results that an option of CompileOptions lists, by the option
 NONE: Special = MappingProxyType({})
 Steps = Sequence[tuple[str, Mapping[str, Any]]]  # names of loop passes, each with its options
 CALLS = (Alloc, Concurrent, Gemm, Loop, Pack, Transpose)  # statements without code of their own worth counting
 
 
 class Settings(Record):
-    """What a target and the caller's options ask of the passes."""
+    """The settings of the passes that a target and the caller's options give."""
 
     loops: Callable[[Special], Steps]  # the loop passes of every kernel
     fusion: Mapping[str, Any]  # options of fuse
@@ -45,12 +45,12 @@ class Settings(Record):
     verify: bool = False
     check_bounds: bool = False
     machine: Machine | None = None  # a CPU; a GPU has no scratch of threads to plan, and no libraries to call
-    first_batch: int = 0  # statements on scalars in the first batch of kernels; 0: all kernels are one batch
-    largest_batch: int = 0  # statements: no batch waits for more
+    first_batch: int = 0  # scalar statements that end the first batch of kernels; 0: all kernels are one batch
+    largest_batch: int = 0  # scalar statements that end any later batch, at most
 
 
 class Finished(Record):
-    """A kernel as code generation takes it."""
+    """A scheduled kernel, as code generation takes it."""
 
     kernel: Kernel
     like: int | None  # the number of an earlier kernel that is the same but for its names
@@ -84,7 +84,7 @@ def signature(kernels: Sequence[Kernel]) -> Graph:
 
 
 def simplify(graph: Graph, settings: Settings, hook: Hook | None) -> Graph:
-    """Return the graph in primitives, nothing computed twice. The hook sees it after each pass."""
+    """Return the graph in primitives, without redundant work. The hook sees it after each pass."""
     return Pipeline(graph_passes(settings.rounding)).run(graph, verify_each=settings.verify, on_stage=hook)
 
 
@@ -128,7 +128,7 @@ def cuda_loops(special: Special = NONE, gpu: Gpu = GPU) -> Steps:
 
 
 def schedule(kernel: Kernel, steps: Steps, verify: bool) -> Kernel:
-    """Return a kernel after loop passes. Whether it stays in its memory is proved when all kernels are there."""
+    """Return a kernel after loop passes. Proofs about its memory wait until all kernels are there."""
     for name, options in steps:
         kernel = PASSES[name](kernel, **options)
         if verify:
@@ -164,7 +164,7 @@ def make_kernels(
 
 
 class Maker:
-    """Makes kernels of launches: lowers and schedules them, or takes the kernel of a launch that does the same."""
+    """Makes the kernels of launches: lowers and schedules them, or reuses the kernel of an equal launch."""
 
     def __init__(self, fused: Fused, settings: Settings):
         special = special_names(fused, settings.special)
@@ -174,7 +174,7 @@ class Maker:
         self.recurring = Recurring(fused, special)
         self.taken = buffer_names(fused)
         self.made: list[Finished] = []
-        self.proved: list[Kernel] = []  # kernels without checks of bounds: those that a proof is of
+        self.proved: list[Kernel] = []  # kernels without checks of bounds, to be proved
 
     def make(self, number: int) -> Finished:
         like, kernel = self.recurring.find(number)

@@ -1,7 +1,7 @@
-"""Forward mode as graph construction.
+"""Differentiate in forward mode, by building the graph of tangents.
 
-`jvp` walks the ops between the inputs and the results in the order of their creation and gives each value
-that depends on an input its tangent. Few ops need a rule for it:
+`jvp` walks the ops between the inputs and the results in the order of their creation and computes the tangent of each
+value that depends on an input. Few ops need a rule for it:
 
     an explicit `.jvp` rule      where one is given
     Elementwise                  the vjp rule with the tangent as gradient: the Jacobian is diagonal
@@ -27,14 +27,14 @@ Tangents = dict[Value, Value]
 
 
 def jvp(results: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Value]) -> list[Value | None]:
-    """The change of the results when the inputs move along the tangents; None is zero."""
+    """Return the tangents of the results, given those of the inputs; None is zero."""
     return push_forward(results, inputs, tangents, first_serial(inputs))
 
 
 def push_forward(
     results: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Value | None], since: int
 ) -> list[Value | None]:
-    """`jvp` through the ops made after `since`."""
+    """Return the tangents of the results, through the ops made after `since`."""
     ops, _active = dependent_ops(results, inputs, since)
     known: Tangents = {}
     for value, tangent in zip(inputs, tangents, strict=True):
@@ -52,7 +52,7 @@ def push_forward(
 
 
 def result_tangents(op: Op, known: Tangents) -> Sequence[Value | None]:
-    """The tangents of an op's results, given those of its operands."""
+    """Return the tangents of an op's results, given those of its operands."""
     defn, kind = op.defn, op.defn.kind
     if defn.jvp_rule is not None:
         return explicit(op, known)
@@ -76,7 +76,7 @@ def result_tangents(op: Op, known: Tangents) -> Sequence[Value | None]:
 
 
 def explicit(op: Op, known: Tangents) -> Sequence[Value | None]:
-    """By the op's own rule."""
+    """Apply the op's own jvp rule."""
     tangents: dict[str, Any] = {}
     for parameter in op.defn.tensors:
         argument = op.arguments[parameter.name]
@@ -98,7 +98,7 @@ def explicit(op: Op, known: Tangents) -> Sequence[Value | None]:
 
 
 def elementwise(op: Op, known: Tangents) -> Value | None:
-    """By the vjp rule: a diagonal Jacobian is its own transpose."""
+    """Apply the vjp rule to tangents: a diagonal Jacobian is its own transpose."""
     result = op.results[0]
     total: Value | None = None
     for operand in dict.fromkeys(op.operands):
@@ -122,7 +122,7 @@ def elementwise(op: Op, known: Tangents) -> Value | None:
 
 
 def contribution(op: Op, operand: Value, gradient: Value) -> Value | None:
-    """What the vjp rule returns for `operand`, summed over the places where it is an operand."""
+    """Return the cotangent that the vjp rule gives for `operand`, summed over its occurrences among the operands."""
     total: Value | None = None
     for item, part in align(op, call_rule(op.defn.vjp_rule, op, grad=gradient)):  # type: ignore[arg-type]
         if item is operand and part is not None:
@@ -132,7 +132,7 @@ def contribution(op: Op, operand: Value, gradient: Value) -> Value | None:
 
 
 def real_to_complex(op: Op, operand: Value, tangent: Value) -> Value | None:
-    """The real part of the derivative answers to a gradient of 1, its imaginary part to one of i."""
+    """Return the tangent of a complex result of a real operand: real part from cotangent 1, imaginary part from i."""
     real_type = TensorType(op.results[0].dtype.real, op.results[0].shape)
     tangent = REGISTRY["cast"](tangent, op.results[0].dtype)
     parts = [contribution(op, operand, tangent), contribution(op, operand, REGISTRY["mul"](tangent, 1j))]
@@ -142,7 +142,7 @@ def real_to_complex(op: Op, operand: Value, tangent: Value) -> Value | None:
 
 
 def linear(op: Op, known: Tangents, only_self: bool) -> Value:
-    """The op on the tangents; operands without one are zero, those that are no numbers stay."""
+    """Apply the op to the tangents; operands without a tangent become zero, operands without derivatives stay."""
 
     def swap(value: Any) -> Any:
         if not isinstance(value, Value) or not value.dtype.is_inexact:
@@ -162,7 +162,7 @@ def linear(op: Op, known: Tangents, only_self: bool) -> Value:
 
 
 def bilinear(op: Op, known: Tangents) -> Value | None:
-    """The product rule."""
+    """Apply the product rule."""
     total: Value | None = None
     for parameter in op.defn.tensors:
         argument = op.arguments[parameter.name]

@@ -1,8 +1,8 @@
-"""Reverse mode as graph construction.
+"""Differentiate in reverse mode, by building the graph of cotangents.
 
 A value knows the op that made it, so a gradient is just more values: `vjp` walks the ops between the inputs
-and the results from the last made to the first, asks each op's rule for the gradients of its operands, and
-adds up what meets at one value. What comes out can be differentiated again, to any order.
+and the results from the last made to the first, asks each op's rule for the cotangents of its operands, and
+adds up the contributions to each value. The results can be differentiated again, to any order.
 
 The inputs count as independent of each other: the walk does not go past them. A composite without a rule of
 its own, or whose rule returns NotImplemented for a case, is differentiated through its body. Gradients are
@@ -28,19 +28,19 @@ from ...ops.handles import as_users
 
 
 def vjp(results: Sequence[Value], cotangents: Sequence[Value], inputs: Sequence[Value]) -> list[Value | None]:
-    """The gradients of sum(results * cotangents) with respect to the inputs; None is zero."""
+    """Return the gradients of sum(results * cotangents) with respect to the inputs; None is zero."""
     return pull_back(results, cotangents, inputs, first_serial(inputs))
 
 
 def first_serial(inputs: Sequence[Value]) -> int:
-    """Ops made before any of the inputs cannot depend on one."""
+    """Return the serial number from which ops may depend on an input."""
     return min((-1 if value.op is None else value.op.serial for value in inputs), default=-1)
 
 
 def pull_back(
     results: Sequence[Value], cotangents: Sequence[Value | None], inputs: Sequence[Value], since: int
 ) -> list[Value | None]:
-    """`vjp` through the ops made after `since`."""
+    """Return the gradients of the inputs, through the ops made after `since`."""
     ops, active = dependent_ops(results, inputs, since)
     gradients: dict[Value, Value] = {}
     for value, cotangent in zip(results, cotangents, strict=True):
@@ -59,7 +59,7 @@ def pull_back(
 
 
 def dependent_ops(results: Sequence[Value], inputs: Sequence[Value], since: int) -> tuple[list[Op], set[Value]]:
-    """The ops through which a derivative passes, in the order of creation, and the values that carry one."""
+    """Return the ops that a derivative passes through, in the order of creation, and the values that carry one."""
     barrier = set(inputs)
     found: dict[int, Op] = {}
     pending = [value for value in results if value not in barrier]
@@ -90,7 +90,7 @@ def accumulate(gradients: dict[Value, Value], value: Value, gradient: Value) -> 
 def operand_gradients(
     op: Op, given: Sequence[Value | None], active: set[Value]
 ) -> Iterator[tuple[Value, Value | None]]:
-    """Each operand with its gradient, given those of the op's results."""
+    """Yield each operand with its gradient, given those of the op's results."""
     returned: Any = NotImplemented
     if op.defn.vjp_rule is not None:
         returned = call_rule(op.defn.vjp_rule, op, grads=Gradients(op, given))
@@ -105,7 +105,7 @@ def operand_gradients(
 
 
 def no_derivative(op: Op, mode: str = "") -> DerivativeError:
-    """The error for an op that a derivative would have to pass."""
+    """Return the error about an op without a derivative."""
     if op.defn.differentiable:
         reason = f"smelt has no {mode}rule for it"
     else:
@@ -118,19 +118,19 @@ def no_derivative(op: Op, mode: str = "") -> DerivativeError:
 
 
 class Gradients(Sequence[Value]):
-    """The gradients of all results. Those that nothing reached read as zeros; `known` tells them apart."""
+    """The gradients of all results of an op. Those of unused results read as zeros; `known` gives None."""
 
     def __init__(self, op: Op, given: Sequence[Value | None], sees: Callable[[Value], Value] = plain):
         self.op = op
         self.given = given
-        self.sees = sees  # what the rule gets of a value
+        self.sees = sees  # converts a value to the rule's view of it
 
     def seen(self) -> Gradients:
-        """These as a rule of the user's sees them."""
+        """Return the gradients in the form that a rule of the user's sees."""
         return Gradients(self.op, self.given, Handle)
 
     def known(self, index: int) -> Value | None:
-        """The gradient of one result, or None where it is zero."""
+        """Return the gradient of one result, or None where it is zero."""
         gradient = self.given[index]
         return None if gradient is None else self.sees(gradient)
 
@@ -148,12 +148,12 @@ class Gradients(Sequence[Value]):
         return self.sees(zeros(self.op.results[index].type) if gradient is None else gradient)
 
 
-# By the identity of a rule, which is kept with them: it need not have a hash, and what it equals is its own affair.
+# Parameters by the identity of a rule, which is kept with them: a rule may lack a hash or define equality of its own.
 _parameters: dict[int, tuple[Callable[..., Any], tuple[str, ...]]] = process.keep("parameters of rules", {})
 
 
 def rule_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:
-    """What a rule asks for. One that asks for nothing can only say zero."""
+    """Return the names of a rule's parameters. A rule without parameters can only return zero."""
     known = _parameters.get(id(rule))
     if known is None:
         known = _parameters[id(rule)] = rule, _named_parameters(rule)
@@ -171,7 +171,7 @@ def _named_parameters(rule: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def call_rule(rule: Callable[..., Any], op: Op, **extra: Any) -> Any:
-    """Call a rule with what its parameters name: entries of `extra`, the op's results, its arguments."""
+    """Call a rule with the values that its parameters name: entries of `extra`, the op's results, its arguments."""
     wanted: dict[str, Any] = {}
     for name in rule_parameters(rule):
         if name in extra:
@@ -200,7 +200,7 @@ def is_own(rule: Callable[..., Any], op: Op) -> bool:
 
 
 def _as_users(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a rule of the user's: where sizes are open, they are `OpenSize`s."""
+    """Convert the arguments of a rule of the user's: dynamic sizes become `OpenSize`s."""
     seen = as_users(wanted)
     if seen is not wanted and (grads := wanted.get("grads")) is not None:
         seen["grads"] = grads.seen()
@@ -214,7 +214,7 @@ def _plain_parts(returned: Any) -> Any:
 
 
 def align(op: Op, returned: Any) -> Iterator[tuple[Value, Value | None]]:
-    """What a vjp rule returned, operand by operand."""
+    """Yield the operands of an op with the gradients that its vjp rule returned."""
     if returned is None:
         return
     tensors = op.defn.tensors
@@ -246,12 +246,12 @@ def align(op: Op, returned: Any) -> Iterator[tuple[Value, Value | None]]:
 
 
 def zeros(type: TensorType) -> Value:
-    """Zero as a value of a type."""
+    """Return zero as a value of a type."""
     return REGISTRY["full"](type.shape, 0, dtype=type.dtype) if type.shape else constant(0, type.dtype)
 
 
 def fit(gradient: Any, type: TensorType) -> Value:
-    """A gradient as that of an operand of `type`: un-broadcast, real for a real operand, of its dtype."""
+    """Fit a gradient to an operand of `type`: un-broadcast, real for a real operand, of its dtype."""
     if gradient.__class__ is Value and gradient.type == type:
         return gradient
     if not isinstance(gradient, Value):
@@ -266,7 +266,7 @@ def fit(gradient: Any, type: TensorType) -> Value:
 
 
 def sum_to(value: Value, shape: tuple[Any, ...]) -> Value:
-    """The value summed over the dimensions along which `shape` was broadcast to it."""
+    """Sum a value over the dims along which `shape` was broadcast to it."""
     leading = max(value.ndim - len(shape), 0)
     dims = list(range(leading))
     for position, size in enumerate(shape[len(shape) - (value.ndim - leading) :]):

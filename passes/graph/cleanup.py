@@ -1,4 +1,4 @@
-"""cse, dce and fold: nothing is computed twice, in vain, or at run time if the answer is known."""
+"""Remove redundant work: common subexpressions (cse), dead code (dce), ops on constants (fold)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..rewrite import live_ops, rebuild, remake, splat_number
 
 @graph_pass("cse")
 def cse(graph: Graph) -> Graph:
-    """Same op, same operands, same attributes: one value. Random ops are left alone."""
+    """Merge ops with equal operands and attributes into one. Random ops are left alone."""
     seen: dict[tuple[Any, ...], tuple[Value, ...]] = {}
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
@@ -32,7 +32,7 @@ def cse(graph: Graph) -> Graph:
         if known is not None:
             return known
         if isinstance(op.defn.kind, Reduce):
-            # Whether the reduced dims stay or go, the numbers are the same.
+            # `keepdim` changes the shape of the result, not its numbers.
             other = arguments | {"keepdim": not arguments["keepdim"]}
             twin = seen.get((op.defn, *map(argument_key, other.values())))
             if twin is not None:
@@ -42,7 +42,7 @@ def cse(graph: Graph) -> Graph:
         if arguments is op.arguments:
             seen[key] = op.results
             return None
-        # An op whose operands changed is made here, not by the walker: the table must have the new one.
+        # An op whose operands changed is made here, not by the walker, so that the table has the new op.
         seen[key] = remake(op, arguments)
         return seen[key]
 
@@ -50,7 +50,7 @@ def cse(graph: Graph) -> Graph:
 
 
 def argument_key(argument: Any) -> Any:
-    """What makes two arguments the same. Values are compared as objects: `==` on them builds an op."""
+    """Return a key that is equal for equal arguments. Values are compared by identity: `==` on them builds an op."""
     if isinstance(argument, Value):
         return id(argument)
     if isinstance(argument, tuple):
@@ -65,19 +65,19 @@ def argument_key(argument: Any) -> Any:
 
 @graph_pass("dce")
 def dce(graph: Graph) -> Graph:
-    """Ops that no result needs are dropped."""
+    """Remove ops that no result needs."""
     kept = live_ops(graph.ops, graph.results)
     return graph if len(kept) == len(graph.ops) else Graph(graph.name, graph.params, kept, graph.results)
 
 
 @graph_pass("fold")
 def fold(graph: Graph) -> Graph:
-    """Elementwise ops on numbers become numbers, computed by NumPy in the compute type of the op."""
+    """Fold elementwise ops on constants, computed by NumPy in the compute type of the op."""
     return rebuild(graph, folded)
 
 
 def folded(op: Op, arguments: dict[str, Any]) -> Value | None:
-    """The constant that an elementwise op on constants is, or None."""
+    """Return the constant that an elementwise op on constants is, or None."""
     if not isinstance(op.defn.kind, Elementwise):
         return None
     values = [arguments[parameter.name] for parameter in op.defn.tensors]
@@ -90,19 +90,19 @@ def folded(op: Op, arguments: dict[str, Any]) -> Value | None:
 
 
 def splat(number: Scalar, type: TensorType) -> Value:
-    """A tensor of one number."""
+    """Return a tensor filled with a number."""
     if not type.shape:
         return constant(number, type.dtype)
     return REGISTRY["full"](type.shape, scalar_value(number, type.dtype), dtype=type.dtype)
 
 
 def computed(scalar: str, dtypes: list[DType], numbers: list[Any], type: TensorType) -> Scalar | None:
-    """One scalar op on numbers, or None where NumPy has no answer that fits the type."""
+    """Compute a scalar op on numbers; None where NumPy's result does not fit the type."""
     try:
         with np.errstate(all="ignore"):
             if scalar == "cast":
                 number = converted(numbers[0], type)
-                # A cast is what rounds to f16 and bf16; arithmetic keeps the compute type's precision.
+                # Only a cast rounds to f16 and bf16; arithmetic keeps the compute type's precision.
                 return float(np.asarray(number).astype(type.dtype.numpy)) if type.dtype.is_float else number
             operands = [np.asarray(number, dtype.compute.numpy) for number, dtype in zip(numbers, dtypes, strict=True)]
             result = np.asarray(SCALARS[scalar].numpy(*operands))
@@ -112,7 +112,7 @@ def computed(scalar: str, dtypes: list[DType], numbers: list[Any], type: TensorT
 
 
 def converted(number: Any, type: TensorType) -> Any:
-    """A number as an element of the type; None if the conversion is one that hardware decides."""
+    """Convert a number to an element of the type; None if the result of the conversion depends on hardware."""
     dtype = type.dtype
     if isinstance(number, complex) and dtype.kind in "iuf":
         number = number.real

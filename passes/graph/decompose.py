@@ -1,4 +1,4 @@
-"""Composites by their bodies, until only primitives are left."""
+"""Replace composites by their bodies, until only primitives are left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cleanup import argument_key
 
 @graph_pass("decompose", stage="primitives")
 def decompose(graph: Graph) -> Graph:
-    """Every composite is replaced by its body, recursively. New ops keep the composite's line and name."""
+    """Replace every composite by its body, recursively. New ops keep the composite's line and name."""
     return _expanded(graph, lambda op: True)
 
 
@@ -36,13 +36,13 @@ def _expanded(graph: Graph, wanted: Callable[[Op], bool]) -> Graph:
 
 
 def expand_foreign(graph: Graph) -> Graph:
-    """Replace the composites that are not smelt's own by their bodies: what is left means the same everywhere."""
+    """Replace composites that are not smelt's own by their bodies; the ops left mean the same in every process."""
     return map_nested(_expanded(graph, lambda op: not op.defn.is_own), expand_foreign)
 
 
 @dataclass(frozen=True)
 class Body:
-    """A composite's body in primitives, as it came out for some operands: the same ops do for others of their types."""
+    """A composite's body in primitives, traced for some operands, and reused for others of the same types."""
 
     operands: tuple[Value, ...]
     ops: list[Op]
@@ -68,12 +68,12 @@ Bodies = dict[tuple[Any, ...], Body]
 
 
 def expanded(op: Op, arguments: dict[str, Any], bodies: Bodies, location: Location | None) -> Body:
-    """What a composite becomes. A body is worked out once for each combination of types and attributes."""
+    """Return the body of a composite, traced once for each combination of types and attributes."""
     operands: dict[Value, int] = {}
     is_random = op.defn.draws(arguments)
     key = (op.defn, *(body_key(item, operands) for name, item in arguments.items() if name != "stream"))
     if is_random:
-        # Two random ops never share a stream, so what draws random numbers is worked out each time.
+        # Two random ops never share a stream, so a body that draws random numbers is traced each time.
         return _worked_out(op, arguments, tuple(operands), bodies, location)
     known = bodies.get(key)
     if known is None:
@@ -105,7 +105,7 @@ def _worked_out(
 
 
 def body_key(argument: Any, operands: dict[Value, int]) -> Any:
-    """What a body may depend on: types, attributes, constants and open sizes, and which operands are the same."""
+    """Return a key of all that a body may depend on: types, attributes, constants, sizes, which operands are equal."""
     if isinstance(argument, Value):
         position = operands.setdefault(argument, len(operands))
         number = known_number(argument)

@@ -1,4 +1,4 @@
-"""Joins of many parts: each element would be looked for among all of them."""
+"""Split joins of many parts into groups, as each element of a join is searched for among all its parts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..rewrite import rebuild
 
 
 class JoinCosts(Record):
-    """How many parts a join has. No measurement is recorded."""
+    """How many parts a join may have. No measurement is recorded."""
 
-    parts: int = 32  # at most, among which an element is looked for
-    group: int = 16  # parts that are joined first, at least: of 4 elements each, they are a run that is joined in place
+    parts: int = 32  # parts of one join, at most
+    group: int = 16  # parts of a group, at least: with 4 elements in each, the group is long enough to join in place
 
 
 JOINS = JoinCosts()
@@ -28,14 +28,14 @@ JOINS = JoinCosts()
 
 @graph_pass("joins")
 def joins(graph: Graph) -> Graph:
-    """Join many parts in groups, and then these: a kernel of n parts takes n steps for each of their elements.
+    """Join many parts in groups, and then the groups: a kernel of n parts takes n steps for each element.
 
         %0 = cat(%x0, %x1, ..., %x999)  ->  %0 = cat(%x0, ..., %x15)
                                             ...
                                             %62 = cat(%0, %1, ..., %61)
 
-    The groups are stored where the whole lies (passes/fusion/concat_in_place.py), so each element is copied once. Parts
-    that can be stored there themselves are left alone.
+    The groups are stored in place, in the memory of the whole (passes/fusion/concat_in_place.py), so each element is
+    copied once. Joins whose parts can all be stored in place are left alone.
     """
     if not any(op.defn is cat and len(op.arguments["tensors"]) > JOINS.parts for op in graph.ops):
         return graph

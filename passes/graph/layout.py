@@ -1,7 +1,7 @@
-"""In which order results lie in memory: as NumPy and PyTorch would lay them out.
+"""Choose the layout of results in memory: the one that NumPy and PyTorch would give them.
 
-Nothing is transposed just to be row-major. A result of elementwise ops lies in the order of what they read, and a
-transposed view of what was computed stays one.
+No result is transposed just to be row-major. A result of elementwise ops has the layout of their operands, and a
+transposed view of a computed value stays a view.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ UNKNOWN: Order = ()
 
 @graph_pass("layout")
 def layout(graph: Graph) -> Graph:
-    """Results are stored in the order of memory that NumPy and PyTorch would give them."""
+    """Store results in the layout that NumPy and PyTorch would give them."""
     return store_in_order(graph, result_orders(graph))
 
 
 def inverse(order: Order) -> Order:
-    """The permutation that undoes another."""
+    """Return the permutation that undoes another."""
     return tuple(order.index(dim) for dim in range(len(order)))
 
 
 def result_orders(graph: Graph) -> list[Order | None]:
-    """Return the order of memory of each result; None where it is row-major."""
+    """Return the layout of each result as an order of dims; None where it is row-major."""
     if not any(op.defn.turns for op in graph.ops) or _are_row_major(graph):
         return [None] * len(graph.results)
     orders = _Orders()
@@ -40,7 +40,7 @@ def result_orders(graph: Graph) -> list[Order | None]:
 
 
 def store_in_order(graph: Graph, orders: Sequence[Order | None]) -> Graph:
-    """Return the graph with its results in these orders; `inverse(order)` brings the dims of one back."""
+    """Return the graph with its results permuted to these orders; `inverse(order)` permutes one back."""
     if not any(orders):
         return graph
     stored: list[Value] = []
@@ -51,8 +51,8 @@ def store_in_order(graph: Graph, orders: Sequence[Order | None]) -> Graph:
 
 
 def _are_row_major(graph: Graph) -> bool:
-    """Whether all results are, whatever the orders of other values: elementwise ops store in another order only what
-    lies in that order in all that they read, and parameters do not. Updates of parameters are found here."""
+    """Whether all results are row-major whatever the layouts of other values: elementwise ops have another layout only
+    if all their operands do, and parameters do not. This finds updates of parameters quickly."""
     found = set(graph.params)
     for op in graph.ops:
         if op.defn.kind.__class__ is Elementwise:
@@ -65,11 +65,11 @@ def _are_row_major(graph: Graph) -> bool:
 
 
 class _Orders:
-    """The orders that a program's values come in if nothing is transposed that need not be."""
+    """The layouts of a program's values if no transposition is made that is not needed."""
 
     def __init__(self) -> None:
-        self.turned: dict[Value, Order] = {}  # all others are row-major
-        self.free: set[Value] = set()  # those that lie nowhere: what repeats, what is made from the index alone
+        self.turned: dict[Value, Order] = {}  # layouts of values that are not row-major
+        self.free: set[Value] = set()  # values without a layout: broadcasts, and functions of the index alone
 
     def visit(self, op: Op) -> None:
         kind, result = op.defn.kind, op.results[0]
@@ -104,7 +104,7 @@ class _Orders:
             self._set(result, found[0])
 
     def _visit_body(self, op: Op) -> None:
-        """A composite is as good as its body, which is worked out only where it is likely to matter."""
+        """Take the layouts of a composite from its body, which is traced only where that is likely to matter."""
         if not op.defn.turns and not any(self.turned.get(value) for value in op.operands):
             if op.defn.module != "view" or any(value in self.turned for value in op.operands):
                 self.turned.update(dict.fromkeys(op.results, UNKNOWN))

@@ -1,4 +1,4 @@
-"""f16 and bf16 rounded after each op, as eager does."""
+"""Round f16 and bf16 after each op, as PyTorch's eager mode does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..rewrite import rebuild, remake
 
 @graph_pass("round_results")
 def round_results(graph: Graph) -> Graph:
-    """Round each f16 or bf16 result of an op of the program to its type. Before composites are replaced by their
-    bodies: what eager computes in one kernel is rounded once. Ops that only move elements need none."""
+    """Round each f16 or bf16 result of an op of the program to its type. Runs before `decompose`: eager mode computes a
+    composite in one kernel, which rounds once. Ops that only move elements are left alone."""
 
     def visit(op: Op, arguments: dict[str, Any]) -> tuple[Value, ...] | None:
         if isinstance(op.defn.kind, (View, Element, Captured)) or op.defn in (constant, round_off):

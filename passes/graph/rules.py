@@ -33,7 +33,7 @@ from ...ir.types import TensorType
 from ...ops.define import REGISTRY, lookup
 from ..rewrite import splat_number
 
-# A pattern, its function and what that asks for, and what must have made which operands.
+# A pattern, its function and the parameters of that, and the ops that must have made which operands.
 Rule = tuple[CallPattern, Callable[..., Any], str, tuple[str, ...], tuple[tuple[str, str], ...]]
 
 NUMBER = "number"  # in place of an op
@@ -51,7 +51,7 @@ def same_number(left: Any, right: Any) -> bool:
 
 
 class Rules:
-    """Rules by the op at their root, so that each op meets only the rules that could fit."""
+    """Rules by the op at their root, so that each op is matched only with rules that could fit."""
 
     def __init__(self) -> None:
         self.given: list[tuple[str, str, Callable[..., Any]]] = []  # pattern, kinds of types, function
@@ -71,7 +71,7 @@ class Rules:
 
     @property
     def by_root(self) -> dict[str, list[Rule]]:
-        """The rules, read when they are first needed: all ops exist by then."""
+        """Return the rules by the op at their root, parsed at the first use: all ops exist by then."""
         if self._by_root is None:
             table: dict[str, list[Rule]] = {}
             for text, on, function in self.given:
@@ -89,7 +89,7 @@ class Rules:
         return self._by_root
 
     def apply(self, op: Op, arguments: dict[str, Any]) -> Value | None:
-        """What the first rule that fits makes of the op, or None."""
+        """Return the result of the first rule that fits the op, or None."""
         found = self.by_root.get(op.defn.name)
         if found is None:
             return None
@@ -97,7 +97,7 @@ class Rules:
         kind = op.operands[-1].dtype.kind
         for pattern, function, on, wanted, first in found:
             if kind not in on or any(wish not in makers[name] for name, wish in first):
-                continue  # as most do not fit
+                continue  # quickly: most rules do not fit
             captured: dict[str, Any] = {}
             if not match_call(pattern, arguments, captured):
                 continue
@@ -110,7 +110,7 @@ class Rules:
 
 
 def _maker(operand: Any) -> tuple[str, ...]:
-    """The op that an operand is made by, and whether it is a number."""
+    """Return the name of the op that made an operand, and NUMBER for a constant."""
     if not isinstance(operand, Value) or operand.op is None:
         return ()
     name = operand.op.defn.name
@@ -118,14 +118,14 @@ def _maker(operand: Any) -> tuple[str, ...]:
 
 
 def _wish(operand: Any) -> str:
-    """What a pattern wants there of an operand; nothing if it may be any."""
+    """Return the op, or NUMBER, that a pattern requires of an operand; "" if any will do."""
     if isinstance(operand, CallPattern):
         return operand.name
     return "" if operand is None or isinstance(operand, ValueCapture) else NUMBER
 
 
 def fitted(value: Value, type: TensorType, rule: str) -> Value:
-    """A rule's result. A rule may drop an operand that broadcast the others, so the shape is restored."""
+    """Return a rule's result in the shape of the op: a rule may drop an operand that broadcast the others."""
     if value.type == type:
         return value
     if value.dtype is not type.dtype:
@@ -134,7 +134,7 @@ def fitted(value: Value, type: TensorType, rule: str) -> Value:
 
 
 def check_pattern(pattern: CallPattern, text: str) -> None:
-    """The ops and parameters of a pattern exist."""
+    """Check that the ops and parameters of a pattern exist."""
     defn = lookup(pattern.name)
     if len(pattern.operands) > len(defn.tensors):
         raise ValueError(f"{text!r}: {defn.name} takes {len(defn.tensors)} tensors")

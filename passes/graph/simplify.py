@@ -1,9 +1,9 @@
-"""Rules that make a program smaller and keep what it means, to the bit.
+"""Simplify programs by rules that keep every result, to the bit.
 
 The exceptions are PyTorch's too: pow(x, 3) is x * x * x, which rounds twice, and pow(x, 0.5) is sqrt(x), though
 they differ for -0.0 and -inf; pow(z, 1) of a complex z is z, with the signs of its zeros. exp(log_softmax(x)) is
-softmax(x): rounded fewer times, and no logarithm's error grows with the exponential. The sign of a NaN may change. What
-is not a rule: x + 0.0 is not x, because -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and NaNs.
+softmax(x): rounded fewer times, and no logarithm's error grows with the exponential. The sign of a NaN may change. No
+rules are: x + 0.0 is not x, because -0.0 + 0.0 is 0.0; x * 0.0 is not 0.0, because of infinities and NaNs.
 
 Views move towards the inputs, through elementwise ops whose value has no other reader: there they meet other
 views and cancel, slices save work, and an elementwise op stands next to the op that makes its operand.
@@ -31,10 +31,10 @@ from .rules import ANY, Rules
 
 
 class SimplifyLimits(Record):
-    """What keeps the pass from going on for ever. Chosen, not measured."""
+    """Limits that make the pass terminate. Chosen, not measured."""
 
-    depth: int = 64  # ops that a view moves over in one step; the next visit takes it further
-    rounds: int = 6  # over the graph
+    depth: int = 64  # ops, at most, that a view moves over in one step; the next visit moves it further
+    rounds: int = 6  # walks over the graph, at most
 
 
 LIMITS = SimplifyLimits()
@@ -44,17 +44,17 @@ rules = Rules()
 
 @graph_pass("simplify")
 def simplify(graph: Graph) -> Graph:
-    """Identities removed, numbers folded, casts and views merged, views moved towards the inputs."""
+    """Remove identities, fold constants, merge casts and views, move views towards the inputs."""
     for _round in range(LIMITS.rounds):
         simple = rebuild(graph, simplified)
         graph = move_views(simple)
         if graph is simple:
-            break  # what a rule makes of an op depends on nothing behind it, so the rules have nothing left to do
+            break  # a rule depends on an op and its operands alone, so no rule has work left
     return graph
 
 
 def simplified(op: Op, arguments: dict[str, Any]) -> Value | None:
-    """What an op becomes by the rules of its kind, then by those of its name."""
+    """Simplify an op by the rules of its kind, then by those of its name; None if none applies."""
     kind = op.defn.kind
     if isinstance(kind, Elementwise):
         result = folded(op, arguments)
@@ -185,14 +185,14 @@ _SHIFTED = "sub(%x, amax(%x) {dim = %dim, keepdim = true})"
 
 @rules.rule(f"exp(sub({_SHIFTED}, log(sum(exp({_SHIFTED})) {{dim = %dim, keepdim = true}})))", on="f")
 def exp_of_log_softmax(x: Value, dim: Any) -> Value | None:
-    """A softmax: its exponentials are those of the sum. They are at most 1, and their sum is at least that."""
+    """Rewrite exp(log_softmax(x)) as a softmax: exponentials are at most 1, and their sum is at least 1."""
     make = REGISTRY
     powers = make["exp"](make["sub"](x, make["amax"](x, dim, True)))
     return make["mul"](powers, make["reciprocal"](make["sum"](powers, dim, True)))
 
 
 def never_negative(value: Value, depth: int = 4) -> bool:
-    """Whether no element is below zero, -inf or -0.0, as far as the ops that make it tell."""
+    """Whether no element is negative, -inf or -0.0, as far as the ops that compute the value prove it."""
     op = value.op
     if not value.dtype.is_float or op is None or depth == 0:
         return False  # an integer's square may be negative, and a complex number is neither
@@ -292,12 +292,12 @@ def reshape_twice(x: Value, shape: Any) -> Value | None:
 
 @rules.rule("reshape(permute(%x) {dims = %dims}) {shape = %shape}", on=ANY)
 def reshape_before_permute(x: Value, dims: Any, shape: Any) -> Value | None:
-    """A reshape of dims that are neighbours before the permute, too, is memory in another shape; behind it, a copy."""
+    """Move a reshape before a permute, if it regroups dims that are neighbours there: an alias, where it was a copy."""
     moved = tuple(x.shape[dim] for dim in dims)
     if unit_reshape(moved, shape) is not None or any(size == 0 for size in moved):
         return None
     wide = [dim for dim, size in enumerate(x.shape) if size != 1]
-    groups = []  # where the dims of a group begin in x, and the sizes that they become
+    groups = []  # the first dim of each group in x, and the sizes that the group becomes
     for olds, news in dim_groups(moved, shape):
         places = [wide.index(dims[position]) for position in olds]
         if places != list(range(places[0], places[0] + len(places))):
@@ -339,7 +339,7 @@ def slice_twice(x: Value, dim: Any, first: Any, stride: Any, start: Any, end: An
 
 @rules.rule("slice(permute(%x) {dims = %dims}) {dim = %dim, start = %start, end = %end, step = %step}", on=ANY)
 def slice_before_permute(x: Value, dims: Any, dim: Any, start: Any, end: Any, step: Any) -> Value | None:
-    # One order of the two, so that permutes meet permutes and slices meet slices.
+    # One canonical order of the two, so that permutes meet permutes and slices meet slices.
     return REGISTRY["permute"](REGISTRY["slice"](x, dims[dim], start, end, step), dims)
 
 
@@ -369,7 +369,7 @@ def pad_nothing(x: Value, pad: Any) -> Value | None:
 
 
 def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
-    """A reduction over no dimensions, or over ones of size 1, is its operand.
+    """Replace a reduction over no dims, or over dims of size 1, by its operand.
 
     A sum starts at 0.0, so the sum of one -0.0 is 0.0. A product starts at 1, which times a complex infinity has a NaN.
     """
@@ -390,7 +390,7 @@ def trivial_reduction(op: Op, arguments: dict[str, Any]) -> Value | None:
 
 @rules.rule("sum(where(%condition, %x, 0.0)) {dim = %dim}", on=ANY)
 def sum_of_one_hot(condition: Value, x: Value, dim: Any, op: Op) -> Value | None:
-    """The sum along a dim of what is zero but where the index equals a label is that one element, if it is there.
+    """Replace a sum along a dim, of values that are zero but where the index equals a label, by that one element.
 
     Gradients of losses by class labels are such values."""
     whole = op.arguments["self"].type
@@ -433,9 +433,9 @@ def sum_of_one_hot(condition: Value, x: Value, dim: Any, op: Op) -> Value | None
 
 
 def move_views(graph: Graph) -> Graph:
-    """view(elementwise(a, b)) becomes elementwise(view(a), view(b)) if nothing else reads what is viewed.
+    """Rewrite view(elementwise(a, b)) as elementwise(view(a), view(b)) if nothing else reads the viewed value.
 
-    A reshape that cannot go that way, as a broadcast is in its way, goes behind the elementwise ops that read it.
+    A reshape that a broadcast keeps from moving so moves after the elementwise ops that read it.
     A value counts as having one reader if the value that it replaces had one."""
     single = {value for value, users in graph.uses().items() if len(users) == 1}
     single.difference_update(graph.results)
@@ -456,7 +456,7 @@ def move_views(graph: Graph) -> Graph:
         try:
             return moved(op, arguments, source, single, {}, LIMITS.depth)
         except UndecidedSize:
-            return None  # nobody can tell that views of the operands have the same sizes: the view stays
+            return None  # it cannot be proved that views of the operands have the same sizes: the view stays
 
     return rebuild(graph, visit)
 
@@ -470,7 +470,7 @@ def movable(value: Value, single: set[Value]) -> bool:
 
 
 def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
-    """Whether a reshape ends at values that have their own memory or are reshapes already.
+    """Whether a reshape can move up to values that have memory of their own or are reshapes already.
 
     Anywhere else it would keep the ops on both sides of it from sharing a kernel."""
     level = {value}
@@ -490,7 +490,7 @@ def reshapes_well(value: Value, single: set[Value], depth: int) -> bool:
 
 
 def sunk(op: Op, arguments: dict[str, Any], single: set[Value]) -> Value | None:
-    """elementwise(reshape(a), b) as reshape(elementwise(a, reshape(b))), if a can only be had in its own shape."""
+    """Rewrite elementwise(reshape(a), b) as reshape(elementwise(a, reshape(b))), if the reshape cannot move into a."""
     operands = [item for item in operands_of(op.defn, arguments) if item.shape]
     shape = op.results[0].shape
     if any(item.shape != shape for item in operands):
@@ -524,7 +524,7 @@ def moved(
     known: dict[Value, Value],
     depth: int,
 ) -> Value:
-    """The view of a value, taken as near to the inputs as possible."""
+    """Return the view of a value, moved as near to the inputs as possible."""
     if value in known:
         return known[value]
     if not value.shape:

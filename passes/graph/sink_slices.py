@@ -1,10 +1,10 @@
-"""Slices of computed values: computed for the places that are read.
+"""Sink slices towards the inputs, so that only the elements that are read are computed.
 
-A value that others read by its slices (the levels of an ocean, the neighbours of a stencil) would have to be in
-memory, all of it, before the first of them can be made. Where that is cheaper, each slice is computed from slices of
-the operands instead, and takes part in the kernel that reads it.
+A value that is read by its slices (the levels of an ocean, the neighbours of a stencil) would have to be materialised
+before its first reader runs. Where recomputing is cheaper, each slice is computed from slices of the operands instead,
+in the kernel that reads it.
 
-A region is what is read of a value: for each dim (start, end, step), or None for all of it.
+A region is the part of a value that is read: for each dim (start, end, step), or None for all of it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Region = tuple[Span | None, ...]
 
 
 class SliceCosts(Record):
-    """When slices are sunk, in additions of one element. No measurement is recorded."""
+    """When slices are sunk. Costs are in additions of one element. No measurement is recorded."""
 
-    again: int = 48  # of what is computed again, at most: less than storing it and loading it
-    load: int = 1  # of one more read of a value in memory
-    fewer: int = 4  # times as few elements: they may as well be stored
+    again: int = 48  # cost of recomputed elements, at most: less than storing and loading them
+    load: int = 1  # cost of one more load of a value in memory
+    fewer: int = 4  # ratio of the operand's to the result's elements from which a reduction counts as stored
     growth: int = 64  # ops that may be added to a graph, beside one for each that it has
 
 
@@ -44,15 +44,15 @@ COSTS = SliceCosts()
 
 @graph_pass("slices")
 def slices(graph: Graph) -> Graph:
-    """Slices move towards the inputs, even if several slices of a value are read.
+    """Sink slices towards the inputs, even if several slices of a value are read.
 
         %0 = exp(%x) : f32[8, 100]                             %0 = slice(%x) {start = 0, end = 1} : f32[1, 100]
         %1 = slice(%0) {start = 0, end = 1} : f32[1, 100]  ->  %1 = exp(%0) : f32[1, 100]
         %2 = slice(%0) {start = 4, end = 5} : f32[1, 100]      %2 = slice(%x) {start = 4, end = 5} : f32[1, 100]
                                                                %3 = exp(%2) : f32[1, 100]
 
-    What overlapping slices compute several times is cheap, and nothing is moved that is in memory anyway: a
-    result, the operand of a matrix product, or what follows one on its tiles.
+    Elements in overlapping slices are recomputed only where that is cheap, and values that are in memory anyway stay:
+    results, operands of matrix products, and values computed on the tiles of one.
     """
     if not any(op.defn is slice_ for op in graph.ops):
         return graph
@@ -81,14 +81,14 @@ def slices(graph: Graph) -> Graph:
                 operands = [read(old, new, part) for (old, new), part in zip(pairs, parts, strict=True)]
                 made[result, region] = taken(op, operands, region)
             except UndecidedSize:
-                continue  # whoever reads this region takes it from the whole value
+                continue  # readers of this region slice the whole value
         return None
 
     return rebuild(graph, visit)
 
 
 def taken(op: Op, operands: list[Value], region: Region) -> Value:
-    """A region of an op's result, from the regions of its operands."""
+    """Compute a region of an op's result from the regions of its operands."""
     shape = extents(op.results[0], region)
     if op.defn is slice_:
         return as_spelled(operands[0], shape)
@@ -100,8 +100,8 @@ def taken(op: Op, operands: list[Value], region: Region) -> Value:
 
 
 def as_spelled(value: Value, shape: tuple[Dim, ...]) -> Value:
-    """The value, if its sizes are spelled as those of the region that it is. A slice of a slice of an open size may
-    have the same sizes in other words, and where they meet nobody could tell that they are the same."""
+    """Return the value if its sizes are the same expressions as its region's, else raise UndecidedSize. A slice of a
+    slice of a dynamic size may have equal sizes in another form, and their equality could not be proved later."""
     for size, wanted in zip(value.shape, shape, strict=True):
         if size != wanted:
             raise UndecidedSize(size, wanted)
@@ -109,10 +109,10 @@ def as_spelled(value: Value, shape: tuple[Dim, ...]) -> Value:
 
 
 def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
-    """The regions in which to compute results of elementwise ops and their views, with those of the operands. The
-    whole of a slice comes last: it is a region of what is sliced."""
+    """Choose the regions in which results of elementwise ops and their views are computed, with the operands' regions.
+    The whole of a slice comes last: it is a region of the sliced value."""
     kept: set[Value] = set()
-    costs: dict[Value, float] = {}  # worked out for the first op that has to be looked at
+    costs: dict[Value, float] = {}  # computed for the first op that needs it
     budget = len(graph.ops) + COSTS.growth
     demands: dict[Value, dict[Region, None]] = {}
     wanted: dict[Op, dict[Region, tuple[Region, ...]]] = {}
@@ -151,7 +151,7 @@ def regions(graph: Graph) -> dict[Op, dict[Region, tuple[Region, ...]]]:
 
 
 def in_memory(graph: Graph) -> set[Value]:
-    """Values that are stored whatever happens: results, and what is read by ops that are no loops over elements."""
+    """Return the values that are materialised in any case: results, operands of ops that are no loops over elements."""
     found: set[Value] = set()
     for op in reversed(graph.ops):
         kind = op.defn.kind
@@ -163,9 +163,9 @@ def in_memory(graph: Graph) -> set[Value]:
 
 
 def chain_costs(graph: Graph, kept: set[Value]) -> dict[Value, float]:
-    """What an element costs that is computed from what is in memory; infinite if something else had to be stored."""
+    """Return the cost of an element of each value, computed from memory; infinite if it needs another value stored."""
     costs: dict[Value, float] = dict.fromkeys(graph.params, COSTS.load)
-    products: set[Value] = set()  # on whose tiles elementwise ops run
+    products: set[Value] = set()  # matrix products, and values computed on their tiles
     for op in graph.ops:
         kind, result = op.defn.kind, op.results[0]
         if isinstance(kind, Contract):
@@ -200,7 +200,7 @@ def through(op: Op) -> bool:
 
 
 def behind(op: Op, region: Region) -> Iterator[Region]:
-    """What is read of the operands for a region of the result of an op that a slice can go through."""
+    """Yield the regions of the operands that a region of the result needs, of an op that a slice can go through."""
     if op.defn is slice_:
         (value,) = op.operands
         dim = op.arguments["dim"]
@@ -220,7 +220,7 @@ def behind(op: Op, region: Region) -> Iterator[Region]:
 
 
 def normal(value: Value, region: Region) -> Region:
-    """The one spelling of a region: all of a dim is None, and nothing lies behind the last element."""
+    """Return the canonical form of a region: all of a dim is None, and the end is right after the last element."""
     spans: list[Span | None] = []
     for size, span in zip(value.shape, region, strict=True):
         if span is not None and isinstance(span[0], int) and isinstance(span[1], int):
@@ -234,12 +234,12 @@ def whole(value: Value) -> Region:
 
 
 def extents(value: Value, region: Region) -> tuple[Dim, ...]:
-    """The shape of a region."""
+    """Return the shape of a region."""
     spans = zip(value.shape, region, strict=True)
     return tuple(size if span is None else ceil_divide(span[1] - span[0], span[2]) for size, span in spans)
 
 
 def share(value: Value, region: Region) -> float:
-    """The part of a value's elements that a region has."""
+    """Return the fraction of a value's elements that a region has."""
     count = math.prod(static(size) for size in extents(value, region))
     return count / max(elements(value), 1)

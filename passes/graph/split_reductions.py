@@ -1,4 +1,4 @@
-"""Reductions of few long rows, and of tall columns, in two steps."""
+"""Split reductions of few long rows, and of tall columns, into two steps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..rewrite import rebuild
 
 
 class SplitCosts(Record):
-    """Which reductions are done in two steps. No measurement is recorded."""
+    """Which reductions are split. No measurement is recorded."""
 
     row: int = 1 << 16  # elements of a row, at least
-    few: int = 16  # rows, below which they cannot be shared out evenly
+    few: int = 16  # rows from which threads share them evenly without a split
     columns: int = 1 << 18  # elements of all columns, at least,
     column: int = 256  # and of one
-    parts: tuple[int, ...] = (16, 12, 20, 10, 24, 8, 32)  # of a row or a column: the first number that divides it
+    parts: tuple[int, ...] = (16, 12, 20, 10, 24, 8, 32)  # parts of a row or column: the first number that divides it
 
 
 COSTS = SplitCosts()
@@ -30,8 +30,8 @@ COSTS = SplitCosts()
 
 @graph_pass("split")
 def split(graph: Graph) -> Graph:
-    """The reduction of few long rows becomes one of many shorter rows, and one of their results. So does that of
-    columns: threads then share out the rows, which lie one after the other in memory.
+    """Split the reduction of few long rows into one of many shorter rows and one of their results. So for columns:
+    threads then share out runs of rows, adjacent in memory.
 
         %0 = sum(%x) {dim = (1)} : f32[3]                          // %x: f32[3, 65536]
     ->
@@ -41,8 +41,9 @@ def split(graph: Graph) -> Graph:
 
     Parts of f16 and bf16 are f32, and the result is rounded once.
 
-    Rows that are needed again, as in a softmax, stay whole: they are read once, and from the caches afterwards. So do
-    reductions of what other ops read or make from more than elements: in a kernel with those they cost nothing.
+    Rows that are read again, as in a softmax, stay whole: later reads find them in the caches. So do reductions of
+    values that other ops read, too, or that are not computed element by element: fused with those ops they cost
+    nothing.
     """
     if not any(_parts(op, op.arguments) for op in graph.ops):
         return graph
@@ -65,9 +66,7 @@ def split(graph: Graph) -> Graph:
         shape = (*value.shape[:start], parts, length // parts, *value.shape[start + len(dims) :])
         others = {name: item for name, item in arguments.items() if name not in ("self", "dim", "keepdim")}
         if value.dtype is result.dtype and value.dtype.compute is not value.dtype:
-            value = REGISTRY["cast"](
-                value, value.dtype.compute
-            )  # a part of a sum may leave the range that the sum keeps
+            value = REGISTRY["cast"](value, value.dtype.compute)  # a partial sum may overflow where the sum does not
         partial = op.defn(REGISTRY["reshape"](value, shape), dim=(start + 1,), keepdim=False, **others)
         whole = op.defn(partial, dim=(start,), keepdim=False, **others)
         rounded = REGISTRY["reshape"](whole, result.shape)
@@ -77,7 +76,7 @@ def split(graph: Graph) -> Graph:
 
 
 def _parts(op: Op, arguments: dict[str, Any]) -> int | None:
-    """Into how many parts to cut what an op reduces; None for none, or if it is no such op."""
+    """Return the number of parts to split a reduction into; None for none, and for other ops."""
     kind = op.defn.kind
     if not isinstance(kind, Reduce) or kind.result == "i64":
         return None
@@ -85,7 +84,7 @@ def _parts(op: Op, arguments: dict[str, Any]) -> int | None:
 
 
 def own_chain(value: Value, alone: set[Value]) -> bool:
-    """Whether a value is made, element by element, of inputs and products that nothing else reads."""
+    """Whether a value is computed, element by element, from inputs and matrix products that nothing else reads."""
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
@@ -102,7 +101,7 @@ def own_chain(value: Value, alone: set[Value]) -> bool:
 
 
 def pieces(shape: tuple[Dim, ...], dims: tuple[int, ...]) -> int | None:
-    """Into how many parts to cut what is reduced; None for none."""
+    """Return the number of parts to split the reduced dims into; None for none."""
     if not dims or list(dims) != list(range(dims[0], dims[0] + len(dims))):
         return None
     before, length = product(shape[: dims[0]]), product(shape[dim] for dim in dims)
