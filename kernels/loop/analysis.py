@@ -1,4 +1,4 @@
-"""What loop passes ask of a loop tree: where an access lies, what a body costs."""
+"""Analyse loop trees: linear index and stride of accesses, cost of a body, independence of iterations."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from .roles import allocates, blocks, children, chosen, defines, elements, reads
 
 
 def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
-    """The linear place of an access, in elements."""
+    """Return the linear index of an access, in elements."""
     return _linear(buffer.shape, tuple(index))
 
 
 @lru_cache(maxsize=4096)
 def _linear(shape: tuple[Dim, ...], index: tuple[Dim, ...]) -> Dim:
-    """Every pass asks about every access, for every loop around it."""
+    """Cached: every pass asks about every access, for every loop around it."""
     total: Dim = 0
     for position, stride in zip(index, contiguous_strides(shape), strict=True):
         total = total + position * stride
@@ -49,17 +49,17 @@ def _linear(shape: tuple[Dim, ...], index: tuple[Dim, ...]) -> Dim:
 
 
 def stride(access: Load | Store, variable: Symbol) -> Dim | None:
-    """How far apart neighbouring iterations touch memory; None if that varies."""
+    """Return the stride of an access along a loop, in elements; None if it varies."""
     return step(offset(access.buffer, access.index), variable)
 
 
 def step(place: Dim, variable: Symbol) -> Dim | None:
-    """How far a linear place moves from one iteration to the next; None if that varies."""
+    """Return the change of a linear index from one iteration to the next; None if it varies."""
     return place.coefficient(variable) if isinstance(place, Expr) else 0
 
 
 def stored(statement: Statement) -> Iterator[tuple[Buffer, Dim, tuple[Dim, ...]]]:
-    """What a statement writes: the buffer, where, or where that begins, and the index if it is one element."""
+    """Yield a statement's writes: buffer, linear index of the first element, and the index if it is one element."""
     for item in elements(statement):
         if item.writes:
             yield item.buffer, offset(item.buffer, item.place), item.place
@@ -73,7 +73,7 @@ def count(extent: Dim) -> int:
 
 
 def cost(statements: Sequence[Statement]) -> int:
-    """Work in additions, roughly."""
+    """Estimate the work of statements, in additions."""
     total = 0
     for statement in statements:
         own = _COSTS.get(statement.__class__)
@@ -95,7 +95,7 @@ def _gemm_cost(statement: Gemm) -> int:
     return rows * count(statement.columns) * count(statement.depth) // 8
 
 
-# The work of a statement that is not as much as that of its body, or of one addition where it has none.
+# The work of statements, in additions; of others it is that of their bodies, or 1 without a body.
 _COSTS: dict[type, Callable[[Any], int]] = {
     Let: lambda item: _scalar_cost(item.op),
     Prefix: lambda item: _scalar_cost(item.combiner),
@@ -110,7 +110,7 @@ _COSTS: dict[type, Callable[[Any], int]] = {
 
 
 def depth(statements: Sequence[Statement]) -> int:
-    """The work, in additions, of the longest chain of operations of which each needs the one before."""
+    """Return the length of the longest dependence chain, in additions."""
     depths: dict[str, int] = {}
     for statement in statements:
         if isinstance(statement, Let):
@@ -120,7 +120,7 @@ def depth(statements: Sequence[Statement]) -> int:
 
 
 def alive(statements: Sequence[Statement]) -> int:
-    """How many registers straight-line code has to keep at a time, without what single operations need inside."""
+    """Return the most live registers of straight-line code, without those inside of single operations."""
     needed: set[str] = set()
     most = 0
     for statement in reversed(statements):
@@ -131,12 +131,12 @@ def alive(statements: Sequence[Statement]) -> int:
 
 
 def independent(loop: Loop) -> bool:
-    """Whether no two iterations store to one place or read what another stores. Accumulators are not asked about."""
+    """Whether a loop has no loop-carried dependence through memory. Accumulators are not considered."""
     if prefixes(loop):
         return False
-    places: dict[str, set[Dim]] = {}  # that are stored to, by buffer
-    scattered: set[str] = set()  # buffers that are stored to at places that data chose
-    free: set[Symbol] = set()  # indices that data chose inside of the loop
+    places: dict[str, set[Dim]] = {}  # linear indices of stores, by buffer
+    scattered: set[str] = set()  # buffers that are stored to at indices chosen by data
+    free: set[Symbol] = set()  # indices that data chooses inside of the loop
     own = {loop.variable}  # variables that never have the same value in two iterations
     statements = [(item, roles_of(item)) for item in walk(loop.body)]
     private = {buffer.name for item, roles in statements if "allocates" in roles for buffer in allocates(item)}
@@ -173,8 +173,8 @@ def independent(loop: Loop) -> bool:
 
 
 def has_own_place(index: Sequence[Dim], variable: Symbol) -> bool:
-    """Whether each iteration stores to places of its own because of how it counts in two dims or more: e // n in one
-    of them and e % n in another say together what e is."""
+    """Whether each iteration stores to an element of its own because two dims or more determine it: e // n in one of
+    them and e % n in another determine e."""
     known = [dim for dim in index if isinstance(dim, Expr)]
     pending = list(permutations(known, 2))
     while pending:
@@ -193,9 +193,9 @@ def has_own_place(index: Sequence[Dim], variable: Symbol) -> bool:
 
 
 def kept_apart(loop: Loop, name: str) -> bool:
-    """Whether in one dim of a buffer each iteration has a range of its own, and all its accesses lie in that.
+    """Whether in one dim of a buffer each iteration has a disjoint range, and all its accesses are in that.
 
-    Then data may choose in the other dims, and within the range."""
+    Then data may choose the index in the other dims, and within the range."""
     statements = [
         item for item in walk(loop.body) if any(buffer.name == name for buffer in (*reads(item), *writes(item)))
     ]
@@ -213,7 +213,7 @@ def kept_apart(loop: Loop, name: str) -> bool:
 
 
 def own_range(place: Dim, variable: Symbol) -> Dim | None:
-    """The n of a place n * variable + rest where 0 <= rest < n; None if it is no such place."""
+    """Return the n of an index n * variable + rest where 0 <= rest < n; None for other indices."""
     factor = place.coefficient(variable) if isinstance(place, Expr) else None
     if factor is None or factor == 0:
         return None
@@ -222,7 +222,7 @@ def own_range(place: Dim, variable: Symbol) -> Dim | None:
 
 
 def runs_on(loop: Loop, variable: Symbol) -> bool:
-    """Whether a loop starts, in the next iteration of an enclosing one, where it stopped in this one or later."""
+    """Whether a loop starts, in the next iteration of an enclosing one, at or after its stop in this one."""
     if variable not in symbols_of(loop.start):
         return False
     following = substitute(loop.start, {variable: variable.expr() + 1})

@@ -1,8 +1,8 @@
-"""Every access of a kernel lies in its buffer: proved from shapes and loops, or by a guard or a check around it.
+"""Prove that every access of a kernel is in bounds: from shapes and loops, or from a guard or a check around it.
 
-An index that is not proved is an error: nothing else keeps a kernel from the memory of others. What a guard compares
-(`Index` against `Index`, joined by `logical_and`) is known where the guarded access happens, and the position of a
-`Check` lies in the range that it checks.
+An index that is not proved is an error: nothing else keeps a kernel from the memory of others. The comparisons of a
+guard (`Index` against `Index`, joined by `logical_and`) hold where the guarded access happens, and the position of a
+`Check` is in the range that it checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPARED: dict[str, Callable[[Dim, Dim], tuple[Dim, ...]]] = {
 
 @dataclass
 class Account:
-    """How many accesses are proved in range, by what."""
+    """Counts of the accesses that are proved in bounds, by kind of proof."""
 
     proved: int = 0  # shapes and loops alone
     guarded: int = 0
@@ -43,7 +43,7 @@ class Account:
 
 
 class Visitor:
-    """Walks a kernel, with what is known at each place."""
+    """Walks a kernel, with the facts that hold at each statement."""
 
     def __init__(self, kernel: Kernel, fail: Callable[[int | None, str], None], facts: Facts | None = None):
         self.kernel = kernel
@@ -98,11 +98,11 @@ class Visitor:
         return any(non_negative(-loop.extent) for loop in self.loops)
 
     def guarded(self, guard: Operand | None) -> Facts:
-        """What is known where a guard holds."""
+        """Return the facts that hold where a guard does."""
         return self.facts if guard is None else self.facts.when(*self.compared(guard))
 
     def compared(self, guard: Operand) -> Iterator[Dim]:
-        """Expressions that are at least zero where a guard holds."""
+        """Yield expressions that are at least zero where a guard holds."""
         found = self.made.get(guard.name) if isinstance(guard, Register) else None
         if isinstance(found, Check):
             yield found.size - 1
@@ -118,7 +118,7 @@ class Visitor:
                 yield from COMPARED[found.op](left, right)
 
     def expression(self, operand: Operand) -> Dim | None:
-        """The index expression that an operand is."""
+        """Return the index expression that an operand is, or None."""
         if isinstance(operand, Literal):
             return operand.value if isinstance(operand.value, int) else None
         found = self.made.get(operand.name)

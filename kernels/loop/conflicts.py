@@ -1,15 +1,15 @@
-"""No two lanes, threads or blocks touch one place, one of them writing, with nothing that orders them.
+"""Prove that lanes, threads and blocks do not race: no unordered accesses to one element, one of them a write.
 
 Iterations of `parallel`, `vector`, `grid`, `block`, `warp` and `thread` loops run in no order, and so do branches of
-Concurrent. For each write of such a loop and each access to the same buffer, the places are proved to differ for any
-two iterations: in some dim of some view (regions.py), the one is always less than the other. What a team of
-threads does statement by statement is ordered by barriers, as are the launches of a kernel.
+Concurrent. For each write of such a loop and each access to the same buffer, the elements are proved to differ for any
+two iterations: in some dim of some view (regions.py), the one index is always less than the other. Barriers order the
+statements of a team of threads, as they order the launches of a kernel.
 
-Where scratch is allocated says who shares it. What an iteration of a `parallel`, `grid` or `thread` loop makes is one
-thread's own. What one of a `block` or `warp` loop makes is the team's: iterations of the `thread` loops inside meet
-there, and have to keep apart.
+The loop that allocates scratch decides which threads share it. Scratch of an iteration of a `parallel`, `grid` or
+`thread` loop is private to a thread. Scratch of an iteration of a `block` or `warp` loop is shared by the team:
+iterations of the `thread` loops inside must not race there.
 
-A value that was loaded before a loop is not what memory has inside of it if the loop writes there.
+A value loaded before a loop is stale inside of it if the loop writes its memory.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Touch:
 
 
 class Conflicts(Visitor):
-    """Proves that iterations without an order leave each other alone."""
+    """Proves that unordered iterations do not race."""
 
     def __init__(self, kernel: Kernel, fail: Callable[[int | None, str], None], facts: Facts):
         super().__init__(kernel, fail, facts)
         self.buffers = {item.name: item for item in kernel.buffers}
-        self.touches: list[list[Touch]] = [[]]  # of the loops around
-        self.private: list[set[str]] = [set()]  # what is allocated in each of them
+        self.touches: list[list[Touch]] = [[]]  # accesses of each of the loops around
+        self.private: list[set[str]] = [set()]  # buffers allocated in each of them
         self.branch: int | None = None
         self.depends: dict[str, dict[str, list[Touch]]] = {}  # registers and positions: loads that they come from
         self.used: list[set[str]] = [set()]  # registers that the loops around use
-        self.pairs = 0  # of accesses that were proved to keep apart
+        self.pairs = 0  # pairs of accesses that were proved disjoint
 
     def visit(self, statement: Statement) -> None:
         for buffer in allocates(statement):
@@ -70,7 +70,7 @@ class Conflicts(Visitor):
     # Loads before loops
 
     def note(self, statement: Statement, found: Sequence[Touch]) -> None:
-        """What registers come from, and which are used."""
+        """Record the loads that registers depend on, and the registers that are used."""
         wanted = set(used(statement))
         for item in found:
             wanted |= {symbol.name for symbol in symbols_of(item.access.flat)}
@@ -86,7 +86,7 @@ class Conflicts(Visitor):
             self.depends[register.name] = sources
 
     def stale(self, loop: Loop, inner: Sequence[Touch], used: set[str]) -> None:
-        """Loads that stand before a loop which writes what they read, and that it uses."""
+        """Fail on loads before a loop that uses them and writes the memory that they read."""
         written = {item.access.buffer.name for item in inner if item.writes}
         for name in sorted(used):
             for buffer, loads in self.depends.get(name, {}).items():
@@ -122,7 +122,7 @@ class Conflicts(Visitor):
         self.used[-1] |= used
 
     def apart(self, loop: Loop, inner: Sequence[Touch], outer: int) -> None:
-        """Prove that two iterations of a loop keep apart."""
+        """Prove that no two iterations of a loop race."""
         for one in (item for item in inner if item.writes):
             for other in inner:
                 if other.access.buffer.name != one.access.buffer.name:

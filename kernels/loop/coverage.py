@@ -1,9 +1,9 @@
-"""Every element of every result is written, and nothing is read from memory of a kernel's own before it was.
+"""Prove that every element of every result is written, and elements of a kernel's own memory before they are read.
 
 The writes of a loop are boxes (regions.py): one for each iteration, united over all of them where each begins at
-the end of another. A read is covered where a box of what was written before it has its element: by statements before
-it in this iteration, by loops that are through, or by earlier iterations of the serial loops around it. A store with a
-guard, or at a place that data chose, writes nothing for sure.
+the end of another. A read is covered where a box that was written before it has its element: by statements before
+it in this iteration, by completed loops, or by earlier iterations of the serial loops around it. A store with a
+guard, or at an index that data chose, counts as no write.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Gather(Visitor):
 
 
 class Coverage(Visitor):
-    """Follows what is written. What each buffer of the kernel has at its end is in `state`."""
+    """Follows the writes of a kernel. `state` has the written boxes of each buffer, at the end those of the kernel."""
 
     def __init__(
         self, kernel: Kernel, fail: Callable[[int | None, str], None], facts: Facts, given: Collection[str] = ()
@@ -73,8 +73,8 @@ class Coverage(Visitor):
         gather.run()
         self.found = gather.found
         self.sorted: set[str] = set()  # buffers that data chose the places of, as counting sort does
-        self.reads = 0  # that are covered
-        self.unknown = 0  # of what data chose the places of: only the data could tell
+        self.reads = 0  # reads that are covered
+        self.unknown = 0  # reads of elements written at indices that data chose, which cannot be decided
 
     def visit(self, statement: Statement) -> None:
         for buffer in allocates(statement):
@@ -155,7 +155,7 @@ class Coverage(Visitor):
                     self.state.setdefault(name, []).append(Written(item.view, box))
 
     def body(self, loop: Loop, state: State) -> tuple[State, Facts]:
-        """What the body of a loop writes, over its variable; and what is known at its end."""
+        """Return the writes of the body of a loop, over its variable, and the facts at its end."""
         counts = {name: len(items) for name, items in state.items()}
         outer, self.state = self.facts, state
         super().loop(loop)
@@ -168,7 +168,7 @@ class Coverage(Visitor):
         self.last = self.facts  # with the positions that the statements chose
 
     def earlier(self, made: Mapping[str, Sequence[Written]], inside: Facts, position: int) -> State:
-        """What iterations of a serial loop before this one have written."""
+        """Return the writes of earlier iterations of a serial loop."""
         found: State = {}
         variables = list(inside.variables.values())
         if len(variables) <= position:
@@ -203,7 +203,7 @@ class Coverage(Visitor):
 
 
 def together(facts: Facts, items: Sequence[Written]) -> list[Written]:
-    """Boxes that one iteration writes, with those that are one together taken for one: 2 * i and 2 * i + 1."""
+    """Merge adjacent boxes that one iteration writes, such as 2 * i and 2 * i + 1."""
     if len(items) < 2 or len(items) > LIMITS.boxes:
         return list(items)
     found: list[Written] = []

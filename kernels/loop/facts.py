@@ -1,4 +1,4 @@
-"""What is known at one place of a kernel: the ranges of the loops around it, and what that proves about indices.
+"""Collect the facts at one place of a kernel, the ranges of the loops around it, and prove inequalities of indices.
 
 Proofs eliminate variables, the innermost loop's first. An expression that rises with a variable is least where the loop
 starts, one that falls is least at its last iteration; what is left is over sizes, and proofs.py decides it. So ends
@@ -38,7 +38,7 @@ def is_size(symbol: Symbol) -> bool:
 
 
 def quotient(left: Dim, right: Dim) -> Dim:
-    """How often a multiple has its divisor."""
+    """Return the quotient of a multiple and its divisor."""
     found = exact_quotient(left, right)
     assert found is not None
     return found
@@ -108,16 +108,16 @@ class Facts:
         self.facts = [*self.cut, *map(self.known, self.assumed)]
 
     def inside(self, name: str, start: Dim, stop: Dim, radices: tuple[Dim, ...] = (), counts: bool = True) -> Facts:
-        """The same in an iteration of a loop."""
+        """Return the facts in an iteration of a loop."""
         given = (*self.given, (name, start, stop, radices, counts))
         return Facts(self.shapes, given, self.assumed, self.renamed, self.runs, self.numbers, self.exact)
 
     def over(self, shapes: Sequence[Dim]) -> Facts:
-        """The same for a kernel whose buffers have other sizes."""
+        """Return the facts for a kernel whose buffers have other sizes."""
         return Facts(shapes, self.given, self.assumed, self.renamed, self.runs, self.numbers, self.exact)
 
     def when(self, *assumed: Dim) -> Facts:
-        """The same where some expressions are at least zero."""
+        """Return the facts where some expressions are at least zero."""
         return (
             Facts(self.shapes, self.given, (*self.assumed, *assumed), self.renamed, self.runs, self.numbers, self.exact)
             if assumed
@@ -125,7 +125,7 @@ class Facts:
         )
 
     def beside(self, variables: Sequence[Variable], facts: Sequence[Dim]) -> Facts:
-        """The same with other variables, and more that is at least zero."""
+        """Return the facts with other variables, and more expressions that are at least zero."""
         other = copy.copy(self)
         other.variables = {item.symbol: item for item in variables}
         other.facts = [*self.facts, *facts]
@@ -133,7 +133,7 @@ class Facts:
         return other
 
     def outside(self, count: int, shorter: bool = False) -> Facts:
-        """The same with the outermost variables only; `shorter`: the last of them does not reach its last iteration."""
+        """Return the facts of the outermost variables only; `shorter`: the last one stops before its last iteration."""
         other = copy.copy(self)
         kept = list(self.variables.items())[:count]
         if shorter and kept:
@@ -270,7 +270,7 @@ class Facts:
         return self.at_least_zero(value) and self.at_least_zero(size - 1 - value)
 
     def reaches(self, value: Dim, upper: bool) -> Dim | None:
-        """How far an expression goes, if each of its ends is one that its variables take."""
+        """Return the least or (`upper`) greatest value of an expression, if its variables attain it; else None."""
         return self._without_variables(self.known(value), upper)
 
     def _proves(self, value: Dim, facts: Sequence[Dim], left: list[int]) -> bool:

@@ -3,21 +3,21 @@
 The whole grammar:
 
     Kernel     buffers, then statements
-    Loop       over one variable; its kind says who runs its iterations; may reduce (accumulators)
+    Loop       over one variable; its kind says how its iterations run; may reduce (accumulators)
     Concurrent several parallel loops that do not depend on each other, in one parallel region
     Let        a scalar op of kernels/scalar/table.py on registers and literals
     Index      an index expression as an i64 register
     Load       one element of a buffer (zero where the guard is false)
     Store      one element of a buffer (skipped where the guard is false; may combine with what is there, or
-               stream: go to memory without a stay in the caches)
-    Fetch      a hint that an element will be read: it comes near, and nothing else happens
+               stream: a non-temporal store, past the caches)
+    Fetch      a prefetch of an element into L2; it changes no result
     Prefix     a combiner over the iterations of the loop it stands in, up to this one
     Check      a data-dependent index: in range or an error is reported; gives a guard
-    Lead       how many elements of a buffer lie before its first whole cache line; no result depends on it
+    Lead       the number of elements of a buffer before its first whole cache line; no result depends on it
     Alloc      scratch that lives for one iteration of the loop that it stands in (see Pack for the exception)
     Gemm       a matrix product on sub-matrices of buffers
     Transpose  a block of a buffer copied, read along its columns and written along its rows
-    Pack       a copy of some columns of a matrix in the order in which Gemm reads them
+    Pack       a packed copy of some columns of a matrix, in the order in which Gemm reads them
 
 Registers are assigned once and live until the end of the loop body that assigns them. Buffers are dense and
 row-major; an index is one expression a dimension. A scheduling decision is visible here: it is a loop's kind
@@ -26,7 +26,7 @@ and width, a split loop, a scratch buffer, never a flag somewhere else.
 A `vector` loop of width w runs w iterations at a time; iterations must not depend on each other except
 through its accumulators and prefixes. A `parallel` loop hands out runs of `width` iterations to threads.
 Accumulators and prefixes combine in an order that depends on the loop's bounds and width alone, so the number of
-threads never shows. A loop's bounds may name checked positions: data says how often it runs.
+threads never shows. A loop's bounds may name checked positions: its trip count may depend on data.
 
 On a GPU, where threads come in warps and blocks of `width` threads, the outermost loop of a tree is
 
@@ -38,8 +38,8 @@ and inside of the latter two
 
     thread     the threads of the block, or of the warp, take iterations; accumulators and prefixes combine across them
 
-What is in no `thread` loop is computed by all threads alike, and stored by one of them. What an Alloc makes is shared
-by them; inside of a `thread` loop each thread has its own.
+Statements outside of `thread` loops are computed by all threads alike, and one of them stores. Memory of an Alloc is
+shared by them; inside of a `thread` loop it is private to each thread.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ from .roles import (
 from .roles import Statement as Statement
 from .roles import walk as walk
 
-KINDS = ("serial", "parallel", "vector", "grid", "block", "warp", "thread")  # of loops
-OUTERMOST = ("parallel", "grid", "block", "warp")  # the kinds of loops that nothing is around
-TEAMS = ("block", "warp")  # whose threads run a body together
+KINDS = ("serial", "parallel", "vector", "grid", "block", "warp", "thread")  # kinds of loops
+OUTERMOST = ("parallel", "grid", "block", "warp")  # kinds of loops that are outermost
+TEAMS = ("block", "warp")  # kinds of loops whose threads run a body together
 CONVERSIONS = ("cast", "bitcast", "round_f16", "round_bf16")  # scalar ops whose result has a type of its own
 
 
@@ -99,7 +99,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A number of a type, exactly as the type has it: 0.1 as f32 is 0.10000000149011612."""
+    """A constant of a type, rounded to the type: 0.1 as f32 is 0.10000000149011612."""
 
     value: bool | int | float | complex
     dtype: DType
@@ -116,7 +116,7 @@ class Literal:
 
 
 def as_type(value: bool | int | float | complex, dtype: DType) -> bool | int | float | complex:
-    """The Python number that a number is as a type."""
+    """Round a number to a type; return it as a Python number."""
     if dtype.kind == "b":
         return bool(value)
     if dtype.kind in "iu":
@@ -169,13 +169,13 @@ class Store(Statement):
     value: Operand = field(metadata=USES)
     guard: Operand | None = field(default=None, metadata=GUARD)
     combine: str | None = field(default=None, metadata=COMBINES)  # a combiner of kernels/scalar/table.py
-    stream: bool = False  # whole aligned vectors, which nothing reads soon
+    stream: bool = False  # non-temporal, of whole aligned vectors
     origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch(Statement):
-    """Brings an element from memory into the second cache. One that lies outside of the buffer is not touched."""
+    """Prefetches an element into L2. The index may be outside of the buffer: nothing is read then."""
 
     buffer: Buffer = field(metadata=ADDRESSES)
     index: tuple[Dim, ...] = field(metadata=PLACE)
@@ -190,7 +190,7 @@ class Check(Statement):
     value: Operand = field(metadata=USES)
     size: Dim = field(metadata=DIMS)
     wrap: bool
-    site: int  # which of Kernel.sites to blame
+    site: int  # index into Kernel.sites: the op that a failure is reported for
 
     @property
     def symbol(self) -> Symbol:
@@ -216,7 +216,7 @@ class Prefix(Statement):
     result: Register = field(metadata=DEFINES)
     combiner: str
     value: Operand = field(metadata=USES)
-    start: Operand = field(metadata=USES)  # known before the loop
+    start: Operand = field(metadata=USES)  # loop-invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +257,12 @@ class Concurrent(Statement):
 class Matrix:
     """Part of a buffer seen as a matrix: element (r, c) lies at offset + r * row_stride + c * column_stride.
 
-    A packed one consists of panels of `panel` columns. Its rows are as far apart as a panel is wide, and its
-    column_stride is the distance of panels: element (r, c) lies at
+    A packed matrix consists of panels of `panel` columns. Its row stride is the width of a panel, its column_stride is
+    the distance of panels: element (r, c) lies at
     offset + r * row_stride + c // panel * column_stride + c % panel.
 
-    Of elements of 16 bits, two rows lie together in a packed one, each element beside the one of the next row, as
-    processors read them: element (r, c) lies at
+    A packed matrix of 16-bit elements interleaves pairs of rows, as dot-product instructions read them: element (r, c)
+    lies at
     offset + r // 2 * 2 * row_stride + c // panel * column_stride + c % panel * 2 + r % 2.
     It has an even number of rows, the last of which may be zeros.
     """
@@ -295,8 +295,8 @@ class Gemm(Statement):
 class Transpose(Statement):
     """target = source, both `rows` x `columns`, where the target's columns are adjacent and the source's rows are.
 
-    The two are different buffers of one type: elements are moved as they lie in memory. As many elements are fetched
-    that lie so far `ahead` of the source; where it does not say, a target knows best.
+    The two are different buffers of one type: bits are moved unchanged. `ahead`: prefetch distance, in elements from
+    the source; None for the target's default.
     """
 
     target: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "columns"))
@@ -308,10 +308,10 @@ class Transpose(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Pack(Statement):
-    """output = source, `rows` x `columns`, in panels. What fills up the last panel is not specified.
+    """output = source, `rows` x `columns`, in panels. The padding of the last panel is unspecified.
 
-    `once`: it is the same for all iterations of the loops around, so each thread does it for its first one only. The
-    output is scratch that nothing else writes, and lives for as long.
+    `once`: loop-invariant in all loops around, so each thread packs in its first iteration only. The output is scratch
+    that nothing else writes, and is live through all iterations.
     """
 
     output: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "columns"))
@@ -324,7 +324,7 @@ class Pack(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What to blame when a Check fails."""
+    """The op that the failure of a Check is reported for, and the user's line."""
 
     op: str
     location: Location | None
@@ -339,7 +339,7 @@ class Kernel:
 
 
 def prefixes(loop: Loop) -> list[Prefix]:
-    """The prefixes that run along a loop."""
+    """Return the prefixes that run along a loop."""
     return [item for item in loop.body if isinstance(item, Prefix)]
 
 
@@ -348,7 +348,7 @@ def with_body(loop: Loop, body: Sequence[Statement]) -> Loop:
 
 
 def own_scratch(statements: Sequence[Statement], inside: bool = False) -> Iterator[Buffer]:
-    """What is allocated inside of `thread` loops: memory that each thread of a team has for itself."""
+    """Yield the buffers allocated inside of `thread` loops: private to each thread of a team."""
     for item in statements:
         if inside:
             yield from allocates(item)
@@ -356,21 +356,21 @@ def own_scratch(statements: Sequence[Statement], inside: bool = False) -> Iterat
 
 
 def used(statement: Statement) -> list[str]:
-    """The names of the registers that a statement itself uses."""
+    """Return the names of the registers that a statement itself uses."""
     return [item.name for item in uses(statement) if item.__class__ is Register]
 
 
 def names(kernel: Kernel) -> set[str]:
-    """All names that mean something in a kernel."""
+    """Return all names in a kernel."""
     return {item.name for item in kernel.buffers} | own_names(kernel)
 
 
 def own_names(kernel: Kernel) -> set[str]:
-    """The names of registers, variables and scratch memory."""
+    """Return the names of registers, variables and scratch."""
     return {item.name for statement in walk(kernel.body) for item in makes(statement)}
 
 
 def fresh(kernel: Kernel, *forms: str) -> Iterator[int]:
-    """Numbers that give, put into each of some forms such as "%t{}", names that a kernel has not."""
-    taken = names(kernel)  # at the first one: most kernels need none
+    """Yield numbers that make fresh names of a kernel in all of some forms, such as "%t{}"."""
+    taken = names(kernel)  # when the first number is asked for: most kernels need none
     yield from (number for number in counter() if not any(form.format(number) in taken for form in forms))

@@ -1,8 +1,8 @@
-"""The memory of kernels: who writes it, who reads it, in which order (coverage.py, conflicts.py).
+"""Verify the memory of kernels: reads of written elements only (coverage.py), and no races (conflicts.py).
 
-Proofs are over symbolic sizes. Where one is not found, it is tried over the sizes of buffers instead of those that they
-are calculated from; and where that does not do either, for numbers: some of each kind, small, odd and longer than tiles
-are. What is not proved then is an error.
+Proofs are over symbolic sizes. Where one is not found, it is tried over the sizes of buffers instead of the sizes that
+they are computed from; and where that fails, too, for numbers: some of each kind, small, odd and longer than tiles. A
+fact that is not proved then is an error.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .ir import Kernel
 from .roles import all_expressions
 from .text import identity
 
-NUMBERS = (0, 1, 66, 1031)  # added to the least number that a size may be
+NUMBERS = (0, 1, 66, 1031)  # sample sizes, each added to the least number that a size may be
 Error = tuple[Kernel, int | None, str]  # the statement's number, counted outer before inner, and what is wrong
 Fail = Callable[[Kernel, int | None, str], None]
 
 
 @dataclass
 class Proof:
-    """How many facts about kernels were proved, and how."""
+    """Counts of the facts about kernels that were proved, by kind."""
 
     kernels: int = 0
     proved: int = 0  # accesses that are in range by shapes and loops alone
     guarded: int = 0
-    checked: int = 0  # data chose the index, and a Check looked at it
+    checked: int = 0  # accesses at indices that data chose, with a Check
     unproved: int = 0
-    reads: int = 0  # of a kernel's own memory, of what was written before
-    chosen: int = 0  # of what data chose the places of
-    results: int = 0  # all of their elements are written
-    pairs: int = 0  # of accesses that iterations without an order have, which keep apart
-    by_numbers: int = 0  # kernels whose memory was looked at for some sizes, not all
+    reads: int = 0  # reads of a kernel's own memory, of elements written before
+    chosen: int = 0  # reads of elements that were written at indices chosen by data
+    results: int = 0  # results of which all elements are written
+    pairs: int = 0  # pairs of accesses in unordered iterations that are disjoint
+    by_numbers: int = 0  # kernels whose memory was verified for sample sizes, not for all
 
     def __iadd__(self, other: Proof) -> Proof:
         for field in fields(self):
@@ -47,8 +47,8 @@ class Proof:
 
 
 def verify_memory(kernel: Kernel, fail: Fail) -> None:
-    """Fail if a kernel reads of its own memory what it has not written, or if iterations without an order meet. Others
-    may have written parts of its results."""
+    """Fail if a kernel reads elements of its own memory that it has not written, or if unordered iterations race. Parts
+    of its results may have been written before."""
     results = {item.name for item in kernel.buffers if item.role == "out"}
     for run in (partial(_in_order, [kernel], results, set()), partial(_apart, kernel)):
         _, errors = prove([kernel], run)
@@ -59,8 +59,8 @@ def verify_memory(kernel: Kernel, fail: Fail) -> None:
 def verify_program(
     kernels: Sequence[Kernel], given: Collection[str], results: Collection[str], fail: Fail, proof: Proof | None = None
 ) -> None:
-    """The same for the kernels of a program in their order, which write all of the `results`. What is `given` has all
-    of its elements before."""
+    """Fail for the kernels of a program, in their order, as `verify_memory` does, or if they do not write all of the
+    `results`. Buffers that are `given` are complete before."""
     proof = Proof() if proof is None else proof
     different = {identity(kernel): kernel for kernel in kernels}
     tasks = [([kernel], partial(_apart, kernel)) for kernel in different.values()]
@@ -83,7 +83,7 @@ def _apart(kernel: Kernel, facts: Facts, complain: Fail) -> list[Any]:
 def _in_order(
     kernels: Sequence[Kernel], given: Collection[str], results: Collection[str], facts: Facts, complain: Fail
 ) -> list[Any]:
-    """Follow what kernels write, one after the other."""
+    """Follow the writes of kernels, one after the other."""
     state: dict[str, list[Written]] = {}
     walks: list[Coverage] = []
     alone = len(kernels) == 1 and not results
@@ -109,7 +109,7 @@ def _in_order(
 def prove(
     kernels: Sequence[Kernel], run: Callable[[Facts, Fail], list[Any]], proof: Proof | None = None
 ) -> tuple[list[Any], list[Error]]:
-    """Walks over kernels, and what they complain about: for all sizes if they find no fault so, else for some."""
+    """Return walks over kernels and their errors: for symbolic sizes if those have no errors, else for sample sizes."""
     sizes = [size for kernel in kernels for item in kernel.buffers if item.role != "temp" for size in item.shape]
     symbols = size_symbols_of(kernels)
     names = renamings(sizes) if symbols else {}

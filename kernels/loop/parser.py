@@ -1,4 +1,4 @@
-"""Text to kernel: the inverse of text.py, over the tokens of the graph IR.
+"""Parse kernels from text: the inverse of text.py, over the tokens of the graph IR.
 
     kernel    = "kernel" "@name" "(" { buffer "," } ")" [ "where" range { "," range } ] "{"
                   { "site" NUMBER "=" NAME } { statement } "}"

@@ -1,4 +1,4 @@
-"""Which elements of its buffers a kernel touches: places over loop variables, and boxes of places.
+"""Describe the elements that a kernel touches: places over loop variables, and boxes of places.
 
 A place is seen in views of a buffer: its dims, the strides that its accesses have, or one line of memory. In each an
 element is a tuple of numbers, of which each is less than the view's size there, so two elements are the same if all of
@@ -33,7 +33,7 @@ class Access:
 
 
 def accesses(statement: Statement, facts: Facts) -> tuple[list[Access], list[Access]]:
-    """What a statement itself reads, and what it writes."""
+    """Return the accesses of a statement itself: reads, writes."""
     reads: list[Access] = []
     writes: list[Access] = []
     for item in elements(statement):

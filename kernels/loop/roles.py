@@ -120,7 +120,7 @@ def _gathered(kind: type, wanted: frozenset[str], item: str) -> str:
 
 
 class Query(Generic[Thing]):
-    """What a statement itself has in some roles, in the order of its fields."""
+    """The items of a statement itself that have some roles, in the order of its fields."""
 
     def __init__(self, *roles: str):
         self.roles = frozenset(roles)
@@ -171,7 +171,7 @@ _plain: set[type] = set()  # classes without a body
 
 
 def roles_of(statement: Statement) -> frozenset[str]:
-    """All roles that its fields have: what a statement has not need not be asked for."""
+    """Return all roles of a statement's fields, so that callers skip queries that would find nothing."""
     kind: type = statement.__class__
     found = _known.get(kind)
     if found is None:
@@ -180,7 +180,7 @@ def roles_of(statement: Statement) -> frozenset[str]:
 
 
 def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
-    """All statements, outer before inner."""
+    """Yield all statements, outer before inner."""
     plain, getters, pending = _plain, children.getters, list(reversed(statements))
     while pending:
         statement = pending.pop()
@@ -202,11 +202,11 @@ def all_expressions(statements: Sequence[Statement]) -> Iterator[Dim]:
 
 
 def chosen(statement: Statement) -> bool:
-    """Whether it makes positions that data chooses: what is made of no operand is the same in all iterations."""
+    """Whether a statement makes positions that data chooses: without operands they are loop-invariant."""
     return roles_of(statement) >= {"position", "uses"}
 
 
-# What a statement touches: elements, and blocks that are matrices.
+# The memory that a statement touches: elements, and blocks that are matrices.
 
 
 class Element(NamedTuple):
@@ -229,7 +229,7 @@ class Block(NamedTuple):
 
 
 class Elements(Query[Element]):
-    """The elements that it touches."""
+    """The elements that a statement touches."""
 
     def text(self, kind: type) -> str:
         def path(role: str) -> str:
@@ -246,7 +246,7 @@ class Elements(Query[Element]):
 
 
 class Blocks(Query[Block]):
-    """The matrices that it touches."""
+    """The matrices that a statement touches."""
 
     def text(self, kind: type) -> str:
         text = ""

@@ -1,4 +1,4 @@
-"""The text of the loop IR. parser.py reads it back; the hash of it is a kernel's identity.
+"""Print the loop IR. parser.py reads the text back; its hash is a kernel's identity.
 
     kernel @softmax(%x: f32[N, 1024], %y: out f32[N, 1024]) where N >= 2 {
       parallel<8> %i in 0..N {
@@ -21,7 +21,7 @@ A loop over `start..stop` has its kind and width in front. `yield` ends its body
 `load %x as [6400][%i]`. In `gemm`, `transpose` and `pack` a matrix is `%x[offset; row stride, column stride]`
 with ` by 32` behind if it is packed in panels of 32 columns; the sizes are those of rows, columns and depth.
 
-The user's line of a statement, and of what a check blames, stands in a comment: it is no part of the program.
+The user's line of a statement, and of a check's site, stands in a comment: it is no part of the program.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class KernelPrinter:
             output, left, right = map(self.matrix, (statement.output, statement.left, statement.right))
             sizes = list_text((statement.rows, statement.columns, statement.depth))
             return f"gemm {output} = {left} * {right} over ({sizes})"
-        return repr(statement)  # which a check will refuse
+        return repr(statement)  # the verifier refuses it
 
     def place(self, buffer: Buffer, index: Iterable[Dim]) -> str:
         return f"{self.memory(buffer)}[{list_text(index)}]"

@@ -1,11 +1,11 @@
-"""Is this a kernel? The rules of ir.py, checked.
+"""Verify kernels: the rules of ir.py.
 
-A name stands for one thing: a register is assigned once, and registers, loop variables and buffers that can be seen
-at one place have different names. What a loop's body defines is visible in that body only. Types are inferred
-again and compared. That every access lies in its buffer is proved in bounds.py; that memory is written before it
-is read, and by one iteration at a time, in memory.py.
+A name stands for one thing: a register is assigned once, and registers, loop variables and buffers that are visible
+at one place have different names. Names that a loop's body defines are visible in that body only. Types are inferred
+again and compared. bounds.py proves that every access is in bounds; memory.py that memory is written before it
+is read, and without races.
 
-On failure the error shows the kernel around the statement, with what is wrong written below it:
+On failure the error shows the kernel around the statement, with the message below it:
 
       vector<32> %j in 0..100 {
         %0 = load %x[%i, %j]
@@ -64,12 +64,12 @@ from .text import KernelPrinter
 CONTEXT = 6
 ROLES = ("in", "out", "temp")
 GEMM = ("f32", "f64")
-SHORTEST_STREAM = 32  # bytes
+SHORTEST_STREAM = 32  # bytes of a non-temporal store, at least
 
 
 def verify_kernel(kernel: Kernel, memory: bool = True) -> None:
-    """Raise VerifyError if the kernel breaks a rule of the loop IR. `memory`: also if it reads what it has not written,
-    or if iterations without an order meet."""
+    """Raise VerifyError if the kernel breaks a rule of the loop IR. `memory`: also if it reads elements that it has not
+    written, or if unordered iterations race."""
     Verifier(kernel).run()
     Bounds(kernel, partial(refuse, kernel)).run()
     if memory:
@@ -77,8 +77,8 @@ def verify_kernel(kernel: Kernel, memory: bool = True) -> None:
 
 
 def verify_kernels(kernels: Sequence[Kernel], params: Collection[str], results: Collection[str]) -> None:
-    """Raise VerifyError if the kernels of a program read what none of them has written, or write not all elements of
-    their results, or if iterations without an order meet."""
+    """Raise VerifyError if the kernels of a program read elements that none of them has written, do not write all
+    elements of their results, or if unordered iterations race."""
     verify_program(kernels, params, results, refuse)
 
 
@@ -95,13 +95,13 @@ def refuse(kernel: Kernel, number: int | None, message: str) -> NoReturn:
 
 
 class Verifier:
-    """Walks a kernel with what is visible at each place."""
+    """Walks a kernel with the names that are visible at each place."""
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self.buffers: dict[str, Buffer] = {}
         self.registers: dict[str, Register] = {}
-        self.symbols: dict[str, Symbol] = {}  # what index expressions may name
+        self.symbols: dict[str, Symbol] = {}  # symbols that index expressions may name
         self.assigned: set[str] = set()
         self.loops: list[Loop] = []
         self.outer: list[dict[str, Register]] = []  # for each of them, the registers that were known before it
@@ -140,7 +140,7 @@ class Verifier:
         self.registers[register.name] = register
 
     def operand(self, operand: Operand, expected: DType | None = None, what: str = "") -> DType:
-        """The type of an operand that is known here."""
+        """Return the type of an operand that is visible here."""
         if isinstance(operand, Register):
             known = self.registers.get(operand.name)
             if known is None:
@@ -152,7 +152,7 @@ class Verifier:
         return operand.dtype
 
     def sizes(self, values: Sequence[Dim]) -> None:
-        """Index expressions name loop variables, checked positions and leads; all other names are sizes."""
+        """Check the names in index expressions: loop variables, checked positions and leads; all others are sizes."""
         for value in values:
             for symbol in sorted(symbols_of(value), key=lambda item: item.name):
                 if symbol.name.startswith("%") and symbol.name not in self.symbols:
@@ -160,7 +160,7 @@ class Verifier:
 
     @contextmanager
     def body(self, loop: Loop) -> Iterator[None]:
-        """What is defined inside is not visible behind it."""
+        """Verify the body of a loop in a scope of its own."""
         before = self.buffers, self.registers, self.symbols
         self.buffers, self.registers, self.symbols = dict(before[0]), dict(before[1]), dict(before[2])
         self.loops.append(loop)
@@ -173,7 +173,7 @@ class Verifier:
     # Accesses
 
     def memory(self, buffer: Buffer) -> None:
-        """A buffer that is visible here, perhaps in another shape."""
+        """Check that a buffer is visible here, perhaps in another shape."""
         known = self.buffers.get(buffer.name)
         if known is None:
             self.fail(f"{buffer.name} is no buffer that is known here{suggest(buffer.name, self.buffers)}")
@@ -256,7 +256,7 @@ class Verifier:
         self.define(statement.result, result_dtype(row, kind))
 
     def conversion(self, statement: Let, kinds: Sequence[DType]) -> DType:
-        """The type of a conversion's result: what it says, if that is possible."""
+        """Return the declared type of a conversion's result, if the conversion exists."""
         if len(kinds) != 1:
             self.fail(f"{statement.op} takes 1 operand, not {len(kinds)}")
         target = statement.result.dtype
@@ -330,7 +330,7 @@ class Verifier:
             self.once(statement)
 
     def once(self, statement: Pack) -> None:
-        """A thread packs for its first iteration what all others find."""
+        """Check a `once` Pack: a thread packs in its first iteration for all of them."""
         source, buffer = statement.source.buffer, statement.output.buffer
         if not self.loops:
             self.fail("a pack that is done once stands in no loop")
@@ -354,7 +354,7 @@ class Verifier:
             self.memory(matrix.buffer)
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
         kinds = [matrix.buffer.dtype for matrix in (output, *sources)]
-        # f16 and bf16 may be multiplied where they lie, and added up in f32: by GPUs, and by some processors.
+        # f16 and bf16 may be multiplied in place and accumulated in f32: by GPUs, and by some processors.
         total = kinds[0].compute if name == "pack" else kinds[0]
         if any(kind.compute is not total for kind in kinds) or total.name not in GEMM:
             self.fail(f"the matrices are {', '.join(map(str, kinds))}, expected one of {', '.join(GEMM)}")
@@ -429,12 +429,12 @@ class Verifier:
 
 
 def written(loop: Loop) -> set[str]:
-    """The buffers that a loop stores to, its own scratch apart."""
+    """Return the buffers that a loop stores to, except its own scratch."""
     return {buffer.name for item in walk([loop]) for buffer in writes(item) if buffer.role != "scratch"}
 
 
 def streamable(store: Store, loop: Loop) -> bool:
-    """Whether a store that stands in a vector loop writes whole vectors, each inside of cache lines."""
+    """Whether a store in a vector loop may be non-temporal: it writes whole vectors, none across cache lines."""
     buffer = store.buffer
     unit = stream_unit(buffer, loop.width)
     if loop.kind != "vector" or unit < SHORTEST_STREAM or loop.width * buffer.dtype.bytes % unit:
@@ -450,5 +450,5 @@ def streamable(store: Store, loop: Loop) -> bool:
 
 
 def stream_unit(buffer: Buffer, width: int) -> int:
-    """The bytes that a streaming store of so many elements starts at a multiple of."""
+    """Return the alignment, in bytes, of a non-temporal store of `width` elements."""
     return min(width * buffer.dtype.bytes, CACHE_LINE)

@@ -1,4 +1,4 @@
-"""What the rows of kernels/scalar/table.py mean, where NumPy has no function of its own for it."""
+"""Define rows of kernels/scalar/table.py in NumPy, where NumPy has no function of its own for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""erf, the gamma function and their relatives as expansions.
+"""Expansions of erf, the gamma function and their relatives.
 
 erf and its inverse have f32 versions; the others compute in f64, some to fewer digits if that is all f32 needs.
 """

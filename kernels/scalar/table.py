@@ -1,4 +1,4 @@
-"""The closed table of scalar ops: what one element's computation may use.
+"""Define the closed table of scalar ops, of which the computation of one element consists.
 
 One row = one scalar op: its name, how NumPy computes it (the reference), how LLVM and CUDA spell it, or an expansion
 into other scalar ops. A back end that has every row without an expansion can compile every elementwise op.
@@ -14,7 +14,7 @@ name in NumPy and {w} for that of the type of 32 bits or more. Numba computes in
 to their width by {t}(...). A library function is as accurate as the expansion, and shorter code.
 
 An expansion is a function `(b, *operands) -> operand` over a ScalarBuilder. It is straight-line code, inlined
-into vector loops, but for `rare`: a branch around what hardly any operand needs. Where a row has a spelling for
+into vector loops, but for `rare`: a branch around code that hardly any operand needs. Where a row has a spelling for
 the operands' kind, that is used, otherwise the expansion; complex operands always take `complex_expansion`. What
 remains is in BASE. Inside an expansion no fast-math flags apply: it counts on every rounding, on nan and on the
 sign of zero.
@@ -36,13 +36,13 @@ from .term import expand
 
 
 class Operand(Protocol):
-    """What a builder hands around: opaque but for its element type."""
+    """An operand of a builder: opaque but for its element type."""
 
     dtype: DType
 
 
 class ScalarBuilder(Protocol):
-    """What an expansion may say."""
+    """The operations that an expansion may use."""
 
     def op(self, name: str, *operands: Any) -> Any:
         """Another scalar op. Operands have one type (the condition of `where` apart)."""
@@ -55,8 +55,8 @@ class ScalarBuilder(Protocol):
         """The same bits as another type of the same width."""
 
     def rare(self, condition: Any, fast: Any, slow: Callable[..., Any], operands: Sequence[Any]) -> Any:
-        """`fast`, but where the condition holds what the expansion `slow` makes of the operands. It is run only if
-        the condition holds in some lane. Expansions of the same name are the same."""
+        """Return `fast`, but where the condition holds the result of the expansion `slow`, which is run only if the
+        condition holds in some lane. Expansions of the same name are the same."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class ScalarOp:
     expansion: Callable[..., Any] | None = None
     complex_expansion: Callable[..., Any] | None = None
     result: str = "same"  # same | bool | real | complex
-    cost: int = 1  # in additions, roughly: what recomputing it costs
+    cost: int = 1  # of recomputing it, in additions, roughly
 
 
 SCALARS: dict[str, ScalarOp] = process.keep("scalar ops", {})
 
-# What a back end implements by hand: conversions, and the parts of a complex number. reference.cast says what
-# a conversion gives: there is no undefined behaviour.
+# Rows that a back end implements by hand: conversions, and the parts of a complex number. reference.cast defines the
+# results of conversions: there is no undefined behaviour.
 BASE = frozenset({"cast", "round_off", "real", "imag", "complex"})
 
 
@@ -105,7 +105,7 @@ def scalar(
 
 
 def by_kind(spellings: Mapping[str, str] | None, dtype: DType) -> str | None:
-    """The spelling for operands of this type, or None: expand the row."""
+    """Return the spelling for operands of this type, or None: expand the row."""
     for kinds, text in (spellings or {}).items():
         if dtype.kind in kinds:
             return text
@@ -113,30 +113,30 @@ def by_kind(spellings: Mapping[str, str] | None, dtype: DType) -> str | None:
 
 
 def spelling(op: ScalarOp, dtype: DType) -> str | None:
-    """How LLVM spells the row on operands of this type, or None: expand it."""
+    """Return LLVM's spelling of the row on operands of this type, or None: expand it."""
     return by_kind(op.llvm, dtype)
 
 
 def cuda_spelling(op: ScalarOp, dtype: DType) -> str | None:
-    """How CUDA spells the row on operands of this type, or None: expand it."""
+    """Return CUDA's spelling of the row on operands of this type, or None: expand it."""
     return by_kind(op.cuda, dtype)
 
 
 def cuda_function(op: ScalarOp) -> str | None:
-    """The function of CUDA's math library that computes the row on f64, or None."""
+    """Return the function of CUDA's math library that computes the row on f64, or None."""
     text = (op.cuda or {}).get("f")
     return text if text is not None and text.isidentifier() else None
 
 
 def expansion(op: ScalarOp, dtype: DType) -> Callable[..., Any] | None:
-    """The expansion to use on operands of this type, or None: spell it, or the row is in BASE."""
+    """Return the expansion to use on operands of this type, or None: spell it, or the row is in BASE."""
     if dtype.is_complex:
         return op.complex_expansion
     return op.expansion if spelling(op, dtype) is None else None
 
 
 def result_dtype(op: ScalarOp, dtype: DType) -> DType:
-    """The type of the result on operands of this type (of the last operand, for `where`)."""
+    """Return the type of the result on operands of this type (of the last operand, for `where`)."""
     if op.result == "bool":
         return bool_
     if op.result == "real":
@@ -508,14 +508,14 @@ class Combiner:
 
 
 def lowest(dtype: DType) -> Any:
-    """What no number of the type is below."""
+    """Return the least value of a type, -inf for floats."""
     if dtype.is_float:
         return -np.inf
     return False if dtype.kind == "b" else int(np.iinfo(dtype.numpy).min)
 
 
 def highest(dtype: DType) -> Any:
-    """What no number of the type is above."""
+    """Return the greatest value of a type, inf for floats."""
     if dtype.is_float:
         return np.inf
     return True if dtype.kind == "b" else int(np.iinfo(dtype.numpy).max)

@@ -1,4 +1,4 @@
-"""sin, cos, tan and their inverses as expansions.
+"""Expansions of sin, cos, tan and their inverses.
 
 From usual arguments a multiple of pi is subtracted: pi is held in parts whose products with a whole number are
 exact or, with fma, rounded once. Large arguments are rare: they are reduced to a fraction of a turn, x / (2 pi)
@@ -103,7 +103,7 @@ def fraction(x: Term) -> Term:
 
 
 class Steps(Record):
-    """What is taken off an angle: multiples of a part of a turn, counted from an offset."""
+    """The steps of an argument reduction: multiples of a part of a turn, counted from an offset."""
 
     of_turn: int
     offset: float = 0.0
@@ -217,7 +217,7 @@ def without_steps(x: Term, n: Term, step: int) -> Term:
 
 
 def sin(x: Term) -> Term:
-    """The sine of what is left of x after the nearest multiple of pi."""
+    """The sine of x reduced by the nearest multiple of pi."""
     shifted = fma(x, 1 / math.pi, MAGIC[x.dtype])
     result = negated_if_odd(sine(without_steps(x, shifted - MAGIC[x.dtype], 2)), shifted.bits())
     return rare(~(abs(x) < USUAL[x.dtype]), result, sin_large, x)
@@ -234,14 +234,14 @@ def cos(x: Term) -> Term:
 
 
 def cos_double(x: Term) -> Term:
-    """The sine, negated, of what is left of x after the nearest odd multiple of pi / 2."""
+    """The sine, negated, of x reduced by the nearest odd multiple of pi / 2."""
     shifted = fma(x, 1 / math.pi, -0.5) + MAGIC[x.dtype]
     rest = without_steps(x, (shifted - MAGIC[x.dtype]) + 0.5, 2)
     return negated_if_odd(-sine(rest), shifted.bits())
 
 
 def cos_single(x: Term) -> Term:
-    """From the nearest multiple of pi / 2: what is left of small operands after an odd one is rounded twice."""
+    """Reduces by the nearest multiple of pi / 2: by an odd one, small operands would be rounded twice."""
     shifted = fma(x, 2 / math.pi, MAGIC[x.dtype])
     rest = without_steps(x, shifted - MAGIC[x.dtype], 1)
     square = rest * rest
@@ -321,7 +321,7 @@ QUARTER_PI = (0.7853981633974483, 3.061616997868383e-17)
 
 
 def half_angle(size: Term) -> tuple[Term, Term, Term]:
-    """For size > 1/2: root = sqrt((1 - size) / 2), what its rounding lost, and asin(root) - root."""
+    """For size > 1/2: root = sqrt((1 - size) / 2), its rounding error, and asin(root) - root."""
     square = (1 - size) * 0.5
     root = square.op("sqrt")
     # A few digits of it are enough: a quick division.
@@ -345,7 +345,7 @@ SINGLE_HALF_PI = (1.53125, 0.03954632679489662)
 
 
 def half_angle_single(size: Term) -> tuple[Term, Term, Term]:
-    """Whether size > 0.7; asin of it or else of sqrt((1 - size) / 2): the operand, and what is to be added."""
+    """Whether size > 0.7; for asin of size, or of sqrt((1 - size) / 2): the operand, and the term to add."""
     beyond = size > 0.7
     half = fma(size, -0.5, 0.5)
     square = select(beyond, half, size * size)

@@ -1,7 +1,7 @@
-"""exp, log, pow and hyperbolic functions as straight-line expansions for f32 and f64.
+"""Expansions of exp, log, pow and hyperbolic functions, straight-line, for f32 and f64.
 
 They hold over the whole domain: infinities, nan, denormals and the sign of zero. Polynomials are minimax fits
-of what is left after the leading terms, which are exact. f32 functions that matter for speed work in f32; the
+of the remainder after the leading terms, which are exact. f32 functions that matter for speed work in f32; the
 others compute in f64 and round once. tests/ops/test_vecmath.py has a bound on the error of each.
 """
 
@@ -19,7 +19,7 @@ LOG2E = 1 / LN2
 
 
 class Format(Record):
-    """What depends on the float type. Adding `magic` rounds to an integer and leaves it in the low bits."""
+    """The constants of a float type. Adding `magic` rounds to an integer and leaves it in the low bits."""
 
     digits: int  # bits of the fraction
     bias: int
@@ -140,7 +140,7 @@ def exp_fraction(r: Term, fmt: Format) -> Term:
 
 def exp(x: Term) -> Term:
     fmt = format_of(x)
-    # Far below nothing is rare about it: a mask in front of a softmax is made of such numbers.
+    # Numbers far below are not rare: a mask before a softmax consists of them.
     vanishes = x < fmt.lowest
     return rare(~((abs(x) < fmt.usual) | vanishes), select(vanishes, 0.0, usual_exp(x)), exp_extreme, x)
 
@@ -386,7 +386,7 @@ def log10(x: Term) -> Term:
 
 
 def log1p(x: Term) -> Term:
-    """log(1 + x), with what the sum 1 + x loses put back into the fraction."""
+    """log(1 + x), with the rounding error of 1 + x put back into the fraction."""
     total = 1 + x
     above = x > 1
     lost = select(above, x.constant(1.0), x) - (total - select(above, x, 1.0))
@@ -396,7 +396,7 @@ def log1p(x: Term) -> Term:
 
 
 def log1p_unusual(x: Term) -> Term:
-    """log1p of large numbers, of infinity and of what is not above -1."""
+    """log1p of large numbers, of infinity and of numbers not above -1."""
     return select(x > 1, log_unusual(x, NATURAL), select(x.equals(-1), -math.inf, x * math.nan))
 
 
@@ -532,7 +532,7 @@ def tanh(x: Term) -> Term:
 
 
 def sigmoid(x: Term) -> Term:
-    """exp(x) / (1 + exp(x)), with what the sum loses put into the quotient."""
+    """exp(x) / (1 + exp(x)), with the rounding error of the sum put into the quotient."""
     fmt = format_of(x)
     growth = usual_exp(x)
     total = 1 + growth
