@@ -170,7 +170,7 @@ def test_weights_are_packed_once(model: nn.Module, shape: tuple[int, ...], made:
         for _ in range(2):
             torch.testing.assert_close(function(x), model(x))
     (program,) = made
-    width = RegisterTile("f32", host().machine.vector_bits).width
+    width = RegisterTile("f32", host().machine).width
     constants = [program.folded[0].constants.template[place] for place in program.places]
     weights = [weight for weight in model.parameters() if weight.ndim == 2]
     assert program.folds == 1
@@ -181,7 +181,7 @@ def test_weights_are_packed_once(model: nn.Module, shape: tuple[int, ...], made:
 
 
 def test_the_receipt_names_packed_weights():
-    width = RegisterTile("f32", host().machine.vector_bits).width
+    width = RegisterTile("f32", host().machine).width
     layers = nn.Sequential(nn.Linear(1024, 300), nn.BatchNorm1d(300), nn.GELU())
     model, x = nn.ModuleDict({"body": layers, "head": nn.Linear(300, 5, bias=False)}).eval(), torch.randn(7, 1024)
     smelt.torch.reset_stats()
