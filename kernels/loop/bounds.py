@@ -50,8 +50,8 @@ class Visitor:
         sizes = (size for item in kernel.buffers if item.role != "temp" for size in item.shape)
         self.facts = Facts(sizes) if facts is None else facts
         self.loops: list[Loop] = []
-        self.made: dict[str, Statement] = {}  # registers, by what defines them
-        self.number = -1  # of the statement, counted outer before inner
+        self.made: dict[str, Statement] = {}  # definitions of registers
+        self.number = -1  # number of the statement, outer before inner
         self._fail = fail
 
     def fail(self, message: str) -> None:
@@ -90,7 +90,7 @@ class Visitor:
         self.facts = before
 
     def visit(self, statement: Statement) -> None:
-        """A statement that is no loop."""
+        """Visit a statement that is no loop."""
 
     @property
     def never_runs(self) -> bool:
@@ -167,7 +167,7 @@ class Bounds(Visitor):
         self.account.unproved += 1
 
     def explain(self, facts: Facts, what: str, place: Dim, size: Dim) -> None:
-        """Say what is wrong with an index that is not proved."""
+        """Fail with a message about an index that is not proved in bounds."""
         if not facts.at_least_zero(size - 1 - place):
             high = facts.reaches(place, True)
             how = "is not known to end before" if high is None else f"goes up to {high}"
@@ -193,7 +193,7 @@ class Bounds(Visitor):
 
 
 def matrix_ends(facts: Facts, matrix: Matrix, rows: Dim, columns: Dim) -> tuple[Dim, Dim]:
-    """The first and the last place of a matrix that has an element."""
+    """Return the first and the last linear index of a matrix that has an element."""
     first = last = matrix.offset
     if not matrix.panel:
         for stride, count in ((matrix.row_stride, rows), (matrix.column_stride, columns)):

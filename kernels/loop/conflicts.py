@@ -192,8 +192,8 @@ class Conflicts(Visitor):
 
 
 def beside(one: Facts, other: Facts, digits: Sequence[Symbol]) -> tuple[Facts | None, dict[Symbol, Dim]]:
-    """What is known of two places at once, and the second's variables by other names: for those that do not hold for
-    both. None if there are no two such iterations."""
+    """Combine the facts of two accesses, with fresh names for the variables of the second that differ; return the facts
+    and the names. None in place of facts if there are no two such iterations."""
     first, second = list(one.variables.values()), list(other.variables.values())
     split = len(first)
     if digits:

@@ -1,8 +1,8 @@
 """Collect the facts at one place of a kernel, the ranges of the loops around it, and prove inequalities of indices.
 
 Proofs eliminate variables, the innermost loop's first. An expression that rises with a variable is least where the loop
-starts, one that falls is least at its last iteration; what is left is over sizes, and proofs.py decides it. So ends
-that depend on outer variables, as those of tiles do, are counted exactly:
+starts, one that falls is least at its last iteration; proofs.py decides the rest, which is over sizes. So ends that
+depend on outer variables, as those of tiles do, are counted exactly:
 
     serial %p in 0..((N + 63) // 64) {
       vector %i in (64 * %p)..(min(64 * %p + 64, N)) {      N - 1 - %i >= N - min(64 * %p + 64, N) >= 0
@@ -52,7 +52,7 @@ class Digits:
     values: list[Dim]
 
     def between(self, first: int, last: int) -> Dim:
-        """The number that some of the digits are together."""
+        """Return the number that some of the digits form."""
         total: Dim = 0
         for stride, value in zip(self.strides[first:last], self.values[first:last], strict=True):
             total = total + value * quotient(stride, self.strides[first])
@@ -83,8 +83,8 @@ class Facts:
         numbers: Mapping[str, int] | None = None,
         exact: bool = False,
     ):
-        self.exact = exact  # digits are those of whole ranges only: what is united over them is all of them
-        self.runs = runs  # sizes are what they are where all these loops run
+        self.exact = exact  # only whole ranges are split into digits, so unions over digits are exact
+        self.runs = runs  # whether all these loops have iterations, which bounds sizes
         self.numbers = numbers or {}  # sizes that are known
         self.shapes = tuple(shapes)
         self.given = tuple(variables)
@@ -95,7 +95,7 @@ class Facts:
         self.values: dict[str, Dim] = {}  # of variables, by name
         self.variables: dict[Symbol, Variable] = {}
         self.digits: dict[str, Digits] = {}
-        self.cut: list[Dim] = []  # at least zero: what digits say together
+        self.cut: list[Dim] = []  # expressions of several digits that are at least zero
         self.proved: dict[Dim, bool] = {}
         self._about_sizes: list[Dim] | None = None
         for _ in range(3):  # a lower bound of a size may tell another one
@@ -178,14 +178,14 @@ class Facts:
         return symbol.expr()
 
     def _refine(self) -> None:
-        """Lower bounds of sizes, where loops over them run."""
+        """Raise the lower bounds of sizes that loops run over."""
         for fact in self._sizes_facts() if self.runs else ():
             for symbol, least in _least(fact):
                 if is_size(symbol) and (symbol.lower is None or symbol.lower < least):
                     self.sizes[symbol.name] = Symbol(symbol.name, least, symbol.upper)
 
     def _sizes_facts(self) -> list[Dim]:
-        """What loops that run, and assumptions, say about sizes alone."""
+        """Return the facts about sizes alone that follow from loops that run, and from assumptions."""
         found: list[Dim] = []
         runs = [item.stop - item.start - 1 for item in self.variables.values()]
         for item in (*runs, *self.cut, *map(self.known, self.assumed)):
@@ -211,7 +211,7 @@ class Facts:
         return value
 
     def known(self, value: Dim) -> Dim:
-        """An expression of the program over the symbols that carry the ranges known here."""
+        """Rewrite an expression of the program over the symbols that carry the ranges known here."""
         if isinstance(value, int):
             return value
         if self.renamed:
@@ -296,7 +296,7 @@ class Facts:
 
     @staticmethod
     def _ends(symbol: Symbol, lower: bool, facts: Sequence[Dim]) -> Iterator[Dim]:
-        """Bounds of a variable that follow from facts."""
+        """Yield bounds of a variable that follow from facts."""
         for fact in itertools.chain(facts, map(_without_quotients, facts)):
             factor = fact.coefficient(symbol) if isinstance(fact, Expr) else None
             if isinstance(factor, int) and factor and (factor > 0) == lower:
@@ -304,16 +304,16 @@ class Facts:
                 yield ceil_divide(-rest, factor) if lower else floor_divide(rest, -factor)
 
     def _by_cases(self, value: Expr, symbol: Symbol | None, facts: Sequence[Dim], left: list[int]) -> bool:
-        """The same by what an atom with the variable in it may be."""
+        """Prove that an expression is at least zero by cases of an atom with the variable in it."""
         for extreme in _compounds(value, symbol):
             if extreme.operator in ("min", "max"):
-                # Which of the two it is, is known in each case.
+                # In each case one of the two sides is the minimum or maximum.
                 gap = extreme.right - extreme.left if extreme.operator == "min" else extreme.left - extreme.right
                 cases = ((extreme.left, gap), (extreme.right, -gap))
                 for side, fact in cases:
                     known = [transform(item, {extreme: side}.get, COMPOUND) for item in facts]
                     if any(non_negative(-1 - item) for item in (fact, *known)):
-                        continue  # it never is
+                        continue  # the case is impossible
                     if not self._proves(transform(value, {extreme: side}.get, COMPOUND), [*known, fact], left):
                         return False
                 return True
@@ -373,7 +373,7 @@ def renamings(shapes: Iterable[Dim]) -> dict[Atom, Dim]:
 
 
 def _without_quotients(fact: Dim) -> Dim:
-    """What is at least zero where a fact is: e // k is at most e / k, and at least (e - k + 1) / k."""
+    """Weaken a fact to one without quotients: e // k is at most e / k, and at least (e - k + 1) / k."""
     for monomial, coefficient in fact.terms if isinstance(fact, Expr) else ():
         atom = monomial[0] if len(monomial) == 1 else None
         if isinstance(atom, Compound) and atom.operator == "//" and isinstance(atom.right, int) and atom.right > 0:
@@ -384,7 +384,7 @@ def _without_quotients(fact: Dim) -> Dim:
 
 
 def _compounds(value: Dim, symbol: Symbol | None) -> Iterator[Compound]:
-    """The compound atoms of an expression that have a symbol in them, inner ones first."""
+    """Yield the compound atoms of an expression that have a symbol in them, inner ones first."""
     if isinstance(value, int):
         return
     for monomial, _ in value.terms:
@@ -396,7 +396,7 @@ def _compounds(value: Dim, symbol: Symbol | None) -> Iterator[Compound]:
 
 
 def radices(variable: Symbol, dims: Iterable[Dim]) -> tuple[Dim, ...]:
-    """Numbers by which a variable is divided, each a multiple of the one before."""
+    """Return the numbers that a variable is divided by, each a multiple of the one before."""
     found: dict[Dim, None] = {}
     for dim in dims:
         for atom in _compounds(dim, variable):
@@ -480,7 +480,7 @@ def _atom_direction(atom: Atom, symbol: Symbol) -> int | None:
 
 
 def _least(fact: Dim) -> Iterable[tuple[Symbol, int]]:
-    """Lower bounds of symbols that follow from an expression that is at least zero."""
+    """Return lower bounds of symbols that follow from an expression that is at least zero."""
     if not isinstance(fact, Expr):
         return
     constant = sum(coefficient for monomial, coefficient in fact.terms if not monomial)
@@ -499,7 +499,7 @@ def _least(fact: Dim) -> Iterable[tuple[Symbol, int]]:
 
 
 def _factors(fact: Expr) -> Iterator[Dim]:
-    """Where a product is at least one: that its factors are."""
+    """Yield the facts that the factors of a product are at least one, where the product is."""
     constant = sum(coefficient for monomial, coefficient in fact.terms if not monomial)
     others = [(monomial, coefficient) for monomial, coefficient in fact.terms if monomial]
     if len(others) == 1 and others[0][1] > 0 > constant:

@@ -21,7 +21,7 @@ from .roles import all_expressions
 from .text import identity
 
 NUMBERS = (0, 1, 66, 1031)  # sample sizes, each added to the least number that a size may be
-Error = tuple[Kernel, int | None, str]  # the statement's number, counted outer before inner, and what is wrong
+Error = tuple[Kernel, int | None, str]  # kernel, number of the statement (outer before inner), message
 Fail = Callable[[Kernel, int | None, str], None]
 
 

@@ -25,8 +25,8 @@
     operand   = "%name" | literal ":" DTYPE | "true" | "false"
     size      = as in a graph; the names of loops' variables, checked positions and leads may occur in it
 
-The range of a loop's variable follows from the loop's bounds, that of a checked position from its size. What
-needs more than the text at hand (types that agree, accesses in range) is verify.py's to check.
+The range of a loop's variable follows from the loop's bounds, that of a checked position from its size. verify.py
+checks all that needs more than the text at hand (types that agree, accesses in range).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ ROLES = ("out", "temp")
 
 
 def parse_kernel(text: str, file: str = "<text>") -> Kernel:
-    """The one kernel in a text."""
+    """Parse a text of one kernel."""
     reader = KernelReader(text, file)
     with reader.own_errors():
         kernel = reader.kernel()
@@ -86,7 +86,7 @@ def parse_kernel(text: str, file: str = "<text>") -> Kernel:
 
 
 def parse_kernels(text: str, file: str = "<text>") -> list[Kernel]:
-    """All kernels in a text, in order."""
+    """Parse all kernels in a text, in order."""
     reader = KernelReader(text, file)
     kernels: list[Kernel] = []
     with reader.own_errors():
@@ -146,7 +146,7 @@ class KernelReader(Reader):
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """What is defined inside is forgotten behind it."""
+        """Parse the body of a loop in a scope of its own."""
         before = self.buffers, self.registers, self.variables
         self.buffers, self.registers, self.variables = dict(before[0]), dict(before[1]), dict(before[2])
         yield
@@ -221,7 +221,7 @@ class KernelReader(Reader):
         return made
 
     def memory(self) -> Buffer:
-        """A buffer, in a shape of its own or another."""
+        """Parse a buffer, in its own shape or another."""
         token = self.expect_kind("value", "a buffer")
         buffer = self.buffers.get(token.text)
         if buffer is None:
@@ -290,11 +290,11 @@ class KernelReader(Reader):
         return found
 
     def placed(self, statement: Statement, line: int) -> Statement:
-        """A statement with the user's line, if it keeps one."""
+        """Return a statement with the user's line, if it keeps one."""
         return Rewrite(origin=lambda _: self.users_line(line), body=tuple)(statement)
 
     def users_line(self, line: int) -> Location | None:
-        """The user's line, from the comment that ends a line."""
+        """Return the user's line, from the comment that ends a line."""
         match = LOCATION.fullmatch(self.comments.get(line, ""))
         return Location(match[1], int(match[2])) if match else None
 
@@ -486,6 +486,6 @@ def is_of(number: Any, dtype: DType) -> bool:
 
 
 def lowest(start: Dim) -> int | None:
-    """The least value of a loop's first iteration, if it is a known number."""
+    """Return the least value of a loop's first iteration, if it is a known number."""
     least = limit(start, False)
     return least if isinstance(least, int) else None

@@ -57,7 +57,7 @@ def known_buffer(buffer: Buffer, facts: Facts) -> Buffer:
 
 
 def block(matrix: Matrix, rows: Dim, columns: Dim, facts: Facts) -> Access:
-    """The elements of a matrix; of a packed one in whole panels."""
+    """Return the access to all elements of a matrix; of a packed one, in whole panels."""
     together = 2 if matrix.panel and matrix.buffer.dtype.bytes == 2 else 1
     flat = matrix.offset
     steps = [("%row", ceil_divide(rows, together), matrix.row_stride * together)]
@@ -80,7 +80,7 @@ def own_view(buffer: Buffer) -> View:
 
 
 def views(buffer: Buffer, found: Iterable[Access]) -> list[View]:
-    """The views of a buffer that its accesses may be simple in, that of one line last."""
+    """Return the views of a buffer in which its accesses may have simple indices, the linear view last."""
     total = product(buffer.shape)
     result = [own_view(buffer)]
     strides: list[Dim] = []
@@ -111,7 +111,7 @@ def _divides_all(one: Dim, others: Sequence[Dim], below: Dim) -> bool:
 
 
 def seen(access: Access, view: View) -> Place | None:
-    """An access in a view; None if that takes no numbers in range of it."""
+    """Return the index of an access in a view; None if it is not provably in range there."""
     if access.index is not None and view == own_view(access.buffer):
         return access.index
     facts, rest, place = access.facts, access.flat, []
@@ -135,8 +135,7 @@ def seen(access: Access, view: View) -> Place | None:
 
 
 def united(facts: Facts, box: Box, sizes: Sequence[Dim], keep: int) -> Box | None:
-    """All elements of a box that depends on variables, for all of their values but those of the first `keep`; None if
-    they are no box, or if there may be none."""
+    """Unite a box over all values of its variables but the first `keep`; None if that is no box, or may be empty."""
     variables = list(facts.variables.values())
     for number in reversed(range(keep, len(variables))):
         variable = variables[number]
@@ -160,7 +159,7 @@ def united(facts: Facts, box: Box, sizes: Sequence[Dim], keep: int) -> Box | Non
 
 
 def joined(facts: Facts, outer: Facts, variable: Variable, box: Box) -> Box | None:
-    """The boxes of all iterations of a variable as one, where they differ in one dim only."""
+    """Unite the boxes of all iterations of a variable, where they differ in one dim only; else None."""
     along = [dim for dim, ends in enumerate(box) if any(variable.symbol in symbols_of(end) for end in ends)]
     if len(along) != 1:
         return None
@@ -169,7 +168,7 @@ def joined(facts: Facts, outer: Facts, variable: Variable, box: Box) -> Box | No
 
 
 def clipped(facts: Facts, box: Box, sizes: Sequence[Dim]) -> Box:
-    """The same with ends that are those of the buffer written so."""
+    """Return a box clipped to the buffer: ends that are at or beyond the buffer's become those."""
     return tuple(
         (
             0 if low != 0 and isinstance(low, Expr) and facts.at_least_zero(-low) else low,
@@ -180,7 +179,7 @@ def clipped(facts: Facts, box: Box, sizes: Sequence[Dim]) -> Box:
 
 
 def _joined(facts: Facts, outer: Facts, variable: Variable, ends: tuple[Dim, Dim]) -> tuple[Dim, Dim] | None:
-    """Intervals of all iterations as one, where each begins at the end of another, or before it."""
+    """Unite the intervals of all iterations, where each begins at or before the end of another; else None."""
     symbol = variable.symbol
     high, roof = _parts(ends[1], "min", symbol)
     # From min(a, c) to min(b, c) is from a to min(b, c).
@@ -192,10 +191,10 @@ def _joined(facts: Facts, outer: Facts, variable: Variable, ends: tuple[Dim, Dim
         return None
     following = {symbol: symbol.expr() + 1}
     ways = (
-        (high - substitute(low, following), variable.start, variable.last),  # upwards
+        (high - substitute(low, following), variable.start, variable.last),  # ascending
         (substitute(high, following) - low, variable.last, variable.start),
     )
-    still = symbol not in symbols_of(low) or symbol not in symbols_of(high)  # one iteration has all
+    still = symbol not in symbols_of(low) or symbol not in symbols_of(high)  # one iteration has the whole interval
     falls = direction(low, symbol) == -1
     for gap, first, last in ways[1:] if falls else ways[:1]:
         if not still and not facts.at_least_zero(gap):
@@ -207,7 +206,7 @@ def _joined(facts: Facts, outer: Facts, variable: Variable, ends: tuple[Dim, Dim
         if roof:
             least = reduce(minimum, roof)
             top = least if outer.at_least_zero(top - least) else minimum(top, least)
-        # Where the loop does not run, this is to be nothing.
+        # Where the loop does not run, the interval has to be empty.
         if (not still and gap == 0) or outer.at_least_zero(variable.stop - variable.start - 1):
             return bottom, top
         if outer.beside(list(outer.variables.values()), [variable.start - variable.stop]).at_least_zero(bottom - top):
@@ -216,7 +215,7 @@ def _joined(facts: Facts, outer: Facts, variable: Variable, ends: tuple[Dim, Dim
 
 
 def _parts(value: Dim, operator: str, symbol: Symbol) -> tuple[Dim | None, list[Dim]]:
-    """The operand of a minimum (or maximum) that depends on a symbol, and the others."""
+    """Return the operand of a minimum (or maximum) that depends on a symbol, and the others."""
     pending, moving, still = [value], [], []
     while pending:
         item = pending.pop()
@@ -236,7 +235,7 @@ def _parts(value: Dim, operator: str, symbol: Symbol) -> tuple[Dim | None, list[
 
 
 def _sides(value: Dim, operator: str) -> Iterator[Dim]:
-    """Of rest + min(a, b): rest + a and rest + b."""
+    """Yield the sides of rest + min(a, b): rest + a and rest + b."""
     if isinstance(value, int):
         return
     for monomial, coefficient in value.terms:
@@ -258,14 +257,14 @@ def contains(facts: Facts, box: Box, place: Place) -> bool:
 
 
 def covers(facts: Facts, boxes: Sequence[Box], whole: Box) -> bool:
-    """Whether boxes are all of a box together."""
+    """Whether the union of boxes covers a box."""
     return any(_inside(facts, whole, item) for item in boxes) or any(
         _inside(facts, whole, item) for item in merged(facts, boxes)
     )
 
 
 def merged(facts: Facts, boxes: Sequence[Box]) -> list[Box]:
-    """Boxes with those that are one together taken for one."""
+    """Merge boxes whose union is a box."""
     pending = list(dict.fromkeys(boxes))
     while True:
         found = next(
@@ -290,7 +289,7 @@ def _inside(facts: Facts, inner: Box, outer: Box) -> bool:
 
 
 def _merged(facts: Facts, one: Box, other: Box) -> Box | None:
-    """Two boxes as one, if they differ in one dim only and leave nothing out there."""
+    """Return the union of two boxes if it is a box: they differ in one dim only and leave no gap there."""
     if _inside(facts, one, other):
         return other
     if _inside(facts, other, one):

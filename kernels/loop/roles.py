@@ -1,4 +1,4 @@
-"""Roles of the fields of statements, and what follows from them for any statement: queries, the walk, the rewrite.
+"""Declare the roles of statements' fields, and derive queries, the walk and the rewrite from them.
 
 A statement class says beside each field which role it has:
 
@@ -42,7 +42,7 @@ USES = _role("uses")  # an operand
 GUARD = _role("uses", "guard")  # an operand: where it is false no element is touched
 READS = _role("memory", "reads")  # a buffer (the element at PLACE) or a matrix
 WRITES = _role("memory", "writes")
-COMBINES = _role("combines")  # where this is set, what is written is read, too
+COMBINES = _role("combines")  # where this is set, the written element is read, too
 ADDRESSES = _role("memory", "addresses")  # a buffer of which no element is read or written
 ALLOCATES = _role("memory", "allocates")  # a buffer that it makes
 MEMORY = _role("memory")  # the buffer of a matrix, whose role is that of the matrix
@@ -59,7 +59,7 @@ def parts(kind: type) -> Role:
 
 
 def matrix(role: Role, kind: type, rows: str, columns: str, by_rows: bool = False) -> Role:
-    """A matrix, and the names of the fields that have its sizes. `by_rows`: if it is packed, it is so transposed."""
+    """Return the role of a matrix, with the names of the fields that have its sizes. `by_rows`: packed transposed."""
     return {**role, "kind": kind, "sizes": (rows, columns), "by_rows": by_rows}
 
 
@@ -76,7 +76,7 @@ Getter = Callable[[Any], tuple[Any, ...]]
 
 
 def _count(item: Field[Any]) -> str:
-    """How many values a field holds."""
+    """Return how many values a field holds: ONE, MAYBE or MANY."""
     text = str(item.type)
     return MANY if text.startswith("tuple[") else MAYBE if text.endswith("| None") else ONE
 
@@ -87,7 +87,7 @@ def _roles(item: Field[Any]) -> frozenset[str]:
 
 @cache
 def _all_roles(kind: type) -> frozenset[str]:
-    """All roles that a class has; "element" and "block": how it touches memory."""
+    """Return all roles that a class has, with "element" and "block" for the ways in which it touches memory."""
     found: set[str] = set()
     for item in fields(kind):
         record = item.metadata.get("kind")
@@ -101,7 +101,7 @@ def _all_roles(kind: type) -> frozenset[str]:
 
 
 def _gathered(kind: type, wanted: frozenset[str], item: str) -> str:
-    """The text of a tuple's items: all that `item` has in some roles, in the order of its fields."""
+    """Write the text of a tuple of all that `item` has in some roles, in the order of its fields."""
     text = ""
     for field in fields(kind):
         path, record, roles = f"{item}.{field.name}", field.metadata.get("kind"), _roles(field)
@@ -134,7 +134,7 @@ class Query(Generic[Thing]):
 
     def getter(self, kind: type) -> Getter:
         text = self.text(kind)
-        alone = re.fullmatch(r"\*([\w.]+), ", text)  # a tuple that is there already
+        alone = re.fullmatch(r"\*([\w.]+), ", text)  # the field is the tuple
         return eval(f"lambda item: {alone[1] if alone else f'({text})'}", globals())  # type: ignore[no-any-return]
 
     def text(self, kind: type) -> str:
@@ -142,7 +142,7 @@ class Query(Generic[Thing]):
 
 
 class Reads(Query[Thing]):
-    """With what is written and combined with what is there."""
+    """The buffers that a statement reads, with those that it combines into."""
 
     def text(self, kind: type) -> str:
         text = super().text(kind)
@@ -196,7 +196,7 @@ def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def all_expressions(statements: Sequence[Statement]) -> Iterator[Dim]:
-    """Every size and index expression of statements, those inside of them included."""
+    """Yield every size and index expression of statements and of their bodies."""
     for statement in walk(statements):
         yield from expressions(statement)
 
@@ -300,8 +300,8 @@ class Rewrite:
 
 @cache
 def _maker(kind: type, changed: tuple[str, ...]) -> Callable[..., Callable[[Any, Any], Any]] | None:
-    """A function that takes what to change and gives one that makes another statement of a class, and takes what to do
-    with bodies; None if nothing in such a statement changes."""
+    """Compile the rewrite of a class: a function of the changes that returns a function of a statement and of the
+    rewrite of bodies; None if no field of such a statement changes."""
     kinds: dict[str, type] = {}
     text = _remade(kind, changed, "item", kinds)
     if text == "item":
@@ -310,7 +310,7 @@ def _maker(kind: type, changed: tuple[str, ...]) -> Callable[..., Callable[[Any,
 
 
 def _remade(kind: type, changed: Sequence[str], item: str, kinds: dict[str, type]) -> str:
-    """The text of another one of a class. `kinds`: those that it names."""
+    """Write the text that makes a changed copy of `item`. `kinds`: filled with the classes that it names."""
     found: list[str] = []
     for field in fields(kind):
         path, count, record = f"{item}.{field.name}", _count(field), field.metadata.get("kind")

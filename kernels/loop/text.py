@@ -61,24 +61,24 @@ from .roles import all_expressions, origins
 
 
 def print_kernel(kernel: Kernel, *, locations: bool = True) -> str:
-    """The text of a kernel, with the user's line beside each statement and site if `locations`."""
+    """Print a kernel, with the user's line beside each statement and site if `locations`."""
     return "\n".join(KernelPrinter(kernel, locations).lines)
 
 
 def identity(kernel: Kernel) -> str:
-    """The text of a kernel with numbers for names, in the order of their first use: equal for equal code."""
+    """Return the text of a kernel with numbers for names, in the order of their first use: equal for equal code."""
     names: dict[str, str] = {}
     text = print_kernel(kernel, locations=False).split("(", 1)[1]
     return re.sub(r"%[\w.]+", lambda match: names.setdefault(match[0], f"%{len(names)}"), text)
 
 
 def kernel_hash(kernel: Kernel) -> str:
-    """sha256 of the kernel's identity."""
+    """Return the sha256 of a kernel's identity."""
     return hashlib.sha256(identity(kernel).encode()).hexdigest()
 
 
 def size_symbols(kernel: Kernel) -> list[Symbol]:
-    """The symbolic sizes of a kernel, in the order in which they occur, those in ranges included."""
+    """Return the symbolic sizes of a kernel, in the order in which they occur, those in ranges included."""
     found: dict[Symbol, None] = {}
     # Most are variables of loops, and many are the same ones.
     pending = [dim for dim in dict.fromkeys(dims(kernel)) if any(item.name[0] != "%" for item in symbols_of(dim))]
@@ -92,7 +92,7 @@ def size_symbols(kernel: Kernel) -> list[Symbol]:
 
 
 def dims(kernel: Kernel) -> Iterator[Dim]:
-    """Every size and index expression of a kernel."""
+    """Yield every size and index expression of a kernel."""
     for buffer in kernel.buffers:
         yield from buffer.shape
     yield from all_expressions(kernel.body)
@@ -117,7 +117,7 @@ class KernelPrinter:
             self.annotate()
 
     def annotate(self) -> None:
-        """The user's line beside each statement that has one."""
+        """Add the user's line beside each statement that has one."""
         widths = [len(self.lines[line]) for line in self.origins]
         column = max((width for width in widths if width <= COMMENT_COLUMN), default=COMMENT_COLUMN) + 2
         for line, origin in self.origins.items():
@@ -164,7 +164,7 @@ class KernelPrinter:
                 self.lines.append(pad + self.simple(statement))
 
     def simple(self, statement: Statement) -> str:
-        """A statement without a body."""
+        """Return the text of a statement without a body."""
         if isinstance(statement, Let):
             result = statement.result
             return f"{result} = {statement.op}({operands_text(statement.operands)}) : {result.dtype}"
@@ -211,7 +211,7 @@ class KernelPrinter:
         return f"{self.memory(buffer)}[{list_text(index)}]"
 
     def memory(self, buffer: Buffer) -> str:
-        """The buffer's name, and the shape it is seen in if that is another than its own."""
+        """Return the name of a buffer, and its shape if that is another than the declared one."""
         if self.shapes.get(buffer.name, buffer.shape) == buffer.shape:
             return buffer.name
         return f"{buffer.name} as [{list_text(buffer.shape)}]"
@@ -244,7 +244,7 @@ def guard_text(guard: Operand | None) -> str:
 
 
 def bound_text(value: Dim) -> str:
-    """A size outside of brackets: anything but a number or a name is put in parentheses."""
+    """Return the text of a size outside of brackets: in parentheses unless a number or a name."""
     text = str(value)
     return text if isinstance(value, int) or text.isidentifier() or text[1:].isidentifier() else f"({text})"
 

@@ -31,9 +31,9 @@ def mul(z: Term, w: Term) -> Term:
 
 
 def div(z: Term, w: Term) -> Term:
-    """By the larger part of the divisor last, so that its square neither overflows nor vanishes.
+    """z / w, divided by the larger part of w last, so that its square neither overflows nor vanishes.
 
-    What is divided by zero, either one, has the parts a / 0 and b / 0."""
+    A quotient by zero, of either sign, has the parts a / 0 and b / 0."""
     (a, b), (c, d) = parts(z), parts(w)
     forward = abs(c) >= abs(d)
     large, small = select(forward, c, d), select(forward, d, c)

@@ -14,7 +14,7 @@ from .term import Term
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-# The golden ratio and the square root of 3, less 1, as fractions of 2**32: what each round adds to the key.
+# The golden ratio and the square root of 3, less 1, as fractions of 2**32: each round adds them to the key.
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 WORD = 0xFFFFFFFF
 

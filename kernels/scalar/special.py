@@ -68,7 +68,7 @@ ERF_TAIL = {
     ),
 }
 ERF_IS_ONE = {f32: 4.0, f64: 5.95}
-# 2 ** -r for |r| <= 1/2, good enough for what is small against 1
+# 2 ** -r for |r| <= 1/2, good enough for terms that are small against 1
 EXP2_SHORT = {
     f32: (
         1.0,
@@ -226,7 +226,7 @@ NORMAL_TAIL = (
 
 
 def normal_cdf(x: Term) -> Term:
-    """The mass of the standard normal distribution below x. In f32 what is below 2 ** -26 becomes 0."""
+    """The mass of the standard normal distribution below x. In f32 a mass below 2 ** -26 becomes 0."""
     if x.dtype is f64:
         return fma(erf(x * math.sqrt(0.5)), 0.5, 0.5)
     size = abs(x)

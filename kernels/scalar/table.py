@@ -15,8 +15,8 @@ to their width by {t}(...). A library function is as accurate as the expansion, 
 
 An expansion is a function `(b, *operands) -> operand` over a ScalarBuilder. It is straight-line code, inlined
 into vector loops, but for `rare`: a branch around code that hardly any operand needs. Where a row has a spelling for
-the operands' kind, that is used, otherwise the expansion; complex operands always take `complex_expansion`. What
-remains is in BASE. Inside an expansion no fast-math flags apply: it counts on every rounding, on nan and on the
+the operands' kind, that is used, otherwise the expansion; complex operands always take `complex_expansion`. All
+other rows are in BASE. Inside an expansion no fast-math flags apply: it relies on every rounding, on nan and on the
 sign of zero.
 """
 
@@ -551,7 +551,7 @@ def extreme(name: str, op: str, better: str, identity: Callable[[DType], Any], u
         (value,), (other,) = left, right
         if not value.dtype.is_float:
             return combiner.combine(b, left, right)
-        # One instruction on x86, where `maximum` is six that all wait for what there was before: the sign of zero.
+        # One instruction on x86, where `maximum` is six on the loop-carried chain, for the sign of zero.
         # A nan that was there before stays, as it is not less; a new one has a test of its own that waits for nothing.
         best = b.op("where", b.op(better, other, value), other, value)
         return (b.op("where", b.op("isnan", other), b.constant(np.nan, other.dtype), best),)

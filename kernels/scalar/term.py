@@ -142,7 +142,7 @@ def select(condition: Term, chosen: Number, other: Number) -> Term:
 def rare(condition: Term, fast: Term, slow: Callable[..., Term], *arguments: Any) -> Term:
     """`fast`, but where the condition holds `slow(*arguments)`. That is computed only if some lane needs it.
 
-    The arguments are terms and, after them, what else `slow` takes. Its name and theirs must tell it from others.
+    The arguments are terms and, after them, the other arguments of `slow`. Its name and theirs must identify it.
     """
     builder = fast.builder
     terms = [argument for argument in arguments if isinstance(argument, Term)]

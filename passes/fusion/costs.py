@@ -1,4 +1,4 @@
-"""Thresholds of fusion, and of the graph passes that prepare it."""
+"""Set the thresholds of fusion, and of the graph passes that prepare it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fused graph, and its text: the graph's own lines, gathered by kernel, with the refusals below."""
+"""Define fused graphs, and print them: the graph's own lines, gathered by kernel, with the refusals below."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ A rule is a pattern and a function of what the pattern captures:
         return x
 
 `on` names the types that the rule holds for, by kinds (DType.kind): those of the root's last operand, in which it
-computes. What holds for reals is often wrong for complex numbers, whose parts may be infinite, or for unsigned ones.
+computes. A rule that holds for reals is often wrong for complex numbers, whose parts may be infinite, or for unsigned
+ones.
 
 Patterns: `%x` is any value (twice: the same value), a number is a constant of that value and any type, or a
 tensor filled with it, `#c` is any such constant and captures its number, `none` is an absent operand, and

@@ -1,4 +1,4 @@
-"""The libraries of GEMM routines that a program's kernels call: "f32", "f32 rest" for remainder tiles, "f32 dots"."""
+"""List the GEMM libraries that a program's kernels call: "f32", "f32 rest" for remainder tiles, "f32 dots"."""
 
 from __future__ import annotations
 
