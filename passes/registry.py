@@ -7,8 +7,8 @@
 A graph pass maps a graph to a graph; it is also applied to the graphs inside of a graph, such as the branches of a
 cond. A loop pass maps a kernel to a kernel. The keyword parameters of a pass are its options.
 
-manager.py imports every module that has passes. They only need this one, so an interrupt in between leaves nothing
-behind that a second attempt would miss.
+manager.py imports every module that has passes. They only need this one, so after an interrupt in between a second
+attempt registers all of them.
 """
 
 from __future__ import annotations

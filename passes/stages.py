@@ -214,7 +214,7 @@ def gather_kernels(finished: Sequence[Finished]) -> Kernels:
 
 
 def _facts(kernel: Kernel) -> tuple[Any, ...]:
-    """Return the facts that kernels share which do the same on the same buffers, whatever their registers' names."""
+    """Return the facts that are equal for kernels that differ in the names of registers only."""
     return identity(kernel), kernel.name, kernel.buffers, kernel.sites
 
 

@@ -7,7 +7,7 @@ value that depends on an input. Few ops need a rule for it:
     Elementwise                  the vjp rule with the tangent as gradient: the Jacobian is diagonal
     linear kinds                 the op itself, applied to the tangents
     Contract                     bilinear: the op with each operand in turn replaced by its tangent, added
-    Scatter that adds or copies  linear in all that it moves
+    Scatter that adds or copies  linear in operand and updates
     composite                    through the body
 """
 

@@ -1,4 +1,4 @@
-"""Groups of ops, and the partition of a graph into them while it grows."""
+"""Define groups of ops, and keep the partition of a graph into groups while fusion merges them."""
 
 from __future__ import annotations
 

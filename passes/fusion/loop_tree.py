@@ -135,7 +135,7 @@ def after_rows(
     """Return the ops that follow secondary reductions, or why they cannot."""
     inlining = candidate.inlining
     complete = dict(secondary)  # ops that are complete when all rows are done, and their axes
-    narrow: list[Op] = []  # over the axes of secondary reductions, but behind none
+    narrow: list[Op] = []  # over the axes of secondary reductions, but dependent on none
     for op in candidate.ops:
         sources = {inlining.peel(operand)[0].op for operand in op.operands}
         spaces = {complete[source] for source in sources if source in complete}

@@ -51,8 +51,8 @@ def store_in_order(graph: Graph, orders: Sequence[Order | None]) -> Graph:
 
 
 def _are_row_major(graph: Graph) -> bool:
-    """Whether all results are row-major whatever the layouts of other values: elementwise ops have another layout only
-    if all their operands do, and parameters do not. This finds updates of parameters quickly."""
+    """Whether all results are certainly row-major: an elementwise op has another layout only if all its operands do,
+    and parameters do not. This finds updates of parameters quickly."""
     found = set(graph.params)
     for op in graph.ops:
         if op.defn.kind.__class__ is Elementwise:

@@ -1,4 +1,4 @@
-"""Small rules over the graph IR, written in its own syntax.
+"""Match and rewrite small patterns of the graph IR, by rules written in its own syntax.
 
 A rule is a pattern and a function of what the pattern captures:
 
@@ -42,7 +42,7 @@ ANY = "biufc"  # kinds of types
 
 
 def same_number(left: Any, right: Any) -> bool:
-    """Equal numbers of whatever Python types; nan is nan, 0.0 is not -0.0."""
+    """Whether two numbers are equal, of any Python types; nan equals nan, 0.0 does not equal -0.0."""
     if isinstance(left, complex) or isinstance(right, complex):
         left, right = complex(left), complex(right)
         return same_number(left.real, right.real) and same_number(left.imag, right.imag)

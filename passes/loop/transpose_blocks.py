@@ -1,4 +1,4 @@
-"""Names, blocks of loops and matrices of accesses, for transpose.py, transpose_rows.py and other loop passes."""
+"""Name blocks, strip-mine loops into them and find the matrices of accesses, for both ways of transposing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""When a kernel needs each of its buffers, places in the arena, results in place of parameters."""
+"""Live ranges of a kernel's buffers, places in the arena, results in place of parameters."""
