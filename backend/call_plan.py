@@ -3,6 +3,11 @@
 Executors carry a plan out and derive nothing themselves: the Python launcher and the native entry (cpu/call), launches
 on a GPU and in Numba's simulator (cuda/run), steps of PyTorch's graphs and the calls generated for them (torch).
 
+`Signature` says from which argument each size is read, and refuses arguments of other types, ranks or shapes when a
+compiled graph is called directly. A jitted function checks before: its native entry by guards (cpu/call/entry.py, whose
+docstring lists what they check), else jit.py by types, ranks and static arguments and versions.py by sizes; arguments
+that fit no version compile another one.
+
 `CallPlan` holds for all sizes. `SizedPlan` is the same for one set of sizes, in numbers.
 """
 

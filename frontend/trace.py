@@ -108,9 +108,10 @@ def trace(
 ) -> tuple[Traced, list[TensorType]]:
     """Run `function` on parameters of these types; return the graph, and the types in the end.
 
-    Where the function depends on a comparison of symbolic sizes, the sizes at hand (`hints`) decide, and the trace
-    starts again with the two made equal, with a symbol of a higher lower bound or of a known remainder, or with the
-    number where Python needs it.
+    A branch on a size is answered by the sizes at hand (`hints`). After `<`, `<=`, `>`, `>=` the trace goes on, and the
+    answer is a limit of the program (`Expr._is_at_least`, `Asked.limits`). Where an op or `==` has to know whether two
+    sizes are equal, the trace starts again with the two made equal, with a symbol of a higher lower bound or of a known
+    remainder, or with the number where Python needs it (`OpenSize`).
     """
     types = list(types)
     asked: dict[str, None] = {}

@@ -1,8 +1,9 @@
 """Make forks wait until no thread compiles or imports. A fork copies only one thread of the process: locks held by
-another one (of a module being imported, of LLVM, around LLVM) would stay locked in the child forever.
+another one (of a module being imported, of LLVM, around LLVM) would stay locked in the child forever. A fork waits 30 s
+at most (patience.py); then it goes ahead, and the child may hang: better than a parent that does.
 
 A signal handler may raise anywhere in Python code, so `with` is used on locks implemented in C: acquiring and releasing
-are one step each. smelt's package imports this module first.
+are one step each. `import smelt` imports this module before anything that loads the compiler.
 """
 
 from __future__ import annotations

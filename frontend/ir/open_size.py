@@ -1,8 +1,11 @@
 """Open sizes as the user's code sees them.
 
-A traced function gets `OpenSize`s from `x.shape`: ints whose number is not known yet. Arithmetic keeps them open; an
-operation that needs the number (a branch, a dict key, formatting) raises SizeNeeded. The compiler's own sizes are
-expressions, which compare by structure: `expression` converts an `OpenSize` wherever user arguments enter smelt.
+A traced function gets `OpenSize`s from `x.shape`: ints whose number is not known yet. Arithmetic keeps them open; a
+comparison by < or > is answered by the sizes at hand, as a limit of the program (`Expr._is_at_least`). An operation
+that needs the number (==, a dict key, formatting) raises SizeNeeded, and the function is traced again (`trace.py`).
+
+The compiler's own sizes are expressions, which compare by structure: `expression` converts an `OpenSize` wherever user
+arguments enter smelt.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each node is tried with smelt's ops, with numbers for all sizes; a node that they refuse is left to PyTorch. Nodes get
 levels, even ones for smelt and odd ones for PyTorch, as early as their arguments allow. A level is one step of the
 program, so a graph without a refusal is one native call. A node of PyTorch's that depends on known numbers alone is a
-constant of the program, not a step.
+constant of the program, not a step. PyTorch also runs the nodes of a step whose compile fails (native.py).
 """
 
 from __future__ import annotations

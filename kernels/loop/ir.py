@@ -19,6 +19,10 @@ The whole grammar:
     Transpose  a block of a buffer copied, read along its columns and written along its rows
     Pack       a packed copy of some columns of a matrix, in the order in which Gemm reads them
 
+A statement class declares the role of each field (roles.py); passes and proofs take it by its roles. Its meaning is
+said in text.py, parser.py and verify.py here, in backend/interp/loops.py and in backend/cpu/codegen/region.py; for GPUs
+in backend/cuda/codegen/emit.py, too, and its cost, unless it is 1, in analysis.py.
+
 Registers are assigned once and live until the end of the loop body that assigns them. Buffers are dense and
 row-major; an index is one expression a dimension. A scheduling decision is visible here: it is a loop's kind
 and width, a split loop, a scratch buffer, never a flag somewhere else.

@@ -167,7 +167,7 @@ origins: Query[Location] = Query("origin")
 expressions: Query[Dim] = Query("dims", "shape")  # with the shapes of buffers
 
 _known: dict[type, frozenset[str]] = process.keep("roles of statements", {})
-_plain: set[type] = set()  # classes without a body
+_plain: set[type] = process.keep("statements without a body", set())
 
 
 def roles_of(statement: Statement) -> frozenset[str]:

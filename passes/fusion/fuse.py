@@ -1,4 +1,4 @@
-"""Fuse primitives into groups of one kernel each, with a recorded reason (reasons.py) for every refusal.
+"""Fuse primitives into groups of one kernel each, with a recorded reason (reasons.py) for every refused producer.
 
 Ops are visited in order and each is merged into the groups that make its operands whenever the merged group
 still is one loop tree. Three questions are kept apart:

@@ -1,4 +1,4 @@
-"""GEMM routines as LLVM text, compiled once per process and shared by all graphs.
+"""GEMM routines as LLVM text, shared by all graphs: compiled once, kept in the disk cache, loaded once per process.
 
 `gemm` computes rows x columns (M x N) of a product. It goes through the depth (K) in blocks. In each, the left matrix
 is read as panels of a few rows, the right one as panels of some vectors' width: from a packed copy that several calls
