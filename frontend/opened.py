@@ -70,6 +70,8 @@ def _filled(original: Callable[..., Any], number: float) -> Callable[..., Any]:
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, *order: Any, **rest: Any) -> Any:
     """np.full of a number, also where a size is open."""
+    if type(fill_value) is OpenSize:
+        fill_value = fill_value.__index__()  # asks for the number
     sizes = _open_shape(shape)
     if sizes is None or order or rest or not isinstance(fill_value, (bool, int, float, complex, np.generic)):
         return np.full(shape, fill_value, dtype, *order, **rest)

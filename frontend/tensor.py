@@ -89,6 +89,7 @@ def _comparison(name: str) -> Callable[[Value, Any], Any]:
     compare = _binary(name)
 
     def operator(self: Value, other: Any) -> Any:
+        other = expression(other)
         if isinstance(other, (int, np.integer)) and self.dtype.is_integer and not holds(self.dtype, other):
             return REGISTRY["full_like"](
                 self, name in (("lt", "le", "ne") if other > 0 else ("gt", "ge", "ne")), dtype=bool_

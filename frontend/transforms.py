@@ -21,7 +21,7 @@ import numpy as np
 from .backend.pytree import flatten, leaves_like, paths, shown, unflatten
 from .ir import asked
 from .ir.errors import ArgumentError, DerivativeError, DTypeError, ShapeError
-from .ir.graph import Array, Value, current_location, plain
+from .ir.graph import Array, Handle, Value, current_location, plain
 from .ir.open_size import OpenSize
 from .ir.types import TensorType, number_dtype
 from .jit import Jitted, jit
@@ -297,6 +297,8 @@ def _like(leaf: Any, value: Value) -> Value:
     `Value`."""
     if leaf.__class__ is Value:
         return value
+    if leaf.__class__ is Handle:
+        return Handle(value)
     if leaf.__class__ is Array:
         return Array(value, leaf.weak if value.dtype is leaf.dtype else None)
     return Array(value, next((kind for kind in (int, float, complex) if type(leaf) is kind), None))

@@ -69,16 +69,16 @@ def expression(item: Any) -> Any:
     kind = type(item)
     if kind is OpenSize:
         return item.expr
-    if kind is tuple or kind is list:
+    if issubclass(kind, (tuple, list)):
         for part in item:
-            if type(part) in _HOLDERS:
-                return kind(map(expression, item))
+            if issubclass(type(part), _HOLDERS):  # also of a class with a constructor of its own, such as NamedTuple
+                return (tuple if issubclass(kind, tuple) else list)(map(expression, item))
     elif kind is slice:
         return slice(expression(item.start), expression(item.stop), expression(item.step))
     return item
 
 
-_HOLDERS = frozenset((OpenSize, tuple, list, slice))
+_HOLDERS = (OpenSize, tuple, list, slice)
 
 
 def _whole(value: Any) -> Dim | None:
@@ -109,11 +109,11 @@ def _divided(name: str) -> Callable[..., Any]:
     def operator(self: OpenSize, other: Any) -> Any:
         other = expression(other)
         divisor = self.expr if is_reflected else other
-        if isinstance(divisor, int):
-            if divisor == 0:
-                raise ZeroDivisionError("integer division or modulo by zero")
-        elif type(divisor) is Expr and not Expr.differs(divisor, 0):
-            raise UndecidedSize(divisor, 0)
+        if type(divisor) is Expr:
+            if not Expr.differs(divisor, 0):
+                raise UndecidedSize(divisor, 0)
+        elif isinstance(divisor, numbers.Integral) and divisor == 0:  # NumPy's integers, too
+            raise ZeroDivisionError("integer division or modulo by zero")
         return open_size(function(self.expr, other))
 
     return operator

@@ -24,9 +24,10 @@ class Process:
         self.kept: dict[str, Any] = {}
 
     def keep(self, name: str, thing: T) -> T:
-        """Keep an object for the life of the process; return it."""
-        if name in self.kept:
-            raise ValueError(f"the process has two objects named {name!r}")
+        """Keep an object for the life of the process; return it.
+
+        A module that an interrupt ended while it was imported is imported again: its new object takes the name.
+        """
         self.kept[name] = thing
         return thing
 

@@ -63,7 +63,7 @@ from ..ir.types import (
 from .attributes import accepted, attribute
 from .captures import ArrayConstant, as_array, captured  # noqa: F401
 from .derivatives import HasDerivatives
-from .handles import as_handles, as_users
+from .handles import as_handles, call_users
 from .kinds import Kind
 from .open_array import OpenArray
 from .pickled import owner_of, plain_copy, restored_name
@@ -412,7 +412,7 @@ class OpDef(HasTraits, HasDerivatives):
                 types = self._composite_types(arguments)
             else:
                 if not self._is_declared:
-                    update = self.function(**arguments)
+                    update = self.function(**arguments) if self.is_own else call_users(self.function, arguments)
                     if isinstance(update, Value):
                         return update
                     if update:
@@ -439,7 +439,7 @@ class OpDef(HasTraits, HasDerivatives):
 
     def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
         """Return the results of a composite's body."""
-        results = self.function(**(arguments if self.is_own else as_users(arguments)))
+        results = self.function(**arguments) if self.is_own else call_users(self.function, arguments)
         values = tuple(map(plain, results)) if isinstance(results, (tuple, list)) else (plain(results),)
         for value in values:
             if not isinstance(value, Value):

@@ -24,6 +24,7 @@ from .ir import (
     Loop,
     Pack,
     Prefix,
+    Register,
     Statement,
     Store,
     Transpose,
@@ -120,12 +121,18 @@ def depth(statements: Sequence[Statement]) -> int:
 
 
 def alive(statements: Sequence[Statement]) -> int:
-    """Return the most live registers of straight-line code, without those inside of single operations."""
+    """Return the most live registers of straight-line code, without those inside of single operations.
+
+    Guards are masks, which have registers of their own.
+    """
     needed: set[str] = set()
     most = 0
     for statement in reversed(statements):
         needed.difference_update([item.name for item in defines(statement)])
-        needed.update(used(statement))
+        if isinstance(statement, Let):
+            needed.update(used(statement))
+        elif isinstance(statement, Store) and isinstance(statement.value, Register):
+            needed.add(statement.value.name)
         most = max(most, len(needed))
     return most
 

@@ -24,7 +24,7 @@ from ...ir.process import process
 from ...ir.types import TensorType
 from ...ops.define import REGISTRY, constant
 from ...ops.derivatives import ForwardingRule
-from ...ops.handles import as_users
+from ...ops.handles import call_users
 
 
 def vjp(results: Sequence[Value], cotangents: Sequence[Value], inputs: Sequence[Value]) -> list[Value | None]:
@@ -190,27 +190,15 @@ def call_rule(rule: Callable[..., Any], op: Op, **extra: Any) -> Any:
                 f"the rule {named} asks for {name!r}, which {op.defn.signature()} does not have",
                 op.loc,
             )
-    return rule(**wanted) if is_own(rule, op) else _plain_parts(rule(**_as_users(wanted)))
+    if is_own(rule, op):
+        return rule(**wanted)
+    return call_users(rule, wanted, (*op.operands, *op.results))
 
 
 def is_own(rule: Callable[..., Any], op: Op) -> bool:
     """Whether a rule is one of smelt's sources."""
     code = getattr(rule, "__code__", None)
     return op.defn.is_own if code is None else is_internal(code.co_filename)
-
-
-def _as_users(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Convert the arguments of a rule of the user's: dynamic sizes become `OpenSize`s."""
-    seen = as_users(wanted)
-    if seen is not wanted and (grads := wanted.get("grads")) is not None:
-        seen["grads"] = grads.seen()
-    return seen
-
-
-def _plain_parts(returned: Any) -> Any:
-    if isinstance(returned, dict):
-        return {name: _plain_parts(part) for name, part in returned.items()}
-    return type(returned)(map(_plain_parts, returned)) if type(returned) in (tuple, list) else plain(returned)
 
 
 def align(op: Op, returned: Any) -> Iterator[tuple[Value, Value | None]]:

@@ -132,21 +132,21 @@ def _flat(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> tup
     return variable, total, tuple(substitute_statement(item, places) for item in body)
 
 
-def _block(total: Dim) -> int:
+def _block(total: Dim, gpu: Gpu) -> int:
     """Return the threads of a block: whole warps, not more than there is work for."""
-    return min(GPU.threads, -(-total // GPU.warp) * GPU.warp) if isinstance(total, int) and total else GPU.threads
+    return min(gpu.threads, -(-total // gpu.warp) * gpu.warp) if isinstance(total, int) and total else gpu.threads
 
 
 def _threads(nest: Sequence[Loop], body: Sequence[Statement], names: _Names) -> Loop:
     """Map each iteration to a thread."""
     variable, total, inside = _flat(nest, body, names)
-    return Loop("grid", variable, 0, total, inside, _block(total))
+    return Loop("grid", variable, 0, total, inside, _block(total, names.gpu))
 
 
 def _elements(nest: list[Loop], body: tuple[Statement, ...], names: _Names) -> Loop:
     """Map elements to threads: a vector of adjacent ones to each, if possible."""
     last = nest[-1]
-    width = _width(last, body)
+    width = _width(last, body, names.gpu)
     whole = isinstance(last.extent, int) and last.extent % width == 0
     if width == 1 or last.start != 0 or (len(nest) > 1 and not whole):
         return _threads(nest, body, names)
@@ -158,7 +158,7 @@ def _elements(nest: list[Loop], body: tuple[Statement, ...], names: _Names) -> L
     return _threads([*nest[:-1], outer], (inner,), names)
 
 
-def _width(loop: Loop, body: Sequence[Statement]) -> int:
+def _width(loop: Loop, body: Sequence[Statement], gpu: Gpu) -> int:
     """Return how many iterations move 16 bytes; 1 if memory is not adjacent along the loop."""
     accesses = [item for item in walk(body) if isinstance(item, (Load, Store))]
     near = [item.buffer.dtype for item in accesses if stride(item, loop.variable) == 1]
@@ -166,7 +166,7 @@ def _width(loop: Loop, body: Sequence[Statement]) -> int:
     scattered = any(stride(item, loop.variable) not in (0, 1) for item in accesses)
     if not near or scattered or not plain or any(item.is_complex for item in near):
         return 1
-    width = GPU.access // max(item.bytes for item in near)
+    width = gpu.access // max(item.bytes for item in near)
     if isinstance(loop.extent, int) and loop.extent < 2 * width:
         return 1
     return min(width, 8)
@@ -312,7 +312,7 @@ def _pair(loop: Loop, names: _Names) -> Loop | None:
     height, across = _upper(loop.extent), _upper(inner.extent)
     if height is None or across is None or any(isinstance(item, (Alloc, Gemm)) for item in inner.body):
         return None
-    width = _width(replace(inner, start=0, stop=across), inner.body)
+    width = _width(replace(inner, start=0, stop=across), inner.body, names.gpu)
     steps = ceil_divide(across, width)
     number = names.symbol(height * steps)
     row = loop.start + floor_divide(number.expr(), steps)
@@ -356,7 +356,7 @@ def _merged(loop: Loop, names: _Names) -> Loop:
 
 def _in_vectors(loop: Loop, lanes: int, names: _Names) -> Loop:
     """Return a loop for threads in which each takes a vector of adjacent iterations, if there are enough."""
-    width = _width(loop, loop.body)
+    width = _width(loop, loop.body, names.gpu)
     extent = loop.extent
     if width == 1 or not isinstance(extent, int) or extent % width or extent < width * lanes:
         return replace(loop, kind="thread")

@@ -28,7 +28,6 @@ from ...kernels.loop.ir import (
     Register,
     Site,
     Statement,
-    Store,
 )
 from ...kernels.scalar.table import SCALARS
 
@@ -163,10 +162,6 @@ class KernelBuilder:
         result = self.register(dtype, depth)
         self.add(depth, Let(result, name, tuple(operands), self.origin))
         return result
-
-    def store_buffer(self, buffer: Buffer, place: tuple[Dim, ...], item: Operand) -> None:
-        """Store an element of a buffer in the innermost loop."""
-        self.add(len(self.scopes) - 1, Store(buffer, place, item, origin=self.origin))
 
     def prefix(self, combiner: str, value: Operand, start: Operand) -> Register:
         """Add a prefix: the combiner over the innermost loop's iterations so far."""

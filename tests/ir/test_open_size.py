@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ from smelt import ops
 from smelt.ir.asked import Asked
 from smelt.ir.open_size import OpenSize, expression, open_shape
 from smelt.ir.symbolic import Expr, SizeNeeded, Symbol
-from smelt.ops.define import Tensor, composite
+from smelt.ops.define import Tensor, composite, prim
+from smelt.ops.kinds import Elementwise
 
 N = Symbol("N", 2).expr()
 
@@ -94,6 +95,80 @@ def test_rules_of_users_ops_hold_open_sizes() -> None:
     for rows in (4, 5, 6, 5):
         expected = np.full((rows, 2), 7.0 if rows == 5 else rows)
         np.testing.assert_array_equal(compiled(np.ones((rows, 2))), expected)
+
+
+@composite
+def thrice_by_user(self: Tensor) -> Tensor:
+    """A multiple of self, whose rule asks for gradients alone."""
+    return self * 3.0
+
+
+@thrice_by_user.vjp
+def _thrice_by_user(grads: Any) -> Any:
+    return grads[0] * (1000.0 if grads[0].shape[0] == 5 else 3.0)
+
+
+def test_rules_that_ask_for_gradients_alone_hold_open_sizes() -> None:
+    compiled = smelt.jit(smelt.grad(lambda x: thrice_by_user(x).sum()))
+    for rows in (3, 4, 5, 6, 5):
+        np.testing.assert_array_equal(compiled(np.ones((rows, 2))), np.full((rows, 2), 1000.0 if rows == 5 else 3.0))
+
+
+@prim(Elementwise("exp"))
+def exp_by_user(self: Tensor) -> Tensor:
+    """e ** self; of five rows e ** 0."""
+    if self.shape[0] == 5:
+        return {"self": self * 0.0}  # type: ignore[return-value]
+
+
+def test_bodies_of_users_primitives_hold_open_sizes() -> None:
+    compiled = smelt.jit(lambda x: exp_by_user(x))
+    for rows in (3, 4, 5, 6, 5):
+        expected = np.exp(np.zeros(rows) if rows == 5 else np.ones(rows))
+        np.testing.assert_allclose(compiled(np.ones(rows)), expected, rtol=1e-6)
+
+
+@composite
+def gradient_by_user(self: Tensor) -> Tensor:
+    """A derivative inside of a body, with PyTorch's promotion of integers."""
+    return smelt.grad(lambda x: ops.sum(x * ops.arange(self.shape[0])))(self) * 1.5
+
+
+def test_derivatives_inside_of_users_bodies_have_one_type() -> None:
+    compiled = smelt.jit(gradient_by_user)
+    found = {compiled(np.ones(rows, np.float32)).dtype for rows in (3, 4, 5, 6)}
+    assert found == {np.dtype(np.float32)}
+
+
+class Shape(NamedTuple):
+    rows: Any
+    columns: Any
+
+
+@composite
+def below_count(self: Tensor) -> Tensor:
+    """Integers below the number of rows."""
+    return self < self.shape[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.reshape(Shape(x.shape[0] * 2, 2)), lambda x: below_count(x.astype("int32"))],
+    ids=["a named tuple", "a comparison"],
+)
+def test_sizes_stay_open_in(function: Any) -> None:
+    graph = smelt.jit(function).trace(smelt.spec("f32[N, 4]"))
+    assert "N" in str(graph)
+
+
+def test_numbers_of_numpy_and_fills() -> None:
+    with pytest.raises(ZeroDivisionError):
+        OpenSize(N) // np.int64(0)
+    with pytest.raises(ZeroDivisionError):
+        OpenSize(N) % np.int64(0)
+    compiled = smelt.jit(lambda x: x + np.full(x.shape, x.shape[0]))
+    for rows in (3, 4, 5):
+        np.testing.assert_array_equal(compiled(np.ones(rows)), np.full(rows, rows + 1.0))
 
 
 def test_nested_functions_and_static_arguments_take_open_sizes() -> None:

@@ -26,6 +26,8 @@ def test_counts_do_not_grow(counts: ModuleType) -> None:
     found = counts.count(ROOT)
     grown = {name: found[name] for name, most in BOUNDS.items() if len(found[name]) > most}
     assert not grown, "more than tests/tools/test_counts.py allows"
+    names = [line.partition(": ")[2] for line in found["kept"]]
+    assert len(set(names)) == len(names), "two objects of the process have one name"
     statements = [int(line.split()[1]) for line in found["statements"]]
     assert statements and max(statements) <= 40
 

@@ -124,9 +124,10 @@ class PublicCompiler(Compiler):
             if mine:
                 try:
                     item.result = self.emit(item.text.decode(), item.part.plain)
-                except CompileError as error:
+                except BaseException as error:  # whoever waits for the part raises it
                     item.problem = error
-                item.job.state = DONE
+                finally:
+                    item.job.state = DONE
                 left -= 1
             item = item.following
         return left < most
@@ -200,7 +201,7 @@ class Pending:
         self.text = text  # the job points to it
         self.following: Pending | None = None  # alive as long as a thread may reach it
         self.result: bytes | None = None
-        self.problem: CompileError | None = None
+        self.problem: BaseException | None = None
         self.process = os.getpid()  # the process whose threads may have taken it
 
     @property
