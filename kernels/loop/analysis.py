@@ -32,7 +32,7 @@ from .ir import (
     used,
     walk,
 )
-from .roles import allocates, blocks, children, chosen, defines, elements, reads, roles_of, writes
+from .roles import allocates, blocks, children, chosen, defines, elements, guards, reads, roles_of, writes
 
 
 def offset(buffer: Buffer, index: Sequence[Dim]) -> Dim:
@@ -129,10 +129,11 @@ def alive(statements: Sequence[Statement]) -> int:
     most = 0
     for statement in reversed(statements):
         needed.difference_update([item.name for item in defines(statement)])
-        if isinstance(statement, Let):
-            needed.update(used(statement))
-        elif isinstance(statement, Store) and isinstance(statement.value, Register):
-            needed.add(statement.value.name)
+        operands = used(statement)
+        for guard in guards(statement):
+            if isinstance(guard, Register):
+                operands.remove(guard.name)
+        needed.update(operands)
         most = max(most, len(needed))
     return most
 
