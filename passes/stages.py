@@ -41,7 +41,7 @@ class Settings(Record):
     fusion: Mapping[str, Any]  # options of fuse
     lowering: Mapping[str, Any]  # options of lower_launch
     rounding: str = "kernel"
-    special: Mapping[str, tuple[int, ...]] = NONE  # numbers of results, by the caller's option
+    special: Mapping[str, tuple[int, ...]] = MappingProxyType({})  # numbers of results, by the caller's option
     verify: bool = False
     check_bounds: bool = False
     machine: Machine | None = None  # a CPU; a GPU has no scratch of threads to plan, and no libraries to call
