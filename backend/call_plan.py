@@ -22,11 +22,10 @@ import numpy as np
 from ..ir.errors import ShapeError, range_error
 from ..ir.graph import Graph
 from ..ir.symbolic import Dim, Expr, Symbol, evaluate
-from ..ir.types import DType, TensorType, dtype
+from ..ir.types import DType, Order, TensorType, dtype
 from .artifact import Overwrites, Place
 
 Sizes = Mapping[str, int]
-Order = tuple[int, ...]
 
 
 class Signature(NamedTuple):

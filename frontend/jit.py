@@ -15,7 +15,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +32,14 @@ from .ir.errors import ArgumentError, DTypeError
 from .ir.graph import Array, Graph, Value, current_location
 from .ir.open_size import OpenSize, expression
 from .ir.process import process
+from .ir.record import Record
 from .ir.symbolic import Dim, Symbol
-from .ir.types import DType, TensorType, dtype, f64, number_dtype
+from .ir.types import DType, Order, TensorType, dtype, f64, inverse, number_dtype
 from .layout import in_memory
 from .opened import opened
 from .ops.define import OpDef, as_array, as_arrays, captured
 from .ops.pickled import is_named, owner_of, plain_copy, restored_name
 from .ops.view import permute
-from .passes.graph.layout import Order, inverse, result_orders, store_in_order
 from .questions import asked_by
 from .recompiles import Reasons, reason_for
 from .trace import SMALLEST, ArraySpec, Traced, as_value, trace
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from .backend.report.report import Report
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Record):
     """Numbers of entries that a function keeps of its calls. Chosen, not measured."""
 
     shapes: int = 8  # argument shapes of earlier compiles, which decide which dimensions become symbolic
@@ -373,6 +372,8 @@ class Jitted:
             types = _types(dtypes, shapes)
             traced, structure, fixed, used = self._trace(types, orders, nesting, args, kwargs, {})
             traced.asked.append(why)
+        from .passes.graph.layout import result_orders, store_in_order  # loads the passes' registry
+
         stored = result_orders(traced.graph)
         traced.graph = store_in_order(traced.graph, stored)
         back = [None if order is None else inverse(order) for order in stored]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .backend.arrays import as_plain, is_plain
-from .passes.graph.layout import Order
+from .ir.types import Order
 
 
 def in_memory(array: np.ndarray) -> tuple[np.ndarray, Order | None]:

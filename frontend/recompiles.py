@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .ir.caller import is_skipped
-from .passes.graph.layout import Order
+from .ir.types import Order
 from .versions import Compiled
 
 OFTEN = 4  # versions of a function at which it warns, once. Chosen, not measured

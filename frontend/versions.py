@@ -10,7 +10,7 @@ import numpy as np
 from .backend.pytree import LEAF, count_leaves, unflatten
 from .backend.targets import targets
 from .ir.symbolic import Expr, evaluate
-from .passes.graph.layout import Order
+from .ir.types import Order
 from .random import next_seed
 from .trace import Traced
 

@@ -323,3 +323,12 @@ def scalar_dtype(value: object) -> DType:
 def float_of(value: DType) -> DType:
     """Return the type in which an op that needs floats takes a type: integers become f32."""
     return value if value.is_inexact else f32
+
+
+# A layout: dims from the one with the largest stride to that with the smallest.
+Order = tuple[int, ...]
+
+
+def inverse(order: Order) -> Order:
+    """Return the permutation that undoes another."""
+    return tuple(order.index(dim) for dim in range(len(order)))

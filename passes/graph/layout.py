@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.graph import Graph, Op, Value, located, ops_behind
+from ...ir.types import Order
 from ...ops.kinds import Elementwise, Generate, View
 from ...ops.view import alias, expand, permute
 from ...ops.view import slice as slice_
 from ..registry import graph_pass
 
-Order = tuple[int, ...]  # of dims, from the one with the largest stride to that with the smallest
 UNKNOWN: Order = ()
 
 
@@ -22,11 +22,6 @@ UNKNOWN: Order = ()
 def layout(graph: Graph) -> Graph:
     """Store results in the layout that NumPy and PyTorch would give them."""
     return store_in_order(graph, result_orders(graph))
-
-
-def inverse(order: Order) -> Order:
-    """Return the permutation that undoes another."""
-    return tuple(order.index(dim) for dim in range(len(order)))
 
 
 def result_orders(graph: Graph) -> list[Order | None]:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from random_programs import Program, Seeded, build, disagreement
 from smelt.ir.graph import Graph
+from smelt.ir.types import inverse
 from smelt.ir.verify import verify_graph
 from smelt.ops.define import REGISTRY
-from smelt.passes.graph.layout import inverse, result_orders, store_in_order
+from smelt.passes.graph.layout import result_orders, store_in_order
 from smelt.passes.manager import Pipeline
 from smelt.passes.pipelines import GRAPH
 from smelt.passes.registry import PASSES
