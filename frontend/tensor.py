@@ -20,7 +20,7 @@ from .ir.graph import Array, Handle, Value, current_location, plain
 from .ir.open_size import expression, open_size
 from .ir.process import process
 from .ir.types import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8
-from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, call_function, call_ufunc, clip, dot, rounded
+from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, as_method, call_function, call_ufunc
 from .ops.define import REGISTRY, OpDef
 from .ops.handles import as_handles
 from .ops.open_array import OpenArray
@@ -445,8 +445,8 @@ def install() -> None:
         "astype": _astype,
         "view": _view,
         "round": _rounded,
-        "clip": clip,
-        "dot": dot,
+        "clip": as_method(np.clip),
+        "dot": as_method(np.dot),
         "__format__": _format,
         "T": property(_transposed),
         "transpose": _transpose,
@@ -484,5 +484,5 @@ def install() -> None:
         setattr(Array, f"__{method}__", _numpys(ufunc))
     for method, ufunc in NUMPY_UNARY.items():
         setattr(Array, f"__{method}__", partialmethod(_numpys_alone, ufunc))
-    Array.round = rounded  # type: ignore[attr-defined]
+    Array.round = as_method(np.round)  # type: ignore[attr-defined]
     Array.__hash__ = object.__hash__  # type: ignore[method-assign, assignment]
