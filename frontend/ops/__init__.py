@@ -40,6 +40,11 @@ FAMILIES = (
     "grid_sample",
     "checks",
     "bits",
+    "margin_losses",
+    "distributions",
+    "foreach",
+    "kernel_names",
+    "aliases",
 )
 
 for _family in FAMILIES:

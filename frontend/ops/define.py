@@ -91,6 +91,7 @@ class Parameter:
         "is_dtype",
         "is_list",
         "is_size",
+        "is_spread",
         "is_tensor",
         "name",
         "positional",
@@ -111,6 +112,7 @@ class Parameter:
         self.is_tensor = "Tensor" in self.annotation
         self.scalars = "Scalar" in self.annotation
         self.is_size = self.annotation == "Size"
+        self.is_spread = self.is_size or (self.is_list and annotation.endswith("]"))  # takes items one by one, too
         self.is_dtype = "DType" in self.annotation
 
     @property
@@ -188,7 +190,7 @@ class OpDef(HasTraits, HasDerivatives):
                 fewest = position + 1
         if self.takes_stream and any(isinstance(item.default, Streams) for item in self.parameters):
             fewest, most = 1, -1
-        sequences = [position for position, item in enumerate(self.parameters) if item.is_size or item.is_list]
+        sequences = [position for position, item in enumerate(self.parameters) if item.is_spread]
         code = self.function.__code__
         self.tensors = tuple([item for item in self.parameters if item.is_tensor])
         self.tensor_names = tuple([item.name for item in self.tensors])
@@ -369,7 +371,7 @@ class OpDef(HasTraits, HasDerivatives):
             if position < given and parameter.positional:
                 value = args[position]
                 position += 1
-                if (parameter.is_size or parameter.is_list) and not isinstance(value, (tuple, list)):
+                if parameter.is_spread and not isinstance(value, (tuple, list)):
                     value = (value, *args[position:])
                     position = given
                 if parameter.name in kwargs:

@@ -20,6 +20,7 @@ from .create import full, iota, number_of, ones_like, zeros, zeros_like
 from .define import Scalar, Size, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
 from .registry import as_held, rounded
+from .scan import cumsum
 from .shapes import Shape, at_least, broadcast, dimension
 from .view import as_strided, expand, reshape, unsqueeze
 
@@ -320,6 +321,13 @@ def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, ac
     return index_update(self, indices, values, accumulate)
 
 
+@composite
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """self with the elements of source written or added at index into the flattened tensor."""
+    flat, places, items = (reshape(value, (-1,)) for value in (self, index, source))
+    return reshape(index_update(flat, (places,), items, accumulate), self.shape)
+
+
 def _along(dim: int, index: Tensor) -> tuple[Tensor | None, ...]:
     """Return the index list that indexes one dimension."""
     return (*(None for _ in range(dim)), index if index.ndim else reshape(index, (1,)))
@@ -548,6 +556,24 @@ def masked_fill(self: Tensor, mask: Tensor, value: Tensor | Scalar) -> Tensor:
     if mask.dtype is not bool_:
         raise DTypeError(f"mask is {mask.dtype}, accepted is bool")
     return pointwise.where(mask, _typed(value, self.dtype), self)
+
+
+@composite
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """self with the k-th element of source at the k-th place where mask holds; too few elements are an error."""
+    if mask.dtype is not bool_:
+        raise DTypeError(f"mask is {mask.dtype}, accepted is bool")
+    if source.dtype is not self.dtype:
+        raise DTypeError(f"source is {source.dtype}, expected {self.dtype} (that of self)")
+    shape = broadcast([self.shape, mask.shape])
+    items, wanted = reshape(source, (-1,)), expand(mask, shape)
+    first = 0
+    if items.shape[0] == 0:
+        # An element that takes no place, so that any element that is wanted is out of range.
+        items, first = zeros((1,), dtype=self.dtype), 1
+    order = reshape(cumsum(reshape(wanted, (-1,)), 0, dtype=i64), shape)
+    places = pointwise.where(wanted, order + (first - 1), 0)
+    return pointwise.where(wanted, _at(items, places), expand(self, shape))
 
 
 @composite

@@ -352,3 +352,24 @@ def einsum(equation: str, operands: Sequence[Tensor]) -> Tensor:
         raise ArgumentError("there are no operands")
     labels, output = _parse_equation(equation, [value.ndim for value in operands])
     return _contract(list(zip(operands, labels)), output)
+
+
+@composite
+def _trilinear(
+    i1: Tensor,
+    i2: Tensor,
+    i3: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """The product of three tensors, each with new dimensions of its own, summed over sumdim."""
+    factors = []
+    for factor, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for dim in sorted(dims):
+            factor = unsqueeze(factor, dim)
+        factors.append(factor)
+    found = factors[0] * factors[1] * factors[2]
+    return sum(found, tuple(sumdim)) if sumdim else found

@@ -15,7 +15,7 @@ from ..ir.symbolic import Dim, Expr, SizeNeeded, contiguous_strides, product
 from .define import Dims, Size, Tensor, composite, prim, zero_derivative
 from .derivatives import forward_to
 from .kinds import Arguments, Index, View
-from .shapes import Shape, at_least, clamp_slice, dimension, dimensions, divides, equal, resolve_reshape
+from .shapes import Shape, at_least, broadcast, clamp_slice, dimension, dimensions, divides, equal, resolve_reshape
 
 
 def replaced(shape: Sequence[Dim], dim: int, *sizes: Dim) -> Shape:
@@ -471,6 +471,13 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 def broadcast_to(self: Tensor, size: Size) -> Tensor:
     """self expanded to size."""
     return expand(self, size)
+
+
+@composite
+def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """All tensors expanded to the shape that they have together."""
+    shape = broadcast([tensor.shape for tensor in tensors])
+    return tuple(expand(tensor, shape) for tensor in tensors)
 
 
 @composite

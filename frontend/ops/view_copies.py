@@ -1,53 +1,14 @@
-"""Copies. smelt's values are never overwritten, so a copy of a view is the view."""
+"""Copies whose signature is not that of the view (aliases.py has the others)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import wraps
-from typing import Any
 
 from ..ir.symbolic import Dim
 from . import pointwise
 from .create import full
-from .define import REGISTRY, OpDef, Size, Tensor, composite
-from .view import alias, expand, reshape, split, split_with_sizes
-
-# NAME_copy is the op NAME.
-VIEWS = (
-    "alias",
-    "as_strided",
-    "detach",
-    "diagonal",
-    "narrow",
-    "permute",
-    "select",
-    "slice",
-    "split",
-    "split_with_sizes",
-    "squeeze",
-    "t",
-    "transpose",
-    "unbind",
-    "unfold",
-    "unsqueeze",
-    "view",
-    "view_as_complex",
-    "view_as_real",
-)
-
-
-def _declare(op: OpDef) -> None:
-    @wraps(op.function)
-    def body(**arguments: Any) -> Any:
-        return op(**arguments)
-
-    # The signature, which is the schema, is the view's.
-    body.__name__, body.__module__ = f"{op.name}_copy", __name__
-    composite(body)
-
-
-for _name in VIEWS:
-    _declare(REGISTRY[_name])
+from .define import Size, Tensor, composite
+from .view import expand, reshape, split, split_with_sizes
 
 
 @composite
@@ -60,12 +21,6 @@ def expand_copy(self: Tensor, size: Size, *, implicit: bool = False) -> Tensor:
 def _reshape_copy(self: Tensor, size: Size) -> Tensor:
     """The same elements in row-major order under another shape; one size may be -1."""
     return reshape(self, size)
-
-
-@composite
-def lift_fresh_copy(self: Tensor) -> Tensor:
-    """self."""
-    return alias(self)
 
 
 @composite

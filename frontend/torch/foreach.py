@@ -1,4 +1,4 @@
-"""Ops on lists of tensors, such as `_foreach_add`: one op for each tensor; fusion merges them again."""
+"""Rules for ops on lists of tensors: overloads name the operands in several ways, so all are passed by position."""
 
 from __future__ import annotations
 
@@ -6,44 +6,19 @@ from typing import Any
 
 from torch.fx import Node
 
+from ..ops.define import REGISTRY
 from .rules import RULES, apply
 
-NAMED = {"alpha", "value", "dtype"}  # parameters after the operands
-SAME_NAME = (
-    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "copy", "cos", "cosh",
-    "div", "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
-    "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub",
-    "tan", "tanh", "trunc",
-)  # fmt: skip
-OTHER_NAME = {"norm": "linalg_vector_norm", "max": "amax"}
+BY_NAME = {"alpha", "dtype"}
+IGNORED = {"non_blocking"}
 
 
-def each(name: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """Apply an op to each of the tensors; other lists are zipped with them, all else is passed unchanged."""
-    arguments = dict(arguments)
-    if name in ("addcmul", "addcdiv") and "scalars" in arguments:
-        arguments["value"] = arguments.pop("scalars")
-    count = max(len(item) for item in arguments.values() if isinstance(item, tuple))
-
-    def one(item: Any, at: int) -> Any:
-        return item[at] if isinstance(item, tuple) else item
-
-    results: list[Any] = []
-    for at in range(count):
-        operands = [one(item, at) for key, item in arguments.items() if key not in NAMED]
-        named = {key: one(item, at) for key, item in arguments.items() if key in NAMED}
-        results.append(apply(name, *operands, **named))
-    return tuple(results)
+def _on_each(node: Node, arguments: dict[str, Any]) -> Any:
+    name = node.target._schema.name.removeprefix("aten::")  # type: ignore[union-attr]
+    named = {key: item for key, item in arguments.items() if key in BY_NAME}
+    return apply(name, *(item for key, item in arguments.items() if key not in BY_NAME | IGNORED), **named)
 
 
-def _register(name: str, op: str) -> None:
-    def on_each(node: Node, arguments: dict[str, Any]) -> Any:
-        return each(op, arguments)
-
-    RULES[f"_foreach_{name}"] = on_each
-
-
-for _name in SAME_NAME:
-    _register(_name, _name)
-for _name, _op in OTHER_NAME.items():
-    _register(_name, _op)
+for _name in REGISTRY:
+    if _name.startswith("_foreach_"):
+        RULES[_name] = _on_each

@@ -14,9 +14,9 @@ from ..ir.graph import Value
 from ..ir.process import process
 from ..ir.symbolic import Expr
 from ..ir.types import DTYPES, INTEGER
-from ..ops import bits, checks, concat_pad, create, indexing, minmax, pointwise, reduce, scan
+from ..ops import bits, checks, concat_pad, create, indexing, pointwise
 from ..ops.define import REGISTRY, OpDef, as_dtype
-from ..ops.view import as_strided, expand, permute, split_with_sizes, unsqueeze
+from ..ops.view import as_strided, expand, permute, split_with_sizes
 from ..ops.view import reshape as reshape_to
 from ..ops.view import slice as slice_of
 from .memory import root_of
@@ -28,8 +28,8 @@ RULES: dict[str, Rule] = process.keep("rules of PyTorch's ops", {})
 # Ops that draw random numbers.
 RANDOM = {
     "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "native_dropout", "normal",
-    "normal_functional", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
-    "rrelu_with_noise_functional", "uniform",
+    "normal_functional", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random",
+    "randperm", "rrelu_with_noise_functional", "uniform",
 }  # fmt: skip
 
 
@@ -74,17 +74,12 @@ def _wrapped(defn: OpDef, name: str, arguments: dict[str, Any]) -> Any:
 _TOO_NARROW = "whether a u8 holds the number is known only at the call"
 
 
-@rule("_to_copy")
-def to_copy(node: Node, a: dict[str, Any]) -> Any:
-    return a["self"].alias() if a.get("dtype") is None else pointwise.convert(a["self"], a["dtype"])
-
-
-@rule("alias", "clone", "detach", "lift_fresh", "contiguous")
+@rule("alias", "clone", "detach", "contiguous")
 def same(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias()
 
 
-@rule("view", "view_copy", "_unsafe_view", "reshape")
+@rule("view", "view_copy", "reshape")
 def reshaped(node: Node, a: dict[str, Any]) -> Any:
     if a.get("size") is None and a.get("shape") is None:
         return bits.view_dtype(a["self"], a["dtype"])
@@ -169,41 +164,6 @@ def selected(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias() if a["self"].ndim == 0 else indexing.index_select(**a)
 
 
-@rule("put")
-def put_flat(node: Node, a: dict[str, Any]) -> Any:
-    flat, index, source = (reshape_to(a[name], (-1,)) for name in ("self", "index", "source"))
-    return reshape_to(indexing.index_put(flat, (index,), source, a.get("accumulate", False)), a["self"].shape)
-
-
-@rule("masked_scatter")
-def masked(node: Node, a: dict[str, Any]) -> Any:
-    shape = a["self"].shape
-    mask = expand(a["mask"], shape)
-    source = reshape_to(a["source"], (-1,))
-    if source.shape[0] == 0:
-        return NotImplemented
-    # The k-th true element of the mask takes the k-th element of the source.
-    order = scan.cumsum(reshape_to(mask, (-1,)), 0, dtype=DTYPES["i64"]) - 1
-    chosen = reshape_to(indexing.index(source, (minmax.clamp_min(order, 0),)), shape)
-    return pointwise.where(mask, chosen, a["self"])
-
-
-@rule("_trilinear")
-def trilinear(node: Node, a: dict[str, Any]) -> Any:
-    product = None
-    for name, dims in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
-        factor = a[name]
-        for dim in sorted(a[dims]):
-            factor = unsqueeze(factor, dim)
-        product = factor if product is None else product * factor
-    return reduce.sum(product, a["sumdim"]) if a["sumdim"] else product
-
-
-@rule("_neg_view")
-def negated(node: Node, a: dict[str, Any]) -> Any:
-    return pointwise.neg(a["self"])
-
-
 @rule("resolve_conj", "resolve_neg")
 def resolved(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias()
@@ -228,9 +188,11 @@ def counted(node: Node, a: dict[str, Any]) -> Any:
     return create.arange(a.get("start", 0), a["end"], a.get("step", 1), dtype=dtype)
 
 
-@rule("prims::convert_element_type")
-def converted(node: Node, a: dict[str, Any]) -> Any:
-    return pointwise.convert(a["a"], a["dtype"])
+@rule("prims::convert_element_type", "prims::broadcast_in_dim", "prims::view_of", "prims::device_put")
+def step(node: Node, a: dict[str, Any]) -> Any:
+    """Call the op of a step of PyTorch's compiler. Not all names of that namespace mean what aten's mean."""
+    defn = REGISTRY[str(node.target).split(".")[1]]
+    return defn(**{name: item for name, item in a.items() if name != "device"})
 
 
 @rule("prims::fma")

@@ -49,6 +49,32 @@ def test_randint_covers_its_range() -> None:
     assert len(counts) == 7 and (np.abs(counts - COUNT / 7) < 6 * np.sqrt(COUNT / 7)).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "below", "middle"),
+    [
+        # The share of numbers below a point, by the distribution function.
+        ("exponential", (2.0,), 0.5, 1 - np.exp(-1.0)),
+        ("cauchy", (1.0, 2.0), 3.0, 0.75),
+        ("log_normal", (0.5, 0.25), np.exp(0.75), 0.841345),
+        ("geometric", (0.3,), 2.5, 1 - 0.7**2),
+        ("random", (-2, 6), 0.5, 3 / 8),
+        ("random", (), 2.0**23, 0.5),
+    ],
+)
+def test_distribution(name: str, arguments: tuple, below: float, middle: float) -> None:
+    like = np.zeros(COUNT, np.float32)
+    (numbers,) = evaluate(lambda x, seed: op(name)(x, *arguments, seed=seed, stream=1), [like, SEED], "interp")
+    assert np.isfinite(numbers).all()
+    deviation = np.sqrt(middle * (1 - middle) / COUNT)
+    assert abs((numbers < below).mean() - middle) < 5 * deviation
+
+
+def test_random_whole_numbers_fill_their_type() -> None:
+    like = np.zeros(COUNT, np.uint8)
+    (numbers,) = evaluate(lambda x, seed: op("random")(x, seed=seed, stream=1), [like, SEED], "interp")
+    assert numbers.min() == 0 and numbers.max() == 255
+
+
 def test_dropout_keeps_the_mean() -> None:
     ones = np.ones(COUNT, np.float32)
     (kept,) = evaluate(lambda x, seed: op("dropout")(x, 0.25, seed=seed, stream=1), [ones, SEED], "interp")
