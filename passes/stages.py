@@ -11,7 +11,7 @@ from ..ir.graph import Graph, Value
 from ..ir.record import Record
 from ..ir.types import TensorType
 from ..kernels.gpu import GPU, Gpu
-from ..kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Transpose, walk
+from ..kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Sort, Transpose, walk
 from ..kernels.loop.text import identity, print_kernel
 from ..kernels.loop.verify import verify_kernel, verify_kernels
 from ..kernels.machine import Machine
@@ -31,7 +31,7 @@ Hook = Callable[[str, Any], None]
 Special = Mapping[str, tuple[str, ...]]  # buffers of results that an option of CompileOptions lists, by the option
 NONE: Special = MappingProxyType({})
 Steps = Sequence[tuple[str, Mapping[str, Any]]]  # names of loop passes, each with its options
-CALLS = (Alloc, Concurrent, Gemm, Loop, Pack, Transpose)  # statements without code of their own worth counting
+CALLS = (Alloc, Concurrent, Gemm, Loop, Pack, Sort, Transpose)  # statements without code of their own worth counting
 
 
 class Settings(Record):

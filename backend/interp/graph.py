@@ -17,9 +17,23 @@ from ...ir.symbolic import Compound, Dim, Expr, Symbol, evaluate
 from ...ir.types import DType, TensorType
 from ...kernels.scalar.reference import cast
 from ...kernels.scalar.table import COMBINERS, SCALARS
+from ...kernels.sort import order
 from ...ops.create import constant
 from ...ops.define import as_array
-from ...ops.kinds import Captured, Contract, Element, Elementwise, Index, Kind, Reduce, Scan, Scatter, View, registered
+from ...ops.kinds import (
+    Captured,
+    Contract,
+    Element,
+    Elementwise,
+    Index,
+    Kind,
+    Reduce,
+    Scan,
+    Scatter,
+    Sort,
+    View,
+    registered,
+)
 from ..call_plan import Signature
 
 # An expression's value: a number, or an array with one number for each element of the result.
@@ -250,6 +264,13 @@ def run_contract(interpreter: Interpreter, op: Op, kind: Contract) -> np.ndarray
     return np.matmul(interpreter.operand(op.arguments["self"]), interpreter.operand(op.arguments["mat2"]))
 
 
+def run_sort(interpreter: Interpreter, op: Op, kind: Sort) -> np.ndarray:
+    array = interpreter.operand(op.arguments["self"])
+    kept = interpreter.shape(op.result.shape)[-1]
+    found = order(array, op.arguments["descending"])[..., :kept]
+    return found if kind.places else np.take_along_axis(array, found, -1)
+
+
 def run_captured(interpreter: Interpreter, op: Op, kind: Captured) -> np.ndarray:
     return op.arguments["array"].array
 
@@ -261,6 +282,7 @@ EVALUATE: dict[type[Kind], Callable[[Interpreter, Op, Any], np.ndarray]] = {
     Reduce: run_reduce,
     Scan: run_scan,
     Scatter: run_scatter,
+    Sort: run_sort,
     Contract: run_contract,
     Captured: run_captured,
 }

@@ -34,6 +34,7 @@ from ...kernels.loop.ir import (
     Pack,
     Prefix,
     Register,
+    Sort,
     Statement,
     Store,
     Transpose,
@@ -41,6 +42,7 @@ from ...kernels.loop.ir import (
 )
 from ...kernels.machine import CACHE_LINE
 from ...kernels.scalar.table import COMBINERS, NumpyBuilder, NumpyOperand
+from ...kernels.sort import order
 from ...ops.define import as_array
 from ...passes.fusion.fused import Fused
 from ...passes.stages import signature
@@ -175,6 +177,8 @@ class LoopInterpreter:
             self.memory[statement.target.buffer.name][self._places(statement.target, rows, columns)] = moved
         elif isinstance(statement, Pack):
             self._pack(statement)
+        elif isinstance(statement, Sort):
+            self._sort(statement)
         elif isinstance(statement, Concurrent):
             self.block(statement.branches)
         elif isinstance(statement, Loop):
@@ -273,6 +277,16 @@ class LoopInterpreter:
             source = np.concatenate([source, np.zeros_like(source[:1])])
         places = self._places(statement.output, len(source), columns)
         self.memory[statement.output.buffer.name][places] = source
+
+    def _sort(self, statement: Sort) -> None:
+        rows, length, kept = (self.index(item) for item in (statement.rows, statement.length, statement.kept))
+        source = self.memory[statement.source.buffer.name][self._places(statement.source, rows, length)]
+        found = order(source, statement.descending)[:, :kept]
+        if not statement.places:
+            found = np.take_along_axis(source, found, -1)
+        room = self._places(statement.room, rows, self.index(statement.space))
+        self.memory[statement.room.buffer.name][room] = garbage(room.size, i64).reshape(room.shape)
+        self.memory[statement.target.buffer.name][self._places(statement.target, rows, kept)] = found
 
     def _places(self, matrix: Matrix, rows: int, columns: int) -> np.ndarray:
         """Compute the indices of a matrix's elements."""

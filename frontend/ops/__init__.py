@@ -35,6 +35,7 @@ FAMILIES = (
     "pad",
     "rearrange",
     "view_copies",
+    "ordering",
     "sorted_search",
     "distance",
     "grid_sample",

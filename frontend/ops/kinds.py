@@ -8,6 +8,7 @@
     Reduce       a combiner over some dimensions
     Scan         a combiner over all prefixes of one dimension
     Scatter      a copy of an operand with updates combined in at data-dependent indices
+    Sort         the rows of the last dimension in sorted order, or the places of their elements
     Contract     batched matrix product
     Captured     an array held by the program; tracing turns it into a parameter
 
@@ -70,6 +71,7 @@ class Kind:
     promotes = False  # whether Python numbers may stand for tensors and operands are cast to a common type
     linear = False  # whether every derivative is the op itself applied to tangents
     own_kernel = False  # whether each of its ops is a separate kernel with operands in memory
+    dense_operands = False  # whether that kernel reads the operands as dense buffers, so that none may be inline
 
     @property
     def name(self) -> str:
@@ -372,6 +374,23 @@ class Scatter(Kind):
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         return (arguments["self"].type,)
+
+
+class Sort(Kind):
+    """The first `count` elements (None: all) of each row in sorted order, or their places: a stable sort along the last
+    dim. NaN is the largest; -0.0 and 0.0 are equal, and so are all NaNs."""
+
+    own_kernel = True
+    dense_operands = True
+
+    def __init__(self, places: bool):
+        self.places = places
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        value: Value = arguments["self"]
+        count = arguments["count"]
+        length = value.shape[-1] if count is None else count
+        return (TensorType(i64 if self.places else value.dtype, (*value.shape[:-1], length)),)
 
 
 class Contract(Kind):

@@ -11,6 +11,7 @@ from ...ir.proofs import minimum, non_negative, substitute
 from ...ir.symbolic import ASSUMED_SIZE, Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, symbols_of
 from ..gemm import TILING
 from ..scalar.table import SCALARS
+from ..sort import SORTING
 from .ir import (
     Alloc,
     Buffer,
@@ -25,6 +26,7 @@ from .ir import (
     Pack,
     Prefix,
     Register,
+    Sort,
     Statement,
     Store,
     Transpose,
@@ -106,6 +108,7 @@ _COSTS: dict[type, Callable[[Any], int]] = {
     Loop: lambda item: count(item.extent) * (cost(item.body) + len(item.accumulators)),
     Gemm: _gemm_cost,
     Transpose: lambda item: 2 * count(item.rows) * count(item.columns),
+    Sort: lambda item: SORTING.cost * count(item.rows) * count(item.length),
     Pack: lambda item: 0 if item.once else count(item.rows) * count(item.columns),
 }
 

@@ -18,6 +18,7 @@ The whole grammar:
     Gemm       a matrix product on sub-matrices of buffers
     Transpose  a block of a buffer copied, read along its columns and written along its rows
     Pack       a packed copy of some columns of a matrix, in the order in which Gemm reads them
+    Sort       rows of a matrix in sorted order, or the places of their elements
 
 A statement class declares the role of each field (roles.py); passes and proofs take it by its roles. Its meaning is
 said in text.py, parser.py and verify.py here, in backend/interp/loops.py and in backend/cpu/codegen/region.py; for GPUs
@@ -323,6 +324,26 @@ class Pack(Statement):
     rows: Dim = field(metadata=DIMS)
     columns: Dim = field(metadata=DIMS)
     once: bool = False
+    origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Sort(Statement):
+    """target = the first `kept` elements of each row of `source` in a stable sorted order, or their places in the row.
+
+    NaN is the largest, and equal to NaN; -0.0 and 0.0 are equal. The columns of both are adjacent. `room` is working
+    memory, left unspecified: `space` words of 64 bits for each row (kernels/sort.py).
+    """
+
+    target: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "kept"))
+    source: Matrix = field(metadata=matrix(READS, Matrix, "rows", "length"))
+    room: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "space"))
+    rows: Dim = field(metadata=DIMS)
+    length: Dim = field(metadata=DIMS)
+    kept: Dim = field(metadata=DIMS)
+    space: Dim = field(metadata=DIMS)
+    descending: bool = False
+    places: bool = False
     origin: Location | None = field(default=None, compare=False, metadata=ORIGIN)
 
 

@@ -66,6 +66,7 @@ from .ir import (
     Prefix,
     Register,
     Site,
+    Sort,
     Statement,
     Store,
     Transpose,
@@ -323,6 +324,8 @@ class KernelReader(Reader):
             return self.transpose()
         if self.accept("pack"):
             return self.pack()
+        if self.accept("sort"):
+            return self.sort()
         if self.accept("concurrent"):
             self.expect("{")
             branches: list[Loop] = []
@@ -404,6 +407,21 @@ class KernelReader(Reader):
     def pack(self) -> Pack:
         output, source, rows, columns = self.copied("pack")
         return Pack(output, source, rows, columns, self.accept("once"))
+
+    def sort(self) -> Sort:
+        places, descending = self.accept("places"), self.accept("descending")
+        target = self.matrix()
+        self.expect("=")
+        source = self.matrix()
+        self.expect("in")
+        room = self.matrix()
+        self.expect("over")
+        start = self.expect("(").start
+        sizes = self.separated(")", self.size)
+        if len(sizes) != 4:
+            self.fail_at(start, f"a sort has rows, length, kept elements and space, found {len(sizes)} sizes")
+        rows, length, kept, space = sizes
+        return Sort(target, source, room, rows, length, kept, space, descending, places)
 
     def copied(self, what: str) -> tuple[Matrix, Matrix, Dim, Dim]:
         output = self.matrix()

@@ -22,11 +22,12 @@ from functools import partial
 from typing import NoReturn
 
 from ...ir.errors import VerifyError, suggest
-from ...ir.proofs import differs, is_multiple, substitute
+from ...ir.proofs import differs, is_multiple, non_negative, substitute
 from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, product, symbols_of
 from ...ir.types import DType, bool_, f32, i64
 from ..machine import CACHE_LINE
 from ..scalar.table import BASE, COMBINERS, SCALARS, expansion, result_dtype, spelling
+from ..sort import sort_space
 from .bounds import Bounds
 from .facts import is_size
 from .ir import (
@@ -52,6 +53,7 @@ from .ir import (
     Pack,
     Prefix,
     Register,
+    Sort,
     Statement,
     Store,
     Transpose,
@@ -229,6 +231,8 @@ class Verifier:
             self.transpose(statement)
         elif isinstance(statement, Pack):
             self.pack(statement)
+        elif isinstance(statement, Sort):
+            self.sort(statement)
         elif isinstance(statement, Concurrent):
             self.concurrent(statement)
         elif isinstance(statement, Loop):
@@ -381,6 +385,36 @@ class Verifier:
             self.fail("the columns of the target are not adjacent")
         if source.row_stride != 1:
             self.fail("the rows of the source are not adjacent")
+
+    def sort(self, statement: Sort) -> None:
+        if self.inside_vector():
+            self.fail("a sort inside of a vector loop")
+        target, source, room = statement.target, statement.source, statement.room
+        self.sizes([statement.rows, statement.length, statement.kept, statement.space])
+        for matrix in (target, source, room):
+            self.memory(matrix.buffer)
+            self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
+            if matrix.column_stride != 1 or matrix.panel:
+                self.fail(f"the columns of {matrix.buffer.name} are not adjacent")
+        dtype = source.buffer.dtype
+        if dtype.is_complex:
+            self.fail(f"a sort of {dtype}, which has no order")
+        expected = i64 if statement.places else dtype
+        if target.buffer.dtype is not expected:
+            self.fail(f"the target is {target.buffer.dtype}, expected {expected}")
+        if room.buffer.dtype is not i64:
+            self.fail(f"the working memory is {room.buffer.dtype}, expected i64")
+        names = [matrix.buffer.name for matrix in (target, source, room)]
+        if len(set(names)) < len(names):
+            self.fail("the target, the source and the working memory are not three buffers")
+        for matrix in (target, room):
+            if matrix.buffer.role == "in":
+                self.fail(f"{matrix.buffer.name} is an input and cannot be written")
+        if not non_negative(statement.length - statement.kept):
+            self.fail(f"{statement.kept} elements are kept of {statement.length}")
+        needed = sort_space(dtype, statement.places, statement.length)
+        if not non_negative(statement.space - needed):
+            self.fail(f"the working memory has {statement.space} words for a row, expected {needed}")
 
     def concurrent(self, statement: Concurrent) -> None:
         if self.loops:

@@ -2,8 +2,8 @@
 
 Inline are views, constants, iota and cheap arithmetic on those, and on parameters where only a join reads it. An
 inline op is forced into a buffer where it is a result of the program, where an alias needs its memory in another shape,
-or where a matrix product reads it and it is no view of memory with strides. Ops that scatters and scans absorb
-(absorb_producers.py) are inline, too.
+where a kind of kernel reads dense buffers, or where a matrix product reads it and it is no view of memory with
+strides. Ops that scatters and scans absorb (absorb_producers.py) are inline, too.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Inlining:
                         self.forced.add(source.op)
         self._drop_joined_for_others()
         self._force_results()
+        self._force_dense()
         self._force_matrices()
         self._drop_readers_of_memory()
         self._absorb()
@@ -185,6 +186,12 @@ class Inlining:
             else:
                 self.forced.add(op)
             stored.add(base)
+
+    def _force_dense(self) -> None:
+        """Force operands of kinds that read dense buffers into memory."""
+        for op in self.graph.ops:
+            if op.defn.kind is not None and op.defn.kind.dense_operands:
+                self.forced.update(value.op for value in op.operands if value.op in self.candidates)
 
     def _force_matrices(self) -> None:
         """Force operands of matrix products into memory, unless they are views of it that have strides."""

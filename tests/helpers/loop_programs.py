@@ -160,6 +160,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Sequence[np.ndarray]]] = {
     "argmax": (lambda x: (ops.argmax(x, 1), ops.argmin(x, 0), ops.argmax(x)), [X]),
     "transpose": (lambda x, y: ops.transpose(x, 0, 1) + y, [X, numbers(13, 9, seed=4)]),
     "transposes of three": (lambda x: ops.permute(x, (2, 0, 1)) * 2.0, [numbers(3, 5, 4)]),
+    "sort": (lambda x: (*ops.sort(x * 2, 1), ops.msort(x), ops.argsort(x, 1, True)), [X]),
     "cumsum": (lambda x: (ops.cumsum(x, 1), ops.cumsum(x, 0)), [X]),
     "cumprod gradient": (gradient(lambda x: ops.cumprod(x, 1), 1), [numbers(3, 5)]),
     "index_add": (
@@ -226,6 +227,7 @@ SYMBOLIC: dict[str, Sequence[Sequence[str]]] = {
     "column sums": ["N M"],
     "sum of many": ["N M"],
     "transpose": ["N M", "M N"],
+    "sort": ["N M"],
     "cumsum": ["N M"],
     "gather": ["N M", "N 4"],
     "embedding gradient": ["N M", "5"],
@@ -343,6 +345,17 @@ kernel @own(%x: f32[N, 100], %w: f32[20, 100], %y: out f32[N, 20]) where N >= 2 
     alloc %p: f32[2, 100, 16]
     pack %p[0; 16, 1600 by 16] = %w[0; 1, 100] over (100, 20) once
     gemm %y[1920 * %i; 20, 1] = %x[9600 * %i; 100, 1] * %p[0; 16, 1600 by 16] over (min(96, -96 * %i + N), 20, 100)
+  }
+}
+""".strip()
+
+
+# The room of a row: two words of 64 bits for each element, counters, and padding.
+SORTED = """
+kernel @sorted(%x: f32[N, 100], %y: out i64[N, 8]) where N >= 2 {
+  parallel %i in 0..N {
+    alloc %r: i64[1352]
+    sort places descending %y[8 * %i; 8, 1] = %x[100 * %i; 100, 1] in %r[0; 1352, 1] over (1, 100, 8, 1352)
   }
 }
 """.strip()

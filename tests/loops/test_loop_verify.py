@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 import pytest
-from loop_programs import OWN, PACKED, PRODUCT, assert_round_trip, inside
+from loop_programs import OWN, PACKED, PRODUCT, SORTED, assert_round_trip, inside
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.options import CompileOptions
@@ -182,6 +182,22 @@ BROKEN: dict[str, tuple[str, str]] = {
         "%p is packed once, and written elsewhere",
     ),
     "product into an input": (PRODUCT.replace("out ", ""), "%y is an input and cannot be written"),
+    "sort into an input": (SORTED.replace("out ", ""), "%y is an input and cannot be written"),
+    "sort to another type": (SORTED.replace("%y: out i64", "%y: out f32"), "the target is f32, expected i64"),
+    "sort without order": (SORTED.replace("%x: f32", "%x: c64"), "a sort of c64, which has no order"),
+    "sort with gaps": (SORTED.replace("%x[100 * %i; 100, 1]", "%x[%i; 1, 2]"), "the columns of %x are not adjacent"),
+    "sort in place": (
+        SORTED.replace("%x: f32[N, 100]", "%x: i64[N, 100]").replace("= %x", "= %y"),
+        "the target, the source and the working memory are not three buffers",
+    ),
+    "sort that keeps too many": (SORTED.replace("100, 8, 1352", "7, 8, 1352"), "8 elements are kept of 7"),
+    "sort with little room": (
+        SORTED.replace("100, 8, 1352", "100, 8, 1351"),
+        "the working memory has 1351 words for a row, expected 1352",
+    ),
+    "sort in floats": (SORTED.replace("%r: i64", "%r: f64"), "the working memory is f64, expected i64"),
+    "sort beyond a buffer": (SORTED.replace("[8 * %i", "[8 * %i + 1"), "%y"),
+    "sorts that overlap": (SORTED.replace("[8 * %i", "[0 * %i"), "%y"),
     "assigned in two bodies": (
         inside("serial %j in 0..2 {", "%0 = load %y[%j]", "}", "serial %j in 0..2 {", "%0 = load %y[%j]", "}"),
         "%0 is defined twice",

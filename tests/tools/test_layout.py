@@ -35,6 +35,7 @@ LAYERS = (
 ROOMS = (
     "smelt.kernels.machine",
     "smelt.kernels.gemm",
+    "smelt.kernels.sort",
     "smelt.kernels.gpu",
     "smelt.kernels.scalar",
     "smelt.kernels.loop",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....ir.proofs import floor_divide
+from ....ir.symbolic import Dim
 from ....kernels.gemm import is_dots
-from ....kernels.loop.ir import Gemm, Matrix, Pack, Transpose
+from ....kernels.loop.ir import Gemm, Matrix, Pack, Sort, Transpose
 from ..abi import PRODUCT_TYPES, PRODUCTS, ROUTINES
+from ..microkernels.sort import called as called_sort
+from ..microkernels.sort import sort_texts
 from ..microkernels.transpose import called
 from ..microkernels.tuning import TUNING
 
@@ -62,6 +66,22 @@ class Calls:
             arguments.append(f"i64 {self.region.uniform(ahead)}")
         function = called(target.buffer.dtype.bytes, fetch)
         self.region.write(f"call void {function}{', '.join(arguments)})")
+
+    def sort(self, statement: Sort) -> None:
+        """Call a routine of sort.py for each row."""
+        region, source = self.region, statement.source
+        kind = (source.buffer.dtype, statement.places, statement.descending)
+        sort_texts(*kind, region.bits, region.emitter.declarations)
+        matrices = (statement.target, source, statement.room)
+
+        def row(number: Dim) -> None:
+            places = [replace(item, offset=item.offset + number * item.row_stride) for item in matrices]
+            arguments = [f"ptr {self._address(item)}" for item in places]
+            arguments += [f"i64 {region.uniform(size)}" for size in (statement.length, statement.kept)]
+            region.write(f"call void @{called_sort(*kind)}({', '.join(arguments)})")
+
+        assert statement.rows == 1, "a sort of several rows outside of a loop"
+        row(0)
 
     def pack(self, statement: Pack) -> None:
         """Pack a matrix into panels, as the GEMM routines take them."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ....ir.proofs import ceil_divide
 from ....ir.symbolic import Dim, Symbol
 from ....kernels.loop.analysis import cost, parallel_regions
-from ....kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Statement, Transpose, walk
+from ....kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Sort, Statement, Transpose, walk
 from ....kernels.loop.roles import buffers
 from ....kernels.loop.text import identity, size_symbols
 from ....kernels.machine import Machine
@@ -435,7 +435,7 @@ class ModuleEmitter:
 
 def only_calls(statements: Sequence[Statement]) -> bool:
     """Whether all work is in calls of routines, each long enough that the cost of the call does not count."""
-    return all(isinstance(item, (Loop, Gemm, Pack, Transpose, Alloc)) for item in walk(statements))
+    return all(isinstance(item, (Loop, Gemm, Pack, Sort, Transpose, Alloc)) for item in walk(statements))
 
 
 def takes_numbers(kernel: Kernel) -> bool:

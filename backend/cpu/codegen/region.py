@@ -31,6 +31,7 @@ from ....kernels.loop.ir import (
     Pack,
     Prefix,
     Register,
+    Sort,
     Statement,
     Store,
     Transpose,
@@ -150,6 +151,8 @@ class Region(Frames):
                 self.calls.gemm(statement)
             elif isinstance(statement, Transpose):
                 self.calls.transpose(statement)
+            elif isinstance(statement, Sort):
+                self.calls.sort(statement)
             elif isinstance(statement, Pack):
                 if not statement.once:
                     self.calls.pack(statement)
