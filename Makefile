@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest -n 2
 TESTS := tests:tests/helpers
 
-.PHONY: help demo test check test-long test-open fuzz proofs replay counts parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp constraints clean
+.PHONY: help demo test check test-long test-open fuzz proofs replay counts parity parity-torch parity-cuda cuda-kernels cuda-compare gpu-check ulp constraints clean
 
 help:
 	@echo "make demo       train and inspect a small model"
@@ -22,6 +22,7 @@ help:
 	@echo "make proofs     that kernels stay in their memory, write their results and do not race: make proofs ARGS=--long"
 	@echo "make replay     the text of every stage of many programs, against a commit: make replay BASE=<commit>"
 	@echo "make counts     figures of the shape of the source: constants, cycles, mutables; of another tree: ARGS=<directory>"
+	@echo "make parity     every aten call of PyTorch's databases, forward and all derivatives: make parity ARGS=\"--dtype f32,bf16\""
 	@echo "make parity-torch  torch.compile against eager over PyTorch's databases of ops and modules"
 	@echo "make parity-cuda  every op and workload in Numba's simulator of CUDA, and as machine code"
 	@echo "make cuda-kernels  all kernels of the benchmarks as machine code of GPUs (no GPU is needed)"
@@ -57,6 +58,9 @@ counts: $(VENV)/installed
 
 test-open: $(VENV)/installed-test
 	$(PYTEST) tests/jit/test_open_sizes.py tests/torch/test_torch_open_sizes.py --long $(ARGS)
+
+parity: $(VENV)/installed-test
+	PYTHONPATH=$(TESTS) $(BIN)/python -m parity_aten $(ARGS)
 
 parity-torch: $(VENV)/installed-test
 	PYTHONPATH=$(TESTS) $(BIN)/python -m parity_torch $(ARGS)

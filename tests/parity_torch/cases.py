@@ -1,4 +1,4 @@
-"""What is compared: samples of PyTorch's databases of ops and modules, in f32.
+"""What is compared: samples of PyTorch's databases of ops and modules.
 
 A subject is an op or a module of a database; its samples are made from a seed, and each run gets a copy of its own,
 so that no run can change what the next one gets.
@@ -51,10 +51,12 @@ class Subject:
     def is_undefined(self) -> bool:
         return UNDEFINED.fullmatch(self.name) is not None
 
-    def samples(self, count: int) -> list[Run]:
-        """Up to that many, spread over what the database has."""
+    def samples(self, count: int, dtype: torch.dtype = torch.float32) -> list[Run]:
+        """Up to that many, spread over what the database has for the type."""
+        if dtype not in self.entry.dtypes:
+            return []
         torch.manual_seed(SEED)
-        found = list(_module_runs(self.entry) if self.family == "modules" else _op_runs(self.entry))
+        found = list((_module_runs if self.family == "modules" else _op_runs)(self.entry, dtype))
         if len(found) <= count:
             return found
         return [found[number * len(found) // count] for number in range(count)]
@@ -105,11 +107,10 @@ class Run:
 
 @cache
 def subjects() -> dict[str, Subject]:
-    """All that take f32, by their names."""
+    """All ops and modules, by their names."""
     found: dict[str, Subject] = {}
     for entry in op_db:
-        if torch.float32 in entry.dtypes:
-            found[_name(entry)] = Subject(_name(entry), _family(entry), entry)
+        found[_name(entry)] = Subject(_name(entry), _family(entry), entry)
     for entry in module_db:
         name = f"{entry.module_cls.__module__.removeprefix('torch.')}.{entry.module_cls.__name__}"
         name = re.sub(r"^nn\.modules\.\w+\.", "nn.", name)
@@ -128,17 +129,18 @@ def _family(entry: opinfo.core.OpInfo) -> str:
     return CLASSES.get(type(entry).__name__, "other")
 
 
-def _op_runs(entry: opinfo.core.OpInfo) -> Iterator[Run]:
-    for sample in entry.sample_inputs("cpu", torch.float32, requires_grad=entry.supports_autograd):
+def _op_runs(entry: opinfo.core.OpInfo, dtype: torch.dtype) -> Iterator[Run]:
+    has_gradient = entry.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+    for sample in entry.sample_inputs("cpu", dtype, requires_grad=has_gradient):
         yield Run(entry.op, (sample.input, *sample.args), sample.kwargs, sample.output_process_fn_grad)
 
 
-def _module_runs(entry: Any) -> Iterator[Run]:
+def _module_runs(entry: Any, dtype: torch.dtype) -> Iterator[Run]:
     for training in (True, False) if entry.train_and_eval_differ else (True,):
-        made = entry.module_inputs_func(entry, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
+        made = entry.module_inputs_func(entry, device="cpu", dtype=dtype, requires_grad=True, training=training)
         for item in made:
             if item.forward_input is None:
                 continue
             module = entry.module_cls(*item.constructor_input.args, **item.constructor_input.kwargs)
-            module = module.to(torch.float32).train(training)
+            module = module.to(dtype).train(training)
             yield Run(module, item.forward_input.args, item.forward_input.kwargs)

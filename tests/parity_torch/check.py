@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,16 +11,13 @@ import numpy as np
 import torch
 from parity.compare import difference
 from smelt import torch as smelt_torch
+from time_limit import TimeIsUp, limited
 from torch.utils import _pytree as pytree
 
 from .cases import SEED, Run, Subject, subjects
 
 LIMIT = 20.0  # seconds of computing for a sample
 Outcome = dict[str, Any]
-
-
-class TimeIsUp(BaseException):
-    """A sample took too long."""
 
 
 def answer(task: tuple[str, ...], skip: int, samples: int) -> Iterator[Outcome]:
@@ -41,20 +37,12 @@ def answer(task: tuple[str, ...], skip: int, samples: int) -> Iterator[Outcome]:
 def check(subject: Subject, run: Run, backend: str) -> Outcome:
     """How a sample fares: passed, or why not, and what smelt and PyTorch ran of it."""
 
-    def ring(*_: Any) -> None:
-        raise TimeIsUp
-
-    before = signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:
-        with warnings.catch_warnings():
+        with limited(LIMIT), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _check(run, subject.is_undefined, backend)
     except TimeIsUp:
         return {"passed": False, "why": f"time: more than {LIMIT:.0f} s"}
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 def _check(sample: Run, is_undefined: bool, backend: str) -> Outcome:
