@@ -52,3 +52,8 @@ def size(a: Any, axis: int | None = None) -> Any:
 
 numpys(np.shape)(lambda a: open_shape(a.type.shape))
 numpys(np.ndim)(lambda a: a.ndim)
+
+
+@numpys(np.i0)
+def i0(x: Any) -> Any:
+    return call("i0", tensor(x))

@@ -15,6 +15,7 @@ FAMILIES = (
     "rounding",
     "elementary",
     "special",
+    "bessel",
     "activation",
     "view",
     "concat_pad",

@@ -11,7 +11,7 @@ import math
 import ml_dtypes
 
 from ..ir.graph import Value
-from ..ir.types import FLOAT, INEXACT, c128, f32, f64, float_of
+from ..ir.types import FLOAT, INEXACT, c128, f32, f64, float_of, i32
 from .define import Scalar, Tensor, composite, prim
 from .kinds import Elementwise, common_dtype
 from .minmax import maximum
@@ -161,6 +161,32 @@ def ldexp(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     wide = f64 if self.dtype.real is f64 else f32
     factor = exp2(cast(other, wide)) if isinstance(other, Value) else 2.0**other
     return cast(mul(self, factor), self.dtype)
+
+
+@prim(Elementwise("mantissa"), dtypes=FLOAT)
+def mantissa(self: Tensor) -> Tensor:
+    """self / 2 ** exponent(self), from 1/2 to 1 in magnitude; zero, infinities and nan as they are."""
+
+
+@mantissa.vjp
+def mantissa_vjp(grad, self):
+    return ldexp(grad, -cast(exponent(self), i32))
+
+
+@prim(Elementwise("exponent"), dtypes=FLOAT)
+def exponent(self: Tensor) -> Tensor:
+    """floor(log2(abs(self))) + 1, a whole number; 0 for zero, infinities and nan."""
+
+
+@exponent.vjp
+def exponent_vjp(grad):
+    return None
+
+
+@composite
+def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
+    """mantissa(self), and exponent(self) as i32: self is mantissa * 2 ** exponent."""
+    return mantissa(self), cast(exponent(self), i32)
 
 
 @prim(Elementwise("log", promote="float"), dtypes=INEXACT)

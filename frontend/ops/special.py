@@ -196,6 +196,36 @@ def normal_density(x: Tensor) -> Tensor:
     return (2 * math.pi) ** -0.5 * exp(-0.5 * (x * x))
 
 
+@prim(Elementwise("erfcx", promote="float"), dtypes=FLOAT)
+def special_erfcx(self: Tensor) -> Tensor:
+    """exp(self * self) * erfc(self)."""
+
+
+@special_erfcx.vjp
+def special_erfcx_vjp(grad, self, result):
+    return grad * (2 * self * result - 2 / math.sqrt(math.pi))
+
+
+@prim(Elementwise("log_ndtr", promote="float"), dtypes=FLOAT)
+def special_log_ndtr(self: Tensor) -> Tensor:
+    """The logarithm of the standard normal distribution function."""
+
+
+@special_log_ndtr.vjp
+def special_log_ndtr_vjp(grad, self):
+    return grad * (math.sqrt(2 / math.pi) / special_erfcx(self * -math.sqrt(0.5)))
+
+
+@prim(Elementwise("ndtri", promote="float"), dtypes=FLOAT)
+def special_ndtri(self: Tensor) -> Tensor:
+    """The number below which the standard normal distribution has the mass self."""
+
+
+@special_ndtri.vjp
+def special_ndtri_vjp(grad, result):
+    return grad * (math.sqrt(2 * math.pi) * exp(0.5 * (result * result)))
+
+
 @prim(Elementwise("erfinv", promote="float"), dtypes=FLOAT)
 def erfinv(self: Tensor) -> Tensor:
     """The value whose erf is self."""

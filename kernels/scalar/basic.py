@@ -182,6 +182,35 @@ def ldexp(x: Term, exponent: Term) -> Term:
     return result * ((whole.op("maximum", -bias + 1).op("minimum", bias) + bias) << shift).float()
 
 
+def lifted(x: Term) -> tuple[Term, Term, int, int]:
+    """Return x made a normal number, by how many powers of two, and the bias and digits of its type."""
+    bias, digits = (127, 23) if x.dtype is f32 else (1023, 52)
+    lift = digits + 2
+    tiny = abs(x) < 2.0 ** (1 - bias)
+    return select(tiny, x * 2.0**lift, x), select(tiny, x.constant(float(lift)), 0.0), bias, digits
+
+
+def has_exponent(x: Term) -> Term:
+    return x.differs(0) & (abs(x) < math.inf)
+
+
+def mantissa(x: Term) -> Term:
+    """The fraction from 1/2 to 1, with the sign; zero, infinity and nan as they are."""
+    normal, _, bias, digits = lifted(x)
+    exponent = ((1 << (x.dtype.bits - 1 - digits)) - 1) << digits
+    bits = (normal.bits() & ~exponent) | ((bias - 1) << digits)
+    return select(has_exponent(x), bits.float(), x)
+
+
+def exponent(x: Term) -> Term:
+    """The whole number e with x = mantissa * 2 ** e, as a float; 0 for zero, infinity and nan."""
+    normal, lift, bias, digits = lifted(x)
+    # Put into the low digits of a large float: few machines convert integers of 64 bits.
+    large = (bias + digits) << digits
+    raised = (abs(normal).bits().op("lshr", digits) | large).float() - (2.0**digits + bias - 1)
+    return select(has_exponent(x), raised - lift, 0.0)
+
+
 def integer_power(base: Term, exponent: Term) -> Term:
     """By squaring, modulo the type's range; a negative exponent gives 0 unless the base is 1 or -1."""
     signed = base.dtype.kind == "i"

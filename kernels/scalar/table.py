@@ -31,7 +31,7 @@ import numpy as np
 
 from ...ir.process import process
 from ...ir.types import DType, bf16, bool_, c64, c128, dtype, f16, f64
-from . import basic, complexmath, philox, reference, special, trigonometry, vecmath
+from . import basic, bessel, complexmath, normal, philox, reference, special, trigonometry, vecmath
 from .term import expand
 
 
@@ -430,6 +430,8 @@ scalar("trunc", 1, reference.whole(np.trunc), llvm={"f": "llvm.trunc"}, cuda={"f
 scalar("round", 1, reference.whole(np.rint), llvm={"f": "llvm.roundeven"}, cuda={"f": "rint"}, terms=basic.identity)
 scalar("frac", 1, reference.frac, terms=basic.frac, cost=2)
 scalar("ldexp", 2, reference.ldexp, terms=basic.ldexp, cost=12)
+scalar("mantissa", 1, lambda x: np.frexp(x)[0], terms=basic.mantissa, cost=6)
+scalar("exponent", 1, lambda x: np.frexp(x)[1].astype(x.dtype), terms=basic.exponent, cost=7)
 
 # Conversion, and the parts of complex numbers
 
@@ -480,6 +482,22 @@ scalar("lgamma", 1, cuda={"f": "lgamma"}, terms=special.lgamma, cost=100)
 scalar("digamma", 1, terms=special.digamma, cost=90)
 scalar("trigamma", 1, terms=special.trigamma, cost=90)
 scalar("tetragamma", 1, terms=special.tetragamma, cost=90)
+scalar("erfcx", 1, terms=normal.erfcx, cost=80)
+scalar("log_ndtr", 1, terms=normal.log_ndtr, cost=130)
+scalar("ndtri", 1, terms=normal.ndtri, cost=90)
+scalar("i0", 1, terms=bessel.i0, cost=30)
+scalar("i1", 1, terms=bessel.i1, cost=30)
+scalar("i0e", 1, terms=bessel.i0e, cost=40)
+scalar("i1e", 1, terms=bessel.i1e, cost=40)
+scalar("k0", 1, terms=bessel.k0, cost=100)
+scalar("k1", 1, terms=bessel.k1, cost=100)
+scalar("scaled_k0", 1, terms=bessel.scaled_k0, cost=100)
+scalar("scaled_k1", 1, terms=bessel.scaled_k1, cost=100)
+scalar("j0", 1, terms=bessel.j0, cost=110)
+scalar("j1", 1, terms=bessel.j1, cost=110)
+scalar("y0", 1, terms=bessel.y0, cost=150)
+scalar("y1", 1, terms=bessel.y1, cost=150)
+scalar("airy_ai", 1, terms=bessel.airy_ai, cost=200)
 
 # Random bits: of a key, an offset, a stream and an element's number, all i64
 

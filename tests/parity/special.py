@@ -46,6 +46,7 @@ ROUNDING = "the order of a sum of products"
 UNCHECKED = "PyTorch does not check, or leaves out, operands without elements"
 UNSORTED = "the boundaries are not sorted any more"
 SERIES = "PyTorch's series has few terms (1e-10), NaN at infinity"
+ANGLE = "SciPy subtracts pi / 4 from an operand that is too large for it"
 QUOTIENTS = "quotients by the smallest number, as in PyTorch's own gradient of "
 KNOWN = {
     "hardshrink_backward *-nan": TAIL,
@@ -105,6 +106,10 @@ KNOWN = {
     "poisson_nll_loss *most": "a product out of range, which a fused multiplication and addition does not round",
     "soft_margin_loss *root": "PyTorch's exp overflows where log(1 + exp(x)) is x",
     "softplus_backward *most": "PyTorch multiplies with exp(x) before it divides by it",
+    "special_bessel_j0 *root": ANGLE,
+    "special_bessel_j0 *most": ANGLE,
+    "special_bessel_y0 *most": ANGLE,
+    "special_bessel_j1 *-f64-normal": "SciPy rounds its result, which is denormal, twice",
     "polygamma 1-*": SERIES,
     "polygamma 2-*inf": SERIES,
     "trigamma *-f64-*": SERIES,
