@@ -40,6 +40,7 @@ FAMILIES = (
     "sorted_search",
     "distance",
     "grid_sample",
+    "upsample",
     "checks",
     "bits",
     "margin_losses",

@@ -3,21 +3,28 @@
     gelu.derivative = gelu_backward      # reverse mode: gelu_backward(grad, self, approximate=approximate)
     hardtanh.slope = hardtanh_backward   # both modes: the Jacobian is diagonal, so a tangent may stand for the gradient
     elu.slope = forward_to(elu_backward, is_result=False, self_or_result="self")
+    upsample_nearest1d.derivative = forward_to(upsample_nearest1d_backward, input_size=ShapeOf("self"))
 
 Arguments for the other op are found by parameter name: the gradient is `grad_output` (or `grad`, `grad_out`), the
 result is `output`, all others are parameters of the op itself or keep their defaults. `forward_to` names another source
-for a parameter: a name that rules may take (see define.py), or a number.
+for a parameter: a name that rules may take (see define.py), the shape of one, or a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from .define import OpDef
 
 _GRADIENTS = frozenset(("grad", "grad_out", "grad_output"))
+
+
+class ShapeOf(NamedTuple):
+    """The shape of what a parameter of a rule stands for, as the source of a parameter."""
+
+    name: str
 
 
 class Forwarding:
@@ -31,14 +38,14 @@ class Forwarding:
 
 
 def forward_to(op: OpDef, **sources: Any) -> Forwarding:
-    """Return a call of `op` as a derivative; each source is the name of a rule's parameter, or a number."""
+    """Return a call of `op` as a derivative; each source is the name of a rule's parameter, its shape, or a number."""
     return Forwarding(op, sources)
 
 
 class ForwardingRule:
     """The derivative rule of an op that calls another op."""
 
-    __slots__ = ("constants", "op", "sources")
+    __slots__ = ("constants", "op", "shapes", "sources")
 
     def __init__(self, owner: OpDef, other: OpDef | Forwarding, gradient: str):
         given: dict[str, Any] = {}
@@ -46,11 +53,14 @@ class ForwardingRule:
             other, given = other.op, other.sources
         self.op = other
         self.sources: dict[str, str] = {}  # the rule's parameter for each parameter of the other op
+        self.shapes: dict[str, str] = {}  # likewise, where its shape is passed
         self.constants: dict[str, Any] = {}
         for parameter in other.parameters:
             name = parameter.name
             source = given.get(name, name)
-            if not isinstance(source, str):
+            if isinstance(source, ShapeOf):
+                self.shapes[name] = source.name
+            elif not isinstance(source, str):
                 self.constants[name] = source
             elif source in _GRADIENTS:
                 self.sources[name] = gradient
@@ -70,11 +80,12 @@ class ForwardingRule:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names that the rule takes, each once."""
-        return tuple(dict.fromkeys(self.sources.values()))
+        return tuple(dict.fromkeys((*self.sources.values(), *self.shapes.values())))
 
     def __call__(self, /, **given: Any) -> Any:
         found = {name: given[source] for name, source in self.sources.items()}
-        return self.op(**found, **self.constants)
+        shapes = {name: given[source].shape for name, source in self.shapes.items()}
+        return self.op(**found, **shapes, **self.constants)
 
 
 class HasDerivatives:

@@ -72,7 +72,7 @@ def _tap(at: Tensor, size: int, weight: Tensor | None, slope: Tensor | None) -> 
     return Tap(pointwise.cast(pointwise.where(inside, at, 0.0), i64), inside, weight, slope)
 
 
-def _cubic(part: Tensor, near: bool) -> tuple[Tensor, Tensor]:
+def cubic(part: Tensor, near: bool) -> tuple[Tensor, Tensor]:
     """Return the weight of a pixel at a distance of part (near) or 1 + part, and its derivative; factored, which
     cancels less than the expanded polynomials."""
     a = SHARPNESS
@@ -97,7 +97,7 @@ def _taps(point: Tensor, size: int, mode: int, padding_mode: int, align_corners:
         part, first = (pointwise.convert(item, point.dtype) for item in (x - first, first))
         found = []
         for offset in (-1, 0, 1, 2):
-            weight, slope = _cubic(part if offset < 1 else 1 - part, offset in (0, 1))
+            weight, slope = cubic(part if offset < 1 else 1 - part, offset in (0, 1))
             at, _ = _brought_inside(first + offset, size, padding_mode, align_corners)
             at = at if padding_mode == ZEROS else rounding.floor(at)
             found.append(_tap(at, size, weight, slope * (scale if offset < 1 else -scale)))

@@ -27,6 +27,7 @@ from .norms import correct_statistics
 from .partition import partition
 from .program import Program
 from .receipt import record, timed_tracing
+from .whole_ops import whole_ops
 
 
 @dataclass(frozen=True)
@@ -183,5 +184,5 @@ def smelt(
         partition_fn=split,
         keep_inference_input_mutations=True,
     )
-    with timed_tracing():
+    with timed_tracing(), whole_ops():
         return compiler(module, example_inputs)

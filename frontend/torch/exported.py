@@ -23,6 +23,7 @@ from .backend import Options, compile_frozen, compile_program, read_options
 from .freeze import Frozen
 from .memory import depends_on_order, lie_alike, root_of
 from .program import Program
+from .whole_ops import sized_overloads, whole_ops
 
 WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
@@ -51,10 +52,10 @@ class Exported:
         self.options = options
         self.source = exported  # for pickling: it shares the tensors, and compiling does not change its graph
         # Decomposed to the aten ops that PyTorch does not decompose further.
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), whole_ops():
             # PyTorch warns about its own copies of pytree structures.
             warnings.filterwarnings("ignore", r".*isinstance\(treespec, LeafSpec\)", FutureWarning)
-            self.exported = exported.run_decompositions({})
+            self.exported = exported.run_decompositions(sized_overloads())
         self.signature = self.exported.graph_signature
         nodes = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
         traced = [(node.meta.get("val"), item) for node, item in zip(nodes, self.signature.input_specs)]

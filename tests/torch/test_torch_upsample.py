@@ -1,0 +1,68 @@
+"""Resized images under torch.compile: own ops, forward and backward, in both memory orders and at open sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import smelt
+import torch
+from torch.nn.functional import interpolate
+
+CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "nearest 1d": ((2, 3, 5), {"mode": "nearest", "scale_factor": 2}),
+    "nearest": ((2, 3, 5, 6), {"mode": "nearest", "size": (7, 9)}),
+    "exact 3d": ((2, 3, 4, 5, 6), {"mode": "nearest-exact", "scale_factor": 2}),
+    "linear": ((2, 3, 5), {"mode": "linear", "scale_factor": 2.0}),
+    "bilinear": ((2, 3, 5, 6), {"mode": "bilinear", "scale_factor": 3}),
+    "bilinear, corners": ((2, 3, 5, 6), {"mode": "bilinear", "size": (10, 3), "align_corners": True}),
+    "bicubic": ((2, 3, 5, 6), {"mode": "bicubic", "scale_factor": 2}),
+    "trilinear": ((2, 3, 4, 5, 6), {"mode": "trilinear", "scale_factor": 2}),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["", "open"])
+@pytest.mark.parametrize("name", CALLS)
+def test_interpolate(name: str, dynamic: bool) -> None:
+    torch._dynamo.reset()
+    shape, options = CALLS[name]
+    compiled = torch.compile(
+        lambda x: interpolate(x, **options), backend="smelt", dynamic=dynamic, options={"fallback": "error"}
+    )
+    orders = [torch.contiguous_format, *([torch.channels_last] if len(shape) == 4 else [])]
+    for order in orders:
+        x = torch.randn(shape).contiguous(memory_format=order).requires_grad_()
+        expected, found = interpolate(x, **options), compiled(x)
+        weight = torch.randn_like(expected)
+        (wanted,), (gradient,) = (torch.autograd.grad(result, x, weight) for result in (expected, found))
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(gradient, wanted)
+        assert found.stride() == expected.stride() and gradient.stride() == wanted.stride()
+
+
+def test_one_op_each() -> None:
+    """The op itself is compiled, not what PyTorch would make of it: two kernels, one for each dim."""
+    torch._dynamo.reset()
+    smelt.torch.reset_stats()
+    x = torch.randn(1, 2, 4, 4)
+    torch.compile(lambda x: interpolate(x, scale_factor=2, mode="bilinear"), backend="smelt")(x)
+    found = smelt.torch.stats()
+    assert found["native_ops"] == 1 and found["kernels"] == 2
+
+
+def test_decompositions_come_back() -> None:
+    torch._dynamo.reset()
+    overloads = [torch.ops.aten.upsample_bilinear2d.default, torch.ops.aten.upsample_nearest2d.vec]
+    before = [dict(overload.py_kernels) for overload in overloads]
+    torch.compile(lambda x: interpolate(x, scale_factor=2), backend="smelt")(torch.randn(1, 1, 2, 2))
+    assert [overload.py_kernels for overload in overloads] == before
+
+
+def test_exported() -> None:
+    class Double(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return interpolate(x.relu(), scale_factor=2, mode="bilinear") + interpolate(x, size=(10, 12))
+
+    x = torch.randn(2, 3, 5, 6)
+    function = smelt.from_exported(torch.export.export(Double(), (x,)), options={"fallback": "error"})
+    torch.testing.assert_close(function(x), Double()(x))
