@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.errors import ArgumentError, ShapeError
-from ..ir.proofs import differs
-from ..ir.symbolic import Dim
+from ..ir.proofs import ceil_divide, differs, floor_divide
+from ..ir.symbolic import Dim, product
 from ..ir.types import TensorType, bool_, i64, promote
 from . import pointwise
 from .create import full, iota
@@ -371,3 +371,18 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, .
         expand(reshape(value, [shape[axis] if place == axis else 1 for place in range(len(axes))]), shape)
         for value, axis in zip(tensors, axes)
     )
+
+
+@composite
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
+    """Each tensor cut into num_chunks along dim, padded with zeros, and its parts flattened and set side by side."""
+    if num_chunks < 1:
+        raise ArgumentError(f"num_chunks is {num_chunks}, expected 1 or more")
+    parts: list[Tensor] = []
+    for tensor in tensors:
+        at = dimension(dim, tensor.ndim)
+        missing = ceil_divide(tensor.shape[at], num_chunks) * num_chunks - tensor.shape[at]
+        whole = constant_pad_nd(tensor, padding_of(tensor.ndim, at, 0, missing))
+        rest = floor_divide(whole.shape[at], num_chunks) * product(tensor.shape[at + 1 :])
+        parts.append(reshape(whole, (*tensor.shape[:at], num_chunks, rest)))
+    return cat(parts, dimension(dim, tensors[0].ndim) + 1)

@@ -630,7 +630,7 @@ def as_strided_vjp(grad, self, size, stride, storage_offset):
     return index_add(zeros(self.shape, dtype=grad.dtype), 0, places, reshape(grad, (-1,)))
 
 
-@composite(differentiable=False)
+@composite
 def as_strided_scatter(
     self: Tensor, src: Tensor, size: Size, stride: Size, storage_offset: Dim | None = None
 ) -> Tensor:

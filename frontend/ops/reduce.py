@@ -526,3 +526,21 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     x1, x2 = expand(x1, shape), expand(x2, shape)  # dim counts in the broadcast shape, and so do the norms
     norms = [minmax.clamp_min(linalg_vector_norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return sum((x1 / norms[0]) * (x2 / norms[1]), dim)
+
+
+@composite
+def _is_all_true(self: Tensor) -> Tensor:
+    """Whether all elements of a bool tensor hold."""
+    return all(_truths(self))
+
+
+@composite
+def _is_any_true(self: Tensor) -> Tensor:
+    """Whether any element of a bool tensor holds."""
+    return any(_truths(self))
+
+
+def _truths(self: Tensor) -> Tensor:
+    if self.dtype is not bool_:
+        raise DTypeError(f"self is {self.dtype}, accepted is bool")
+    return self

@@ -7,14 +7,14 @@ which reads the result instead of computing it again.
 from __future__ import annotations
 
 from ..ir.errors import DTypeError
-from ..ir.types import DType, f32, float_of
+from ..ir.types import DType, bool_, f32, float_of
 from .define import Tensor, composite
 from .elementary import exp, log
 from .pointwise import convert, eq, reciprocal, where, widen
 from .reduce import amax
 from .reduce import sum as total
 from .shapes import dimension
-from .view import detach
+from .view import detach, reshape
 
 
 def _is_empty(value: Tensor, dim: int) -> bool:
@@ -106,3 +106,35 @@ def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, in
     dim = dimension(dim, output.ndim)
     gradient = widen(grad_output)
     return convert(gradient - exp(widen(output)) * total(gradient, dim, True), input_dtype)
+
+
+def _mask_over(self: Tensor, mask: Tensor, mask_type: int | None) -> Tensor:
+    """Return the mask as it broadcasts against self: over rows and columns (0), over rows of a batch (1), or as it
+    is."""
+    if mask.dtype is not bool_:
+        raise DTypeError(f"mask is {mask.dtype}, accepted is bool")
+    if mask_type == 0 and mask.ndim == 2:
+        return mask
+    if mask_type == 1 and mask.ndim == 2 and self.ndim == 4:
+        return reshape(mask, (mask.shape[0], 1, 1, mask.shape[1]))
+    return mask
+
+
+@composite
+def _masked_softmax(self: Tensor, mask: Tensor, dim: int | None = None, mask_type: int | None = None) -> Tensor:
+    """Softmax along dim (the last one) of the elements where mask does not hold; zero where it does."""
+    where_not = where(_mask_over(self, mask, mask_type), float("-inf"), self)
+    return _softmax(where_not, -1 if dim is None else dim, False)
+
+
+@_masked_softmax.vjp
+def _masked_softmax_vjp(grad, result, self, mask, dim, mask_type):
+    return _masked_softmax_backward(grad, result, _mask_over(self, mask, mask_type), dim), None
+
+
+@composite
+def _masked_softmax_backward(grad_output: Tensor, output: Tensor, mask: Tensor, dim: int | None = None) -> Tensor:
+    """_softmax_backward_data of the elements where mask does not hold; zero where it does."""
+    kept = where(mask, 0, output)
+    found = _softmax_backward_data(where(mask, 0, grad_output), kept, -1 if dim is None else dim, output.dtype)
+    return where(mask, 0, found)

@@ -13,6 +13,14 @@ def moves(*samples: Sample, **fields: object) -> object:
     return entry(*samples, **(EVERY | fields))
 
 
+def as_strided_scatter(
+    self: torch.Tensor, src: torch.Tensor, size: list[int], stride: list[int], offset: int = 0
+) -> torch.Tensor:
+    """PyTorch's op, whose gradient by self is that of the overwritten elements in place of the others'."""
+    places = torch.as_strided(torch.arange(self.numel()), size, stride, offset)
+    return self.reshape(-1).index_put((places,), src).reshape(self.shape)
+
+
 ENTRIES = {
     "permute": moves(
         S(t(2, 3, 4), (2, 0, 1)), S(t(2, 3), (-1, 0)), S(t(), ()), S(t(0, 3), (1, 0)), S(t(37, 5), (1, 0))
@@ -76,7 +84,9 @@ ENTRIES = {
         S(t(5), (), (), 3),
         S(t(4), (0, 2), (2, 1)),
     ),
-    "as_strided_scatter": moves(S(t(3, 4), t(2, 2), (2, 2), (5, 2), 1), S(t(12), t(3), (3,), (4,))),
+    "as_strided_scatter": moves(
+        S(t(3, 4), t(2, 2), (2, 2), (5, 2), 1), S(t(12), t(3), (3,), (4,)), torch=as_strided_scatter
+    ),
     "unfold": moves(S(t(10), 0, 3, 2), S(t(3, 7), 1, 2, 1), S(t(7, 2), 0, 7, 3), S(t(7), -1, 3, 3)),
     "transpose": moves(S(t(2, 3, 4), 0, 2), S(t(2, 3), -1, -2), S(t(5), 0, 0)),
     "t": moves(S(t(3, 4)), S(t(4)), S(t())),
