@@ -48,6 +48,7 @@ FAMILIES = (
     "segment_reduce",
     "histogram",
     "grouped",
+    "recurrent",
     "distributions",
     "foreach",
     "kernel_names",
