@@ -50,6 +50,7 @@ FAMILIES = (
     "grouped",
     "recurrent",
     "distributions",
+    "rejection",
     "foreach",
     "kernel_names",
     "aliases",

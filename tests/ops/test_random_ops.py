@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import smelt
+import torch
+from scipy import stats
 from smelt.ir.printer import print_graph
 from smelt.ops.define import REGISTRY
+from smelt.passes.autodiff.vjp import vjp
 from support import evaluate
 
 COUNT = 40000
@@ -67,6 +70,63 @@ def test_distribution(name: str, arguments: tuple, below: float, middle: float) 
     assert np.isfinite(numbers).all()
     deviation = np.sqrt(middle * (1 - middle) / COUNT)
     assert abs((numbers < below).mean() - middle) < 5 * deviation
+
+
+@pytest.mark.parametrize("shape", [0.3, 1.0, 4.5, 200.0])
+def test_gamma(shape: float) -> None:
+    like = np.full(COUNT, shape)
+    (numbers,) = evaluate(lambda x, seed: op("_standard_gamma")(x, seed=seed, stream=1), [like, SEED], "interp")
+    assert stats.kstest(numbers, "gamma", args=(shape,)).pvalue > 1e-4
+
+
+def counts_fit(numbers: np.ndarray, law: Any) -> bool:
+    """Pearson's test of counts, of which each is expected five times at least; all others are one class."""
+    places = np.arange(int(law.ppf(1 - 1e-9)) + 2)
+    expected = law.pmf(places) * len(numbers)
+    seen = np.bincount(numbers.astype(np.int64), minlength=len(places))[: len(places)]
+    usual = expected >= 5
+    expected = np.append(expected[usual], len(numbers) - expected[usual].sum())
+    seen = np.append(seen[usual], len(numbers) - seen[usual].sum())
+    statistic = ((seen - expected) ** 2 / np.maximum(expected, 1.0)).sum()
+    return bool(stats.chi2.sf(statistic, usual.sum()) > 1e-4)
+
+
+@pytest.mark.parametrize("mean", [0.1, 4.0, 9.9, 10.1, 60.0, 3000.0])
+def test_poisson(mean: float) -> None:
+    like = np.full(COUNT, mean, np.float32)
+    (numbers,) = evaluate(lambda x, seed: op("poisson")(x, seed=seed, stream=1), [like, SEED], "interp")
+    assert counts_fit(numbers, stats.poisson(np.float32(mean)))
+
+
+@pytest.mark.parametrize(("trials", "chance"), [(5, 0.3), (100, 0.05), (40, 0.5), (1000, 0.9), (3000, 0.2)])
+def test_binomial(trials: int, chance: float) -> None:
+    arrays = [np.full(COUNT, trials, np.float64), np.full(COUNT, chance), SEED]
+    (numbers,) = evaluate(lambda n, p, seed: op("binomial")(n, p, seed=seed, stream=1), arrays, "interp")
+    assert counts_fit(numbers, stats.binom(trials, chance))
+
+
+def test_dirichlet() -> None:
+    weights = np.array([0.5, 2.0, 7.5])
+    like = np.broadcast_to(weights, (COUNT, 3)).copy()
+    (numbers,) = evaluate(lambda x, seed: op("_sample_dirichlet")(x, seed=seed, stream=1), [like, SEED], "interp")
+    law = stats.dirichlet(weights)
+    np.testing.assert_allclose(numbers.sum(-1), 1.0)
+    np.testing.assert_allclose(numbers.mean(0), law.mean(), atol=0.01)
+    np.testing.assert_allclose(numbers.var(0), law.var(), rtol=0.05)
+
+
+def test_gradient_of_gamma_is_that_of_pytorch() -> None:
+    shapes = np.random.default_rng(0).uniform(0.05, 40.0, 500)
+
+    def drawn(x: Any, seed: Any) -> Any:
+        return op("_standard_gamma")(x, seed=seed, stream=1)
+
+    def slope(x: Any, seed: Any) -> Any:
+        return vjp([drawn(x, seed)], [REGISTRY["ones_like"](x)], [x])[0]
+
+    numbers, slopes = evaluate(lambda x, seed: (drawn(x, seed), slope(x, seed)), [shapes, SEED], "interp")
+    expected = torch._standard_gamma_grad(torch.tensor(shapes), torch.tensor(numbers)).numpy()
+    np.testing.assert_allclose(slopes, expected, rtol=1e-11)
 
 
 def test_random_whole_numbers_fill_their_type() -> None:

@@ -27,6 +27,25 @@ ENTRIES = {
     "uniform": seeded(S(t(37)), S(t(2, 3), -1.0, 2.0)),
     "normal_functional": seeded(S(t(37)), S(t(2, 3), 1.0, 2.0), dtypes=FULL),
     "normal": seeded(S(t(37), 2.0), S(t(3, 1), t(4, low=0.5)), S(1.0, 2.0, (5,)), dtypes=FULL),
+    "_standard_gamma": seeded(S(t(37, low=0.1)), S(t(2, 3, low=5.0, high=90.0)), dtypes=FULL, derivative=False),
+    "_standard_gamma_grad": entry(
+        S(t(37, low=0.1, high=8.0), t(37, low=0.01, high=20.0)),
+        S(t(37, low=8.5, high=90.0), t(37, low=8.0, high=90.0)),
+        S(values(9.0, 9.0, 20.0, 0.5), values(9.0, 0.1, 25.0, 1e-4)),
+        special=False,
+        derivative=False,
+        dtypes=FULL,
+    ),
+    "_sample_dirichlet": seeded(S(t(7, 3, low=0.3)), dtypes=FULL, derivative=False),
+    "poisson": seeded(
+        S(t(37, low=0.0, high=30.0)), S(values(-1.0, 0.0, float("nan"), 1e6)), dtypes=FULL, derivative=False
+    ),
+    "binomial": seeded(
+        S(values(5.0, 40.0, 1000.0, 0.0), t(3, 4, low=0.0, high=1.0)),
+        S(values(5.0, -1.0, 9.0), values(1.5, 0.5, 1.0)),
+        dtypes=FULL,
+        derivative=False,
+    ),
     "native_dropout": seeded(S(t(37), 0.3), S(t(2, 3), 0.5, False), S(t(5), 0.0), S(t(5), 1.0, True)),
     "native_dropout_backward": entry(S(t(37), mask(37), 1.5), S(t(2, 3), mask(2, 3), 2.0), special=False),
     "dropout": seeded(S(t(37)), S(t(37), 0.2), S(t(2, 3), 0.5, False)),
