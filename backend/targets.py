@@ -57,6 +57,7 @@ class Target:
     stages: tuple[str, ...]  # names for `smelt dump --stage`, in the order in which a stage hook sees them
     has_architectures = False  # whether CompileOptions.architecture names the machine
     inlines = True  # whether a call inside a trace is inlined even if all of its arguments are known
+    takes_parts = False  # whether a program may be cut where data decide a size
     keeps_watched = False  # whether the cache is used while stages are shown or verified: the code is the same then
 
     # A graph to an executable.

@@ -377,13 +377,18 @@ class Jitted:
         stored = result_orders(traced.graph)
         traced.graph = store_in_order(traced.graph, stored)
         back = [None if order is None else inverse(order) for order in stored]
-        executable = _compile(traced.graph, self.options)
-        version = Compiled(traced, back, executable, structure, fixed)
-        self.versions.setdefault(key, []).append(version)  # not `versions`: forget_programs may have replaced it
+        if traced.decisions:
+            from .parts import CompiledParts, Parts  # few programs have parts
+
+            parts = Parts(traced, len(types), self.options)
+            made: Compiled = CompiledParts(traced, back, parts, structure, fixed)
+        else:
+            made = Compiled(traced, back, _compile(traced.graph, self.options), structure, fixed)
+        self.versions.setdefault(key, []).append(made)  # not `versions`: forget_programs may have replaced it
         self.reasons.add(*reason)
         seen.append(shapes)
         del seen[: -REMEMBERED.shapes]
-        return version
+        return made
 
     def _trace(
         self,
@@ -423,6 +428,9 @@ class Jitted:
         values = [leaf for leaf in leaves if isinstance(leaf, Value)]
         if not values or any(value.has_parameters() for value in values):
             return result
+        state = asked.current()
+        if state is not None and state.decisions:
+            return result  # it may have a size that data decide
         traced, _ = trace(lambda params: values, [], [], self.name)
         if traced.seeded:
             return result  # each call draws new numbers, so the result is no constant
@@ -591,7 +599,8 @@ def jit(
 
 def evaluate_value(value: Value) -> np.ndarray | None:
     """Return the array of a value that depends on no parameter, such as ops.zeros((2, 2)); None for all others."""
-    if value.has_parameters():
+    state = asked.current()
+    if value.has_parameters() or (state is not None and state.decisions):
         return None
     traced, _ = trace(lambda params: [value], [], [], "value")
     if traced.seeded:

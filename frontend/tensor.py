@@ -227,6 +227,8 @@ def _backwards(self: Value, dim: int, item: slice) -> Any:
 
 
 def _is_mask(item: Any) -> bool:
+    if isinstance(item, Value):
+        return item.dtype is bool_ and item.ndim > 0
     return isinstance(item, np.ndarray) and item.dtype == np.bool_ and item.ndim > 0
 
 
@@ -247,7 +249,7 @@ def _listed(item: Any) -> Any:
 
 
 def _places(items: tuple, shape: tuple) -> tuple:
-    """Return an index with bool arrays, which must be known while tracing, replaced by arrays of positions."""
+    """Return an index with bool arrays replaced by the positions of their true elements."""
     items = tuple(map(_listed, items))
     if not any(map(_is_mask, items)):
         return items
@@ -260,18 +262,28 @@ def _places(items: tuple, shape: tuple) -> tuple:
             sizes = shape[dim : dim + item.ndim]
             if len(sizes) < item.ndim or not all(map(equal, item.shape, sizes)):
                 raise ShapeError(f"a bool index {list(item.shape)} for dims {list(sizes)}", current_location())
-            found += np.nonzero(item)
+            found += _positions(item)
         else:
             found.append(item)
         dim += _dims_of(item)
     return tuple(found)
 
 
+def _positions(mask: Any) -> Any:
+    """Return the positions of the true elements along each dim, as many as data decide if the mask is traced."""
+    if not isinstance(mask, Value):
+        return np.nonzero(mask)
+    found = REGISTRY["nonzero"](mask)
+    return [REGISTRY["select"](found, 1, dim) for dim in range(mask.ndim)]
+
+
 def _get_item(self: Value, index: Any) -> Any:
     """NumPy's indexing: integers, slices, None, ..., and index tensors."""
     items = tuple(map(_entry, index if isinstance(index, tuple) else (index,)))
+    if len(items) == 1 and isinstance(items[0], Value) and _is_mask(items[0]):
+        return REGISTRY["index"](self, items)
     for item in items:
-        if item.__class__ is list or item.__class__ is np.ndarray:
+        if item.__class__ is list or item.__class__ is np.ndarray or isinstance(item, Value):
             items = _places(items, self.type.shape)
             break
     consumed = ellipses = 0

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from .ir.asked import Asked
+from .ir.decided import Decision
 from .ir.errors import ArgumentError, TraceError
-from .ir.graph import Graph, Op, Value, current_location, plain
+from .ir.graph import Graph, Location, Op, Value, current_location, plain
 from .ir.proofs import differs, is_multiple, non_negative, substitute
 from .ir.symbolic import (
     Compound,
@@ -29,7 +30,7 @@ from .ir.symbolic import (
     evaluate,
     symbols_of,
 )
-from .ir.types import DType, TensorType, dtype, i64
+from .ir.types import DType, TensorType, bool_, dtype, i64
 from .ops.captures import ArrayConstant, as_array, captured, captured_anew
 from .ops.kinds import Captured
 from .ops.open_array import OpenArray
@@ -92,6 +93,8 @@ class Traced:
         self.arrays = list(arrays)
         self.seeded = seeded
         self.limits: list[tuple[Expr, int]] = []  # expressions of sizes with their upper bounds
+        self.decisions: list[Decision] = []  # sizes that data decide; their counts are the graph's last results
+        self.needs: list[tuple[Expr, str, Location | None]] = []  # what is checked of them: Asked.needs
         self.asked: list[str] = []  # why some sizes are known: the user's lines and their questions
 
     def takes(self, sizes: Mapping[str, int]) -> bool:
@@ -123,6 +126,8 @@ def trace(
                 results = function(params)
             break
         except UndecidedSize as question:
+            if question.decided:
+                raise
             asked[asked_by(question, types, names)] = None
             types = _pinned(types, _settle(question, hints or {}), question)
         except SizeNeeded as question:
@@ -132,8 +137,12 @@ def trace(
                 raise
             numbers: dict[Symbol, Dim] = {symbol: known[symbol.name] for symbol in symbols_of(question.size)}
             types = _pinned(types, _divided(question.size, known) or numbers, question)
-    traced = _lift(Graph.build(name, params, list(results)), len(params))
+    decisions: list[Decision] = found.decisions
+    # A parameter without memory carries each size that data decide.
+    params += [Value(TensorType(bool_, (item.symbol.expr(),)), name=f"size{at}") for at, item in enumerate(decisions)]
+    traced = _lift(Graph.build(name, params, [*results, *(item.count for item in decisions)]), len(params))
     traced.limits, traced.asked = found.limits, [*asked, *dict.fromkeys(found.where)]
+    traced.decisions, traced.needs = decisions, found.needs
     return traced, types
 
 

@@ -45,6 +45,15 @@ class ScatterTiling(Record):
     slice: int = 64  # elements of the last dim in one slice
 
 
+class Compaction(Record):
+    """How the places of true elements are collected: chunk by chunk of the mask, then tile by tile of the result, each
+    of which looks at all chunks. No measurement is recorded."""
+
+    chunk: int = 1 << 14  # elements of the mask in one chunk, at least
+    chunks: int = 1024  # chunks of a mask of known size, at most
+    tile: int = 1 << 14  # places in one tile
+
+
 class Machine(Record):
     """The nominal CPU that kernels are planned for. Sizes are bytes.
 
@@ -64,6 +73,7 @@ class Machine(Record):
     streamed_shared: int = 64 << 10  # the same for memory that the caches of other cores hold; not measured
     sharing: Sharing = Sharing()
     scatter: ScatterTiling = ScatterTiling()
+    compaction: Compaction = Compaction()
 
     @property
     def registers(self) -> int:

@@ -26,6 +26,7 @@ class CpuTarget(Target):
     """This machine. Modules are imported inside the methods: a hit in the cache loads neither passes nor LLVM."""
 
     name = "cpu"
+    takes_parts = True
     stages = ("graph", "decompose", "simplify", "fuse", "loops", "llvm", "asm")
 
     def machine(self, options: CompileOptions, is_shown: bool) -> Machine:

@@ -22,6 +22,7 @@ from ...ops.create import constant
 from ...ops.define import as_array
 from ...ops.kinds import (
     Captured,
+    Compact,
     Contract,
     Element,
     Elementwise,
@@ -260,6 +261,14 @@ def run_scatter(interpreter: Interpreter, op: Op, kind: Scatter) -> np.ndarray:
     return result
 
 
+def run_compact(interpreter: Interpreter, op: Op, kind: Compact) -> np.ndarray:
+    (size,) = interpreter.shape(op.result.shape)
+    result = np.full(size, op.arguments["fill_value"], np.int64)
+    places = np.flatnonzero(interpreter.operand(op.arguments["self"]))[:size]
+    result[: len(places)] = places
+    return result
+
+
 def run_contract(interpreter: Interpreter, op: Op, kind: Contract) -> np.ndarray:
     return np.matmul(interpreter.operand(op.arguments["self"]), interpreter.operand(op.arguments["mat2"]))
 
@@ -283,6 +292,7 @@ EVALUATE: dict[type[Kind], Callable[[Interpreter, Op, Any], np.ndarray]] = {
     Scan: run_scan,
     Scatter: run_scatter,
     Sort: run_sort,
+    Compact: run_compact,
     Contract: run_contract,
     Captured: run_captured,
 }

@@ -13,13 +13,19 @@ from typing import Any
 class Asked:
     """State of one trace: the sizes at hand, and the questions about open sizes that they answered."""
 
-    __slots__ = ("hints", "limits", "question", "token", "where")
+    __slots__ = ("decisions", "hints", "is_body", "limits", "needs", "question", "token", "where")
 
-    def __init__(self, hints: Mapping[str, int]):
+    def __init__(self, hints: Mapping[str, int], outer: Asked | None = None):
         self.hints = hints  # the sizes at hand: those of the call that is traced, by symbol
         self.limits: list[tuple[Any, int]] = []  # expressions with their upper bounds: guards on the sizes
         self.where: list[str] = []  # the user's lines that added the limits
         self.question: Exception | None = None  # the first one about sizes that was raised
+        # Sizes that data decide (decided.py), and what the program needs of them: no memoised body of an op has any.
+        self.is_body = outer is not None
+        self.decisions: list[Any] = [] if outer is None else outer.decisions
+        self.needs: list[
+            tuple[Any, str, Any]
+        ] = []  # expressions that are not negative, else the error, the user's line
 
     def __enter__(self) -> Asked:
         self.token: Token[Asked | None] = _asked.set(self)
@@ -47,7 +53,8 @@ def note(question: Exception) -> None:
 
 def without_hints() -> AbstractContextManager[Any]:
     """Return a context in which proofs alone answer questions about sizes; the enclosing trace answers the others."""
-    return nullcontext() if current() is None else Asked({})
+    trace = current()
+    return nullcontext() if trace is None else Asked({}, trace)
 
 
 def line_above(frames: int) -> str:

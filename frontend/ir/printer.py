@@ -22,7 +22,7 @@ from .symbolic import Expr, Symbol, symbols_of
 from .types import DType
 
 if TYPE_CHECKING:
-    from ..ops.define import Parameter
+    from ..ops.parameters import Parameter
 
 INDENT = "  "
 UNDEFINED = "%undefined"

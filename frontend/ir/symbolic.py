@@ -30,7 +30,9 @@ class SizeNeeded(ShapeError):
     is_question = True
 
     def __init__(self, size: Expr):
-        super().__init__(f"the size {size} is not known while tracing, so Python cannot branch or calculate with it")
+        self.decided = _decided(size)
+        why = f"not known while tracing{self.decided}"
+        super().__init__(f"the size {size} is {why}, so Python cannot branch or calculate with it{_way_out(self)}")
         self.size = size
         asked.note(self)
 
@@ -44,11 +46,26 @@ class UndecidedSize(ShapeError):
     is_question = True
 
     def __init__(self, left: Dim, right: Dim, question: str = "", is_wanted: bool = False):
-        super().__init__(f"cannot tell whether {question or f'the sizes {left} and {right} are equal'}")
+        self.decided = _decided(left) or _decided(right)
+        asks = question or f"the sizes {left} and {right} are equal"
+        super().__init__(f"cannot tell whether {asks}{self.decided}{_way_out(self)}")
         self.left = left
         self.right = right
         self.is_wanted = is_wanted
         asked.note(self)
+
+
+def _decided(size: Dim) -> str:
+    """Return which op decides a size by data, and where; '' if none does."""
+    trace = asked.current()
+    for item in trace.decisions if trace is not None else ():
+        if item.symbol in symbols_of(size):
+            return f" (data decide {item.symbol}: {item.op}{f', {item.location}' if item.location else ''})"
+    return ""
+
+
+def _way_out(question: SizeNeeded | UndecidedSize) -> str:
+    return ". Give that op a fixed size=, or end the compiled function there" if question.decided else ""
 
 
 class Symbol:

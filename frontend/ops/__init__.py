@@ -22,6 +22,7 @@ FAMILIES = (
     "reduce",
     "linalg",
     "conv",
+    "places",
     "indexing",
     "scan",
     "products",
@@ -54,6 +55,7 @@ FAMILIES = (
     "foreach",
     "kernel_names",
     "aliases",
+    "data_sizes",
 )
 
 for _family in FAMILIES:

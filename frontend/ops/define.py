@@ -34,13 +34,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from ..ir import asked
 from ..ir.caller import is_internal
+from ..ir.decided import DecidesSize
 from ..ir.errors import ArgumentError, DTypeError, SmeltError, suggest
 from ..ir.graph import Array, Handle, Op, Value, current_location, located, operands_of, ops_behind, plain
 from ..ir.open_size import expression
@@ -66,6 +67,7 @@ from .derivatives import HasDerivatives
 from .handles import as_handles, call_users
 from .kinds import Kind
 from .open_array import OpenArray
+from .parameters import Parameter, parameters_of
 from .pickled import owner_of, plain_copy, restored_name
 from .registry import REGISTRY, Scalar, constant, scalar_value  # noqa: F401  (every family takes them from here)
 from .shapes import are_ints, fits_into
@@ -78,58 +80,7 @@ Dims = int | Sequence[int] | None
 
 _ANY_NAMES = frozenset(entry.name for entry in ANY)
 _REMEMBERED = 4096  # memoised argument types of one composite. A program has some dozens
-REQUIRED = object()  # in place of a default
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
-
-
-class Parameter:
-    """One parameter of an op: its name, its default, and the arguments that it takes."""
-
-    __slots__ = (
-        "annotation",
-        "default",
-        "is_dtype",
-        "is_list",
-        "is_size",
-        "is_spread",
-        "is_tensor",
-        "name",
-        "positional",
-        "scalars",
-    )
-
-    def __init__(self, name: str, annotation: object, default: Any, positional: bool):
-        if not isinstance(annotation, str):
-            raise ValueError(
-                f"the annotation of {name} must be kept as text, it is the schema: "
-                "start the module with `from __future__ import annotations` and annotate every parameter"
-            )
-        self.name = name
-        self.default = default
-        self.annotation = annotation
-        self.positional = positional
-        self.is_list = "[Tensor" in self.annotation
-        self.is_tensor = "Tensor" in self.annotation
-        self.scalars = "Scalar" in self.annotation
-        self.is_size = self.annotation == "Size"
-        self.is_spread = self.is_size or (self.is_list and annotation.endswith("]"))  # takes items one by one, too
-        self.is_dtype = "DType" in self.annotation
-
-    @property
-    def required(self) -> bool:
-        return self.default is REQUIRED
-
-
-def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
-    """Yield a function's parameters, ten times as fast as inspect.signature: `import smelt` does it for hundreds of
-    functions."""
-    code, defaults, annotations = function.__code__, function.__defaults__ or (), function.__annotations__
-    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
-        raise ValueError(f"{function.__name__}: an op has no *arguments or **arguments, the signature is the schema")
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    known = dict(zip(names[code.co_argcount - len(defaults) :], defaults)) | (function.__kwdefaults__ or {})
-    for position, name in enumerate(names):
-        yield Parameter(name, annotations.get(name), known.get(name, REQUIRED), position < code.co_argcount)
 
 
 class OpDef(HasTraits, HasDerivatives):
@@ -411,7 +362,10 @@ class OpDef(HasTraits, HasDerivatives):
                     made[name] = self._argument(self.by_name[name], value, arguments)
             arguments = made
             if kind is None:
-                types = self._composite_types(arguments)
+                try:
+                    types = self._composite_types(arguments)
+                except DecidesSize:
+                    return self._in_place(arguments)
             else:
                 if not self._is_declared:
                     update = self.function(**arguments) if self.is_own else call_users(self.function, arguments)
@@ -438,6 +392,12 @@ class OpDef(HasTraits, HasDerivatives):
             error.detail = self._call_text(arguments)
             raise
         return op.results[0] if len(op.results) == 1 and not self.returns_tuple else op.results
+
+    def _in_place(self, arguments: dict[str, Any]) -> Any:
+        """Return the results of a composite's body, in which data decide a size: each call has sizes of its own."""
+        with located(current_location(3)):
+            values = self.expand(arguments)
+        return values[0] if len(values) == 1 and not self.returns_tuple else values
 
     def expand(self, arguments: dict[str, Any]) -> tuple[Value, ...]:
         """Return the results of a composite's body."""

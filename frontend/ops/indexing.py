@@ -4,7 +4,7 @@ There are three ways to read and two to write; all other ops are composed of the
 index tensors for some dimensions, broadcast together. `gather` and `scatter_combine` take one index tensor of
 the result's rank for one dimension. `index_select` takes a list of indices along one dimension.
 
-Bool masks choose a data-dependent number of elements, which no shape can state, so masked ops use `where`.
+A bool mask as an index stands for the indices of its true elements, as many as data decide (places.py).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from . import pointwise
 from .create import full, iota, number_of, ones_like, zeros, zeros_like
 from .define import Scalar, Size, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
+from .places import indices_at, places_of, truth
 from .registry import as_held, rounded
 from .scan import cumsum
-from .shapes import Shape, at_least, broadcast, dimension
+from .shapes import Shape, at_least, broadcast, dimension, equal
 from .view import as_strided, expand, reshape, unsqueeze
 
 
 def _check_index(index: Tensor, what: str = "index") -> None:
     if index.dtype is bool_:
-        raise DTypeError(f"{what} is a bool mask: its result has no fixed shape. Use where or masked_fill instead")
+        raise DTypeError(f"{what} is a bool{'' if index.ndim else ' of no dims'}, expected an integer type")
     if not index.dtype.is_integer:
         raise DTypeError(f"{what} is {index.dtype}, expected an integer type")
 
@@ -199,7 +200,7 @@ def aligned(index: Index, shape: Sequence[Dim], operand_shape: Sequence[Dim]) ->
 
 
 def _index_tensors(value: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    wanted = list(indices)
+    wanted = _without_masks(value, indices)
     while wanted and wanted[-1] is None:
         wanted.pop()
     if not wanted:
@@ -210,6 +211,24 @@ def _index_tensors(value: Tensor, indices: Sequence[Tensor | None]) -> tuple[Ten
         if index is not None:
             _check_index(index, f"index {position}")
     return tuple(wanted)
+
+
+def _is_mask(item: Tensor | None) -> bool:
+    return item is not None and item.dtype is bool_ and item.ndim > 0
+
+
+def _without_masks(value: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Return indices with each mask replaced by the indices of its true elements, one for each of its dims."""
+    found: list[Tensor | None] = []
+    for item in indices:
+        if item is None or not _is_mask(item):
+            found.append(item)
+            continue
+        sizes = value.shape[len(found) : len(found) + item.ndim]
+        if len(sizes) < item.ndim or not all(map(equal, item.shape, sizes)):
+            raise ShapeError(f"the mask {list(item.shape)} indexes dims of sizes {list(sizes)}")
+        found += indices_at(places_of(truth(item), "index"), item.shape)
+    return found
 
 
 def _index_type(arguments: Arguments) -> TensorType:
@@ -226,7 +245,17 @@ def _index_element(builder: ElementBuilder, index: Index, arguments: Arguments) 
 @prim(Gather(_index_type, _index_element))
 def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """self[indices]: index tensors, broadcast together, index their dimensions; None keeps a dimension."""
+    if indices and _is_mask(indices[0]) and all(item is None for item in indices[1:]):
+        return _rows(self, indices[0])  # type: ignore[return-value, arg-type]
     return {"indices": _index_tensors(self, indices)}
+
+
+def _rows(value: Tensor, mask: Tensor) -> Tensor:
+    """Return the rows of a value, over the first dims, where a mask of these dims holds."""
+    kept = value.shape[mask.ndim :]
+    if mask.ndim > value.ndim or not all(map(equal, mask.shape, value.shape)):
+        raise ShapeError(f"the mask {list(mask.shape)} indexes dims of sizes {list(value.shape[: mask.ndim])}")
+    return index_select(reshape(value, (product(mask.shape), *kept)), 0, places_of(truth(mask), "index"))
 
 
 @index.vjp

@@ -393,6 +393,15 @@ class Sort(Kind):
         return (TensorType(i64 if self.places else value.dtype, (*value.shape[:-1], length)),)
 
 
+class Compact(Kind):
+    """The places of the true elements of `self`, in order: the first `size` of them, then `fill_value`."""
+
+    own_kernel = True
+
+    def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
+        return (TensorType(i64, (arguments["size"],)),)
+
+
 class Contract(Kind):
     """self[B, M, K] times mat2[B, K, N]."""
 

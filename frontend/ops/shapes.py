@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from ..ir import asked
+from ..ir.decided import needed
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import ceil_divide, differs, floor_divide, maximum, minimum, non_negative, remainder
 from ..ir.symbolic import (
@@ -62,6 +63,8 @@ def at_least(size: Dim, least: Dim) -> bool:
         return True
     if non_negative(-1 - gap):
         return False
+    if needed(gap, f"a size that data decide is too small: {size} must be at least {least}, and {size} is"):
+        return True
     raise UndecidedSize(size, least - 1, f"the size {size} is at least {least}", is_wanted=True)
 
 

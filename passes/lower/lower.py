@@ -14,7 +14,7 @@ from ...ops.kinds import Contract, Generate, View, registered
 from ...ops.pointwise import cast
 from ..fusion.fused import Fused
 from ..fusion.groups import Group
-from . import gemm, loop_tree, scan, scatter, sort  # noqa: F401  (they register lowerings)
+from . import compact, gemm, loop_tree, scan, scatter, sort  # noqa: F401  (they register lowerings)
 from .elements import LOWERINGS, Lowering
 
 

@@ -14,9 +14,12 @@ import numpy as np
 import smelt
 import torch
 from smelt.backend.cpu.runtime.records import ALIGNMENT
+from smelt.ir.asked import Asked
 from smelt.ir.graph import Graph, Value, plain, replace_values
+from smelt.ir.symbolic import evaluate as evaluated
 from smelt.ir.types import TensorType, dtype
 from smelt.ops.define import REGISTRY
+from smelt.parts import cut
 
 ALL_BACKENDS = ("interp", "cpu", "cuda")
 # Numba's simulator of CUDA has a process of its own: it is switched on before Numba is imported.
@@ -57,12 +60,47 @@ def trace(function: Callable[..., Any], arrays: Sequence[np.ndarray], name: str 
 def evaluate(function: Callable[..., Any], arrays: Sequence[np.ndarray], backend: str) -> list[np.ndarray]:
     """The results of a function over traced tensors, on one back end."""
     if backend == "interp":
-        return interpret(trace(function, arrays), arrays)
+        return interpreted(function, arrays)(arrays)
     if backend in ("cpu", "cuda"):
         # The values themselves have PyTorch's operators, and integers become f32, which is PyTorch's default type.
         run = smelt.jit(lambda *params: function(*map(plain, params)), target=backend)
         return [np.asarray(result) for result in flatten(run(*arrays))]
     raise ValueError(f"no back end {backend!r}; there are {', '.join(ALL_BACKENDS)}")
+
+
+def interpreted(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> Callable[..., list[np.ndarray]]:
+    """A function of arrays of these types by the reference interpreter, part by part where data decide sizes."""
+    params = [Value(TensorType(dtype(a.dtype), a.shape), name=f"x{i}") for i, a in enumerate(arrays)]
+    with Asked({}) as found:
+        results = flatten(function(*params))
+    decisions = found.decisions
+    graph = Graph.build("test", params, [*results, *(item.count for item in decisions)])
+    parts = cut(graph, decisions, graph.results[len(results) :]) if decisions else []
+
+    def run(given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if not parts:
+            return interpret(graph, given)
+        known: dict[Value, np.ndarray] = dict(zip(params, given, strict=True))
+        sizes: dict[str, int] = {}
+        for part in parts:
+            carriers = [
+                np.empty(evaluated(item.shape[0], sizes), bool) for item in part.graph.params[len(part.takes) :]
+            ]
+            made = interpret(part.graph, [*(known[value] for value in part.takes), *carriers])
+            known.update(zip(part.makes, made, strict=True))
+            sizes |= {item.symbol.name: int(known[plain(item.count)]) for item in part.decides}
+        return [known[value] for value in graph.results[: len(results)]]
+
+    return run
+
+
+def fitted(cotangent: Value, result: Value) -> Value:
+    """The cotangent of a result; data may decide the result's size."""
+    for dim, size in enumerate(result.shape):
+        if not isinstance(size, int):
+            places = REGISTRY["iota"]((size,), dim=0, dtype="i64")
+            cotangent = REGISTRY["index_select"](cotangent, dim, places)
+    return cotangent
 
 
 def compiled(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -27,7 +27,7 @@ from smelt.ops.define import REGISTRY, OpDef
 from smelt.passes.autodiff.jvp import jvp
 from smelt.passes.autodiff.vjp import vjp, zeros
 from smelt.passes.manager import parse_pipeline
-from support import OWN_OPS, flatten, interpret, trace
+from support import OWN_OPS, evaluate, fitted, flatten, interpreted, trace
 
 STEP = 1e-5
 TOLERANCE = 2e-6  # of central differences of that step in f64
@@ -58,7 +58,7 @@ class Program:
 
     def __post_init__(self) -> None:
         draw = np.random.default_rng(zlib.crc32(repr([item.shape for item in self.arrays]).encode()))
-        results = trace(lambda *tensors: self.results(tensors), self.arrays).results
+        results = evaluate(lambda *tensors: self.results(tensors), self.arrays, "interp")
         self.seeds = [np.asarray(draw.uniform(-1, 1, result.shape)) for result in results]
         self.tangents = [np.asarray(draw.uniform(-1, 1, self.arrays[place].shape)) for place in self.chosen]
 
@@ -78,7 +78,8 @@ class Program:
 
     def reverse(self, tensors: Sequence[Value], points: Sequence[Value], seeds: Sequence[Value]) -> list[Value]:
         inputs = fresh(points)
-        return filled(vjp(self.of_chosen(tensors, inputs), seeds, inputs), inputs)
+        results = self.of_chosen(tensors, inputs)
+        return filled(vjp(results, list(map(fitted, seeds, results)), inputs), inputs)
 
     def forward(self, tensors: Sequence[Value], points: Sequence[Value], along: Sequence[Value]) -> list[Value]:
         inputs = fresh(points)
@@ -102,22 +103,23 @@ class Program:
     def reverse_over_forward(self, *given: Value) -> list[Value]:
         tensors, seeds, along = self.split(given)
         points = fresh([tensors[place] for place in self.chosen])
-        return filled(vjp(self.forward(tensors, points, along), seeds, points), points)
+        results = self.forward(tensors, points, along)
+        return filled(vjp(results, list(map(fitted, seeds, results)), points), points)
 
     def evaluate(self, function: Callable[..., list[Value]]) -> list[np.ndarray]:
         arrays = [*self.arrays, *self.seeds, *self.tangents]
-        return interpret(trace(function, arrays), arrays)
+        return evaluate(function, arrays, "interp")
 
     def differences(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The change of the gradient along the tangents, and where that says what the derivative is: not at a kink."""
         arrays = [*self.arrays, *self.seeds, *self.tangents]
-        graph = trace(self.gradient, arrays)
+        gradient = interpreted(self.gradient, arrays)
 
         def gradients(distance: float) -> list[np.ndarray]:
             there = list(arrays)
             for place, tangent in zip(self.chosen, self.tangents, strict=True):
                 there[place] = np.asarray(arrays[place] + distance * tangent)
-            return interpret(graph, there)
+            return gradient(there)
 
         found = []
         with np.errstate(invalid="ignore"):

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from smelt.ir.asked import Asked
 from smelt.ir.errors import SmeltError
 from smelt.ir.graph import Value
 from smelt.ir.types import TensorType, dtype
 from smelt.ops.define import REGISTRY, OpDef
-from support import evaluate, flatten, from_torch, to_torch
+from support import evaluate, fitted, flatten, from_torch, to_torch
 
 from .compare import difference, wide
 from .table import (
@@ -269,6 +270,7 @@ class Case:
         chosen = [inputs[position] for position in self.call.differentiate]
         inexact = [result for result in results[: self.entry.outputs] if result.dtype.is_inexact]
         if self.mode == "vjp":
+            extra = [fitted(item, like) for item, like in zip(extra, inexact)]
             found, like = vjp(inexact, extra, chosen), chosen
         else:
             found, like = jvp(inexact, chosen, extra), inexact
@@ -403,7 +405,8 @@ def torch_double_vjp(
 def result_types(op: OpDef, call: Call, arrays: Sequence[np.ndarray]) -> list[np.dtype]:
     params = [Value(TensorType(dtype(array.dtype), array.shape)) for array in arrays]
     args, kwargs = call.arguments(params, torch_side=False)
-    return [result.dtype.numpy for result in flatten(op(*args, **kwargs))]
+    with Asked({}):
+        return [result.dtype.numpy for result in flatten(op(*args, **kwargs))]
 
 
 def elementwise(op: OpDef, call: Call) -> bool:
@@ -411,7 +414,8 @@ def elementwise(op: OpDef, call: Call) -> bool:
     params = [Value(TensorType(dtype(array.dtype), array.shape)) for array in call.arrays]
     args, kwargs = call.arguments(params, torch_side=False)
     try:
-        pending = list(flatten(op(*args, **kwargs)))
+        with Asked({}):
+            pending = list(flatten(op(*args, **kwargs)))
     except SmeltError:
         # The sample itself will say so.
         return False
@@ -490,7 +494,8 @@ def run(op: OpDef, mode: str, backend: str, only: str | None = None) -> list[Fai
 def traces(case: Case) -> bool:
     """Trace one case alone, so that its errors are its own."""
     params = [Value(TensorType(dtype(array.dtype), array.shape), name="x") for array in case.arrays]
-    case.program(*params)
+    with Asked({}):
+        case.program(*params)
     return True
 
 

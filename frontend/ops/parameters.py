@@ -1,0 +1,59 @@
+"""Parameters of ops: a Python signature read as a schema."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+REQUIRED = object()  # in place of a default
+
+
+class Parameter:
+    """One parameter of an op: its name, its default, and the arguments that it takes."""
+
+    __slots__ = (
+        "annotation",
+        "default",
+        "is_dtype",
+        "is_list",
+        "is_size",
+        "is_spread",
+        "is_tensor",
+        "name",
+        "positional",
+        "scalars",
+    )
+
+    def __init__(self, name: str, annotation: object, default: Any, positional: bool):
+        if not isinstance(annotation, str):
+            raise ValueError(
+                f"the annotation of {name} must be kept as text, it is the schema: "
+                "start the module with `from __future__ import annotations` and annotate every parameter"
+            )
+        self.name = name
+        self.default = default
+        self.annotation = annotation
+        self.positional = positional
+        self.is_list = "[Tensor" in self.annotation
+        self.is_tensor = "Tensor" in self.annotation
+        self.scalars = "Scalar" in self.annotation
+        self.is_size = self.annotation == "Size"
+        self.is_spread = self.is_size or (self.is_list and annotation.endswith("]"))  # takes items one by one, too
+        self.is_dtype = "DType" in self.annotation
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
+    """Yield a function's parameters, ten times as fast as inspect.signature: `import smelt` does it for hundreds of
+    functions."""
+    code, defaults, annotations = function.__code__, function.__defaults__ or (), function.__annotations__
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        raise ValueError(f"{function.__name__}: an op has no *arguments or **arguments, the signature is the schema")
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    known = dict(zip(names[code.co_argcount - len(defaults) :], defaults)) | (function.__kwdefaults__ or {})
+    for position, name in enumerate(names):
+        yield Parameter(name, annotations.get(name), known.get(name, REQUIRED), position < code.co_argcount)

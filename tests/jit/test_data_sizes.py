@@ -1,0 +1,165 @@
+"""Sizes that data decide: programs in parts, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import smelt
+from smelt import ops
+from smelt.ir.errors import CompileError, ShapeError, SmeltError
+from smelt.ir.symbolic import SizeNeeded, UndecidedSize
+from smelt.parts import CompiledParts
+from support import floats, run
+
+CHECKED = smelt.CompileOptions(verify=True)
+
+
+def flat(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def same(function: Callable[..., Any], *given: np.ndarray, compiled: Any = None) -> Any:
+    """Compare a function with itself on NumPy arrays."""
+    compiled = compiled or smelt.jit(function, options=CHECKED)
+    for _ in range(2):
+        for found, wanted in zip(flat(compiled(*given)), flat(function(*given)), strict=True):
+            assert np.shape(found) == np.shape(wanted)
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    return compiled
+
+
+def two_cuts(x: Any) -> Any:
+    y = x[x > 0]
+    z = y[y > 0.5]
+    return y.sum(), z * 2, z.shape[0] + y.shape[0], x + 1
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "used as it is": lambda x: x[x > 0],
+    "summed": lambda x: (x[x > 0] * 2).sum(),
+    "a mask of the first dims": lambda x: x[x[:, :, 0] > 0],
+    "beside an int": lambda x: x[x[:, :, 0] > 0, 1],
+    "after a slice": lambda x: x[:, x[0, :, 0] > 0],
+    "between an int and a slice": lambda x: x[1, x[0, :, 0] > 0, 1:],
+    "after an ellipsis": lambda x: x[..., x[0, 0] > 0],
+    "one mask twice": lambda x: x[x > 0] * (x * x)[x > 0],
+    "a product of what is left": lambda x: x[:, x[0, :, 0] > 0, 0] @ x[:, x[0, :, 0] > 0, 0].T,
+    "the size": lambda x: (x[x > 0].shape[0], len(x[x < 0])),
+    "two cuts": two_cuts,
+    "a parameter and the same twice": lambda x: (x, x[x > 0], x),
+}
+INPUTS = {
+    "some": floats(4, 5, 3),
+    "none": -np.abs(floats(4, 5, 3)),
+    "all": np.abs(floats(4, 5, 3)),
+    "one": np.where(np.arange(60).reshape(4, 5, 3) == 15, 1, -1).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    compiled = smelt.jit(FUNCTIONS[name], options=CHECKED)
+    for x in INPUTS.values():
+        same(FUNCTIONS[name], x, compiled=compiled)
+    assert compiled.compiles == 1  # for all counts
+
+
+def test_sizes_of_arguments_stay_open() -> None:
+    compiled = smelt.jit(lambda x: (x[x > 0] * x.shape[0]).sum())
+    for size in (7, 8, 0, 1, 1000, 70000):
+        x = floats(size, dtype="float64")
+        np.testing.assert_allclose(compiled(x), (x[x > 0] * size).sum(), rtol=1e-9)
+    assert compiled.compiles == 4  # for 7, for any, for 0 and for 1: sizes that are never open
+
+
+def test_large_masks_of_each_chunk() -> None:
+    x = floats(150_001)
+    x[20_000:60_000] = -1  # chunks without a true element
+    x[90_000:120_000] = 1
+    same(lambda x: x[x > 0], x)
+    same(lambda x: ops.nonzero(x > 0) if isinstance(x, ops.define.Tensor) else np.argwhere(x > 0), x)
+
+
+def test_a_size_that_is_a_number() -> None:
+    x = np.array([0.0, 2.0, 0.0, 3.0, 4.0])
+    for size in (0, 2, 3, 7):
+        found = smelt.jit(lambda x, size=size: ops.nonzero(x, size=size, fill_value=9), options=CHECKED)(x)
+        np.testing.assert_array_equal(found[:, 0], ([1, 3, 4] + [9] * 7)[:size])
+
+
+def test_derivatives() -> None:
+    x = floats(6, 7, dtype="float64")
+    cubes = lambda x: (x[x > 0] ** 3).sum()  # noqa: E731
+    np.testing.assert_allclose(smelt.grad(cubes)(x), np.where(x > 0, 3 * x**2, 0))
+    np.testing.assert_allclose(smelt.jit(smelt.grad(cubes))(x), np.where(x > 0, 3 * x**2, 0))
+    second = smelt.grad(lambda x: smelt.grad(cubes)(x).sum())
+    np.testing.assert_allclose(second(x), np.where(x > 0, 6 * x, 0))
+    value, change = smelt.jvp(lambda x: x[x > 0] ** 2, (x,), (2 * np.ones_like(x),))
+    np.testing.assert_allclose(value, x[x > 0] ** 2)
+    np.testing.assert_allclose(change, 4 * x[x > 0])
+    value, pull = smelt.vjp(lambda x: x[x > 0], x)
+    np.testing.assert_allclose(value, x[x > 0])
+
+
+def test_writing_where_a_mask_holds() -> None:
+    x, mask = floats(4, 5), floats(4, 5, seed=1) > 0
+    wanted = x.copy()
+    wanted[mask] = np.arange(mask.sum())
+    found = smelt.jit(lambda x, mask, new: ops.index_put(x, [mask], x[mask] * 0 + new))(x, mask, np.float32(3))
+    np.testing.assert_array_equal(found, np.where(mask, np.float32(3), x))
+    rows = smelt.jit(lambda x, mask: ops.index_put(x, [mask[:, 0]], x[mask[:, 0]] * 2, accumulate=True))(x, mask)
+    np.testing.assert_allclose(rows, np.where(mask[:, :1], 3 * x, x), rtol=1e-6)
+
+
+def test_threads_give_the_same_bits() -> None:
+    program = """
+import hashlib
+import numpy as np, smelt
+smelt.set_num_threads(THREADS)
+x = np.random.default_rng(0).standard_normal(300_000).astype(np.float32)
+found = smelt.jit(lambda x: (x[x > 0.1] * 2, (x[x > 0.1] ** 2).sum(), smelt.ops.nonzero(x > 1)))(x)
+print([hashlib.md5(item.tobytes()).hexdigest() for item in found])
+"""
+    one, two = (run(program.replace("THREADS", threads)) for threads in ("1", "2"))
+    assert one == two
+
+
+def test_one_native_call_for_each_part() -> None:
+    compiled = smelt.jit(two_cuts)
+    compiled(floats(4, 5))
+    assert isinstance(compiled.latest, CompiledParts)
+    assert len(compiled.latest.executable.parts) == 3
+    assert compiled.report().kernels
+
+
+def test_branches_are_errors_with_the_line_that_decided() -> None:
+    def branch(x: Any) -> Any:
+        y = x[x > 0]
+        return y if y.shape[0] > 3 else x
+
+    with pytest.raises(SizeNeeded, match=r"data decide D0: index, test_data_sizes.py:\d+.*size="):
+        smelt.jit(branch)(floats(9))
+    with pytest.raises(UndecidedSize, match=r"data decide D0: index, test_data_sizes.py:\d+"):
+        smelt.jit(lambda x, y: x[x > 0] + y)(floats(9), floats(4))
+
+
+def test_results_that_need_an_element() -> None:
+    largest = smelt.jit(lambda x: x[x > 0].max() + x[x > 0].argmin())
+    x = floats(9)
+    np.testing.assert_allclose(largest(x), x[x > 0].max() + x[x > 0].argmin())
+    with pytest.raises(ShapeError, match=r"test_data_sizes.py:\d+: a size that data decide is too small.*D0 = 0"):
+        largest(-np.abs(x))
+    np.testing.assert_allclose(largest(x), x[x > 0].max() + x[x > 0].argmin())
+
+
+def test_a_target_without_parts_says_so() -> None:
+    with pytest.raises(CompileError, match=r"test_data_sizes.py:\d+: index: data decide .*'cuda'"):
+        smelt.jit(lambda x: x[x > 0], target="cuda")(floats(4))
+
+
+def test_a_mask_of_another_shape() -> None:
+    with pytest.raises(SmeltError, match="mask"):
+        smelt.jit(lambda x, mask: x[mask])(floats(4), np.ones(5, bool))
