@@ -8,8 +8,8 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, ShapeError, TraceError
 from ..ir.graph import current_location
-from ..ops.define import REGISTRY
 from ..ops.shapes import equal
+from .arrange import known_sizes, picked
 from .common import axes_of, call, dimension, numpys, refuse, tensor
 
 
@@ -100,23 +100,46 @@ def tile(A: Any, reps: Any) -> Any:
     return call("tile", tensor(A), times)
 
 
+# Modes of np.pad that repeat elements of the tensor.
+REPEATING = frozenset(("edge", "reflect", "symmetric", "wrap"))
+
+
 @numpys(np.pad)
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    """np.pad: NumPy lists the widths of the first dim first, PyTorch those of the last."""
-    if mode != "constant" or np.ndim(constant_values):
-        raise TraceError(
-            "numpy.pad on a traced tensor writes one number around it: other modes are those of smelt.ops.pad, whose "
-            f"widths begin with the last dim: {REGISTRY['pad'].signature()}",
-            current_location(),
-        )
+    """np.pad with numbers, or with elements of the tensor."""
     x = tensor(array)
     given = np.asarray(pad_width)
     if given.dtype.kind not in "iu" or (given < 0).any():
         raise ArgumentError(
             f"numpy.pad: pad_width is {pad_width!r}, expected integers that are not negative", current_location()
         )
+    widths = _for_sides(given, x.ndim, "pad_width")
+    if mode in REPEATING:
+        sizes = known_sizes(x, "pad")
+        for place, (size, ends) in enumerate(zip(sizes, widths.tolist())):
+            if any(ends):
+                x = picked(x, np.pad(np.arange(size), ends, mode), place)  # type: ignore[call-overload]
+        return x
+    if mode != "constant":
+        raise TraceError(
+            f"numpy.pad on a traced tensor has the modes constant, {', '.join(sorted(REPEATING))}; got {mode!r}",
+            current_location(),
+        )
+    if not np.ndim(constant_values):
+        # NumPy lists the widths of the first dim first, PyTorch those of the last.
+        return call("pad", x, tuple(widths[::-1].ravel().tolist()), value=constant_values)
+    numbers = _for_sides(np.asarray(constant_values), x.ndim, "constant_values")
+    for place, (ends, values) in enumerate(zip(widths.tolist(), numbers)):
+        for side in (0, 1):
+            around = [0] * (2 * x.ndim)
+            around[2 * (x.ndim - 1 - place) + side] = ends[side]
+            x = call("pad", x, tuple(around), value=values[side].item())
+    return x
+
+
+def _for_sides(given: np.ndarray, rank: int, name: str) -> np.ndarray:
+    """Return two numbers for each dim."""
     try:
-        widths = np.broadcast_to(given, (x.ndim, 2))[::-1]
+        return np.broadcast_to(given, (rank, 2))
     except ValueError:
-        raise ArgumentError(f"numpy.pad: pad_width {pad_width!r} for {x.ndim} dims", current_location()) from None
-    return call("pad", x, tuple(widths.ravel().tolist()), value=constant_values)
+        raise ArgumentError(f"numpy.pad: {name} {given.tolist()!r} for {rank} dims", current_location()) from None

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.errors import ArgumentError, DTypeError
-from ..ir.graph import current_location
+from ..ir.graph import Value, current_location
 from ..ir.types import bool_, user_dtype
+from ..promotion import apply_ufunc
 from .common import call, dimension, inexact, is_int, numpys, refuse, tensor
 
 
@@ -25,20 +26,61 @@ def _reduced(name: str, a: Any, axis: Any, keepdims: Any, *args: Any, **named: A
     return call(name, a, axis, *args, keepdim=bool(keepdims), **named)
 
 
-def _sum(name: str) -> Callable[..., Any]:
-    def add(a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False) -> Any:
+def _sum(name: str, neutral: int) -> Callable[..., Any]:
+    def add(
+        a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = False, initial: Any = None,
+        where: Any = True,
+    ) -> Any:  # fmt: skip
         refuse(name, out=(out, None))
-        return _reduced(name, tensor(a), axis, keepdims, dtype=dtype)
+        found = _reduced(name, _chosen(tensor(a), where, neutral), axis, keepdims, dtype=dtype)
+        if initial is None:
+            return found
+        begin = _initial(initial, found, name)
+        return found + begin if neutral == 0 else found * begin
 
     return add
 
 
-def _reduction(name: str) -> Callable[..., Any]:
-    def reduction(a: Any, axis: Any = None, out: None = None, keepdims: Any = False) -> Any:
+def _reduction(name: str, meet: Any) -> Callable[..., Any]:
+    """Reduce with max or min; `meet` is the ufunc that takes an initial value in."""
+
+    def reduction(
+        a: Any, axis: Any = None, out: None = None, keepdims: Any = False, initial: Any = None, where: Any = True
+    ) -> Any:
         refuse(name, out=(out, None))
-        return _reduced(name, tensor(a), axis, keepdims)
+        x = tensor(a)
+        if where is not True and initial is None:
+            raise ArgumentError(f"numpy.{name} with where= needs initial=", current_location())
+        begin = None if initial is None else _initial(initial, x, name)
+        found = _reduced(name, _chosen(x, where, begin), axis, keepdims)
+        return found if begin is None else apply_ufunc(meet, found, begin)
 
     return reduction
+
+
+def _truth(name: str, neutral: bool) -> Callable[..., Any]:
+    def truth(a: Any, axis: Any = None, out: None = None, keepdims: Any = False, *, where: Any = True) -> Any:
+        refuse(name, out=(out, None))
+        return _reduced(name, _chosen(tensor(a), where, neutral), axis, keepdims)
+
+    return truth
+
+
+def _chosen(x: Any, where: Any, neutral: Any) -> Any:
+    """Put a neutral number in place of the elements that do not count."""
+    if where is True:
+        return x
+    mask = tensor(where)
+    if mask.dtype is not bool_:
+        raise DTypeError(f"where is {mask.dtype}, expected bool", current_location())
+    return call("where", mask, x, neutral if isinstance(neutral, Value) else call("full_like", x, neutral))
+
+
+def _initial(initial: Any, like: Any, name: str) -> Any:
+    begin = tensor(initial)
+    if begin.ndim or not np.can_cast(begin.dtype.numpy, like.dtype.numpy, "same_kind"):
+        raise DTypeError(f"numpy.{name}: initial is {initial!r} for {like.dtype}", current_location())
+    return call("cast", begin, like.dtype)
 
 
 def _place(name: str) -> Callable[..., Any]:
@@ -116,15 +158,15 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     return call("trace", tensor(a) if dtype is None else call("cast", tensor(a), dtype))
 
 
-numpys(np.sum)(_sum("sum"))
-numpys(np.prod)(_sum("prod"))
-numpys(np.nansum)(_sum("nansum"))
+numpys(np.sum)(_sum("sum", 0))
+numpys(np.prod)(_sum("prod", 1))
+numpys(np.nansum)(_sum("nansum", 0))
 numpys(np.std)(_spread("std"))
 numpys(np.var)(_spread("var"))
-numpys(np.max, np.amax)(_reduction("amax"))
-numpys(np.min, np.amin)(_reduction("amin"))
-numpys(np.any)(_reduction("any_true"))
-numpys(np.all)(_reduction("all_true"))
+numpys(np.max, np.amax)(_reduction("amax", np.maximum))
+numpys(np.min, np.amin)(_reduction("amin", np.minimum))
+numpys(np.any)(_truth("any_true", False))
+numpys(np.all)(_truth("all_true", True))
 numpys(np.argmax)(_place("argmax"))
 numpys(np.argmin)(_place("argmin"))
 numpys(np.cumsum)(_cumulative("cumsum"))

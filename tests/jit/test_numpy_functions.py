@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import smelt
+from numpy_texts import TEXTS
 from smelt.ir.errors import ArgumentError, SmeltError
 from smelt.numpy_calls import functions
 from smelt.ops.attributes import accepted
@@ -268,6 +269,7 @@ CALLS = {
     "shapes": [*shapes()],
     "others": [*others()],
     "methods": METHODS,
+    **TEXTS,
 }
 
 
@@ -284,7 +286,8 @@ def in_smelt(code: Any) -> Any:
     def run(values: dict[str, Any]) -> Any:
         result = eval(code, {"np": np}, dict(values))
         kept["is tensor"] = isinstance(result, smelt.ir.graph.Value)
-        kept["fixed"] = not kept["is tensor"] and not isinstance(result, list)
+        leaves = result if isinstance(result, (list, tuple)) else [result]
+        kept["fixed"] = not any(isinstance(item, smelt.ir.graph.Value) for item in leaves)
         kept["result"] = result
         return result if not kept["fixed"] else values["s"]
 
