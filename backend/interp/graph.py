@@ -275,8 +275,8 @@ def run_contract(interpreter: Interpreter, op: Op, kind: Contract) -> np.ndarray
 
 def run_sort(interpreter: Interpreter, op: Op, kind: Sort) -> np.ndarray:
     array = interpreter.operand(op.arguments["self"])
-    kept = interpreter.shape(op.result.shape)[-1]
-    found = order(array, op.arguments["descending"])[..., :kept]
+    (start,), kept = interpreter.shape((op.arguments["start"],)), interpreter.shape(op.result.shape)[-1]
+    found = order(array, op.arguments["descending"])[..., start : start + kept]
     return found if kind.places else np.take_along_axis(array, found, -1)
 
 

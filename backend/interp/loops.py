@@ -279,9 +279,10 @@ class LoopInterpreter:
         self.memory[statement.output.buffer.name][places] = source
 
     def _sort(self, statement: Sort) -> None:
-        rows, length, kept = (self.index(item) for item in (statement.rows, statement.length, statement.kept))
+        sizes = statement.rows, statement.length, statement.first, statement.kept
+        rows, length, first, kept = (self.index(item) for item in sizes)
         source = self.memory[statement.source.buffer.name][self._places(statement.source, rows, length)]
-        found = order(source, statement.descending)[:, :kept]
+        found = order(source, statement.descending)[:, first : first + kept]
         if not statement.places:
             found = np.take_along_axis(source, found, -1)
         room = self._places(statement.room, rows, self.index(statement.space))

@@ -38,6 +38,7 @@ FAMILIES = (
     "rearrange",
     "view_copies",
     "ordering",
+    "sampling",
     "sorted_search",
     "distance",
     "grid_sample",

@@ -377,8 +377,8 @@ class Scatter(Kind):
 
 
 class Sort(Kind):
-    """The first `count` elements (None: all) of each row in sorted order, or their places: a stable sort along the last
-    dim. NaN is the largest; -0.0 and 0.0 are equal, and so are all NaNs."""
+    """The elements from `start` on, `count` of them (None: all), of each row in sorted order, or their places: a stable
+    sort along the last dim. NaN is the largest; -0.0 and 0.0 are equal, and so are all NaNs."""
 
     own_kernel = True
     dense_operands = True
@@ -389,7 +389,7 @@ class Sort(Kind):
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         value: Value = arguments["self"]
         count = arguments["count"]
-        length = value.shape[-1] if count is None else count
+        length = value.shape[-1] - arguments["start"] if count is None else count
         return (TensorType(i64 if self.places else value.dtype, (*value.shape[:-1], length)),)
 
 

@@ -329,7 +329,8 @@ class Pack(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Sort(Statement):
-    """target = the first `kept` elements of each row of `source` in a stable sorted order, or their places in the row.
+    """target = the elements of each row of `source` in a stable sorted order, or their places in the row: `kept` of
+    them, from `first` on.
 
     NaN is the largest, and equal to NaN; -0.0 and 0.0 are equal. The columns of both are adjacent. `room` is working
     memory, left unspecified: `space` words of 64 bits for each row (kernels/sort.py).
@@ -340,6 +341,7 @@ class Sort(Statement):
     room: Matrix = field(metadata=matrix(WRITES, Matrix, "rows", "space"))
     rows: Dim = field(metadata=DIMS)
     length: Dim = field(metadata=DIMS)
+    first: Dim = field(metadata=DIMS)
     kept: Dim = field(metadata=DIMS)
     space: Dim = field(metadata=DIMS)
     descending: bool = False

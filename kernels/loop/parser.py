@@ -418,10 +418,10 @@ class KernelReader(Reader):
         self.expect("over")
         start = self.expect("(").start
         sizes = self.separated(")", self.size)
-        if len(sizes) != 4:
-            self.fail_at(start, f"a sort has rows, length, kept elements and space, found {len(sizes)} sizes")
-        rows, length, kept, space = sizes
-        return Sort(target, source, room, rows, length, kept, space, descending, places)
+        if len(sizes) != 5:
+            self.fail_at(start, f"a sort has rows, length, first, kept and space, found {len(sizes)} sizes")
+        rows, length, first, kept, space = sizes
+        return Sort(target, source, room, rows, length, first, kept, space, descending, places)
 
     def copied(self, what: str) -> tuple[Matrix, Matrix, Dim, Dim]:
         output = self.matrix()

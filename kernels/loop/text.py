@@ -20,7 +20,7 @@ A loop over `start..stop` has its kind and width in front. `yield` ends its body
 `%2 = prefix add(%1) from 0.0:f32` is the sum so far. A buffer that is read or written in another shape says so:
 `load %x as [6400][%i]`. In `gemm`, `transpose` and `pack` a matrix is `%x[offset; row stride, column stride]`
 with ` by 32` behind if it is packed in panels of 32 columns; the sizes are those of rows, columns and depth; of a
-`sort`, the rows, their length, the elements kept of each and the words of its working memory.
+`sort`, the rows, their length, the first element kept of each, their number and the words of its working memory.
 
 The user's line of a statement, and of a check's site, stands in a comment: it is no part of the program.
 """
@@ -210,7 +210,7 @@ class KernelPrinter:
         if isinstance(statement, Sort):
             target, source, room = map(self.matrix, (statement.target, statement.source, statement.room))
             words = [word for word in ("places", "descending") if getattr(statement, word)]
-            sizes = list_text((statement.rows, statement.length, statement.kept, statement.space))
+            sizes = list_text((statement.rows, statement.length, statement.first, statement.kept, statement.space))
             return f"{' '.join(('sort', *words))} {target} = {source} in {room} over ({sizes})"
         return repr(statement)  # the verifier refuses it
 

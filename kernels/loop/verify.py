@@ -390,7 +390,7 @@ class Verifier:
         if self.inside_vector():
             self.fail("a sort inside of a vector loop")
         target, source, room = statement.target, statement.source, statement.room
-        self.sizes([statement.rows, statement.length, statement.kept, statement.space])
+        self.sizes([statement.rows, statement.length, statement.first, statement.kept, statement.space])
         for matrix in (target, source, room):
             self.memory(matrix.buffer)
             self.sizes([matrix.offset, matrix.row_stride, matrix.column_stride])
@@ -410,8 +410,8 @@ class Verifier:
         for matrix in (target, room):
             if matrix.buffer.role == "in":
                 self.fail(f"{matrix.buffer.name} is an input and cannot be written")
-        if not non_negative(statement.length - statement.kept):
-            self.fail(f"{statement.kept} elements are kept of {statement.length}")
+        if not (non_negative(statement.first) and non_negative(statement.length - statement.first - statement.kept)):
+            self.fail(f"{statement.kept} elements from {statement.first} on are kept of {statement.length}")
         needed = sort_space(dtype, statement.places, statement.length)
         if not non_negative(statement.space - needed):
             self.fail(f"the working memory has {statement.space} words for a row, expected {needed}")

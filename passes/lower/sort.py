@@ -32,6 +32,7 @@ def lower_sort(lowering: Lowering, group: Group) -> None:
             Matrix(room, 0, space, 1),
             1,
             length,
+            op.arguments["start"],
             kept,
             space,
             op.arguments["descending"],

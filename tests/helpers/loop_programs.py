@@ -355,7 +355,7 @@ SORTED = """
 kernel @sorted(%x: f32[N, 100], %y: out i64[N, 8]) where N >= 2 {
   parallel %i in 0..N {
     alloc %r: i64[1352]
-    sort places descending %y[8 * %i; 8, 1] = %x[100 * %i; 100, 1] in %r[0; 1352, 1] over (1, 100, 8, 1352)
+    sort places descending %y[8 * %i; 8, 1] = %x[100 * %i; 100, 1] in %r[0; 1352, 1] over (1, 100, 2, 8, 1352)
   }
 }
 """.strip()

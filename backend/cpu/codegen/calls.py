@@ -77,7 +77,7 @@ class Calls:
         def row(number: Dim) -> None:
             places = [replace(item, offset=item.offset + number * item.row_stride) for item in matrices]
             arguments = [f"ptr {self._address(item)}" for item in places]
-            arguments += [f"i64 {region.uniform(size)}" for size in (statement.length, statement.kept)]
+            arguments += [f"i64 {region.uniform(size)}" for size in (statement.length, statement.first, statement.kept)]
             region.write(f"call void @{called_sort(*kind)}({', '.join(arguments)})")
 
         assert statement.rows == 1, "a sort of several rows outside of a loop"

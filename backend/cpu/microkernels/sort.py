@@ -176,7 +176,7 @@ class SortText:
     # The row.
 
     def row(self) -> str:
-        f = self.function(self.name, ("target", "source", "room"), ("length", "kept"))
+        f = self.function(self.name, ("target", "source", "room"), ("length", "first", "kept"))
         f.return_if(Value(f, I1, f.compare("sle", "%length", 0)))
         noted = self.fill(f)
         limit = TUNING.network if self.lanes > 1 else TUNING.inserted if self.bits == 128 else 0
@@ -200,6 +200,8 @@ class SortText:
         else:
             ((_, words),) = by_digits()
 
+        words = f.at(words, "%first", self.word)
+
         def result(at: str, lanes: int) -> None:
             word = self.load(f, words, at, lanes, self.word)
             if not self.places:
@@ -215,7 +217,7 @@ class SortText:
         if noted:
             found = f.op(f"load i8, ptr {noted}")
             with f.if_(Value(f, I1, f.op(f"icmp ne i8 {found}, 0"))):
-                f.write(f"call void @{self.mend()}(ptr %target, ptr %source, i64 %length, i64 %kept)")
+                f.write(f"call void @{self.mend()}(ptr %target, ptr %source, i64 %length, i64 %first, i64 %kept)")
         return self.finish(f)
 
     def finish(self, f: Function) -> str:
@@ -224,7 +226,7 @@ class SortText:
 
     def mend(self) -> str:
         """Write the zeros and NaNs of the source again, in their order."""
-        f = self.function(f"{self.name}.mend", ("target", "source"), ("length", "kept"))
+        f = self.function(f"{self.name}.mend", ("target", "source"), ("length", "first", "kept"))
         zero, nan = (1 << self.key - 1) - 1 if self.descending else -(1 << self.key - 1), 0 if self.descending else -1
 
         def count(at: str, carried: list[str]) -> list[str]:
@@ -232,7 +234,8 @@ class SortText:
             less = [f.op(f"icmp ult {self.item} {key}, {number}") for number in (zero, nan)]
             return [f.add(total, f.op(f"zext i1 {item} to i64")) for total, item in zip(carried, less, strict=True)]
 
-        starts = f.loop(0, "%length", 1, count, [("i64", "0"), ("i64", "0")])
+        # Places in the target; those before it are negative, unsigned too large.
+        starts = f.loop(0, "%length", 1, count, [("i64", f.subtract(0, "%first"))] * 2)
 
         def copy(at: str, carried: list[str]) -> list[str]:
             raw = self.load(f, "%source", at, 1, self.item)
@@ -240,7 +243,7 @@ class SortText:
             following: list[str] = []
             for place, number in zip(carried, (zero, nan), strict=True):
                 same = f.op(f"icmp eq {self.item} {key}, {number}")
-                fits = f.op(f"and i1 {same}, {f.compare('slt', place, '%kept')}")
+                fits = f.op(f"and i1 {same}, {f.compare('ult', place, '%kept')}")
                 with f.if_(Value(f, I1, fits)):
                     self.store(f, raw, "%target", place, 1, self.item)
                 following.append(f.add(place, f.op(f"zext i1 {same} to i64")))
