@@ -24,7 +24,7 @@ from .ir.types import (
     u8,
 )
 from .jit import CompileOptions, evaluate_op, evaluate_value, forget_programs, jit
-from .ops.define import OpDef
+from .ops.opdef import OpDef
 from .random import manual_seed
 from .tensor import set_evaluator
 from .trace import ArraySpec, spec

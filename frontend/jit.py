@@ -37,8 +37,10 @@ from .ir.symbolic import Dim, Symbol
 from .ir.types import DType, Order, TensorType, dtype, f64, inverse, number_dtype
 from .layout import in_memory
 from .opened import opened
-from .ops.define import OpDef, as_array, as_arrays, captured
+from .ops.captures import as_array, captured
+from .ops.opdef import OpDef
 from .ops.pickled import is_named, owner_of, plain_copy, restored_name
+from .ops.values import as_arrays
 from .ops.view import permute
 from .questions import asked_by
 from .recompiles import Reasons, reason_for

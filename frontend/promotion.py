@@ -18,9 +18,12 @@ from .ir.graph import Array, Value, current_location, plain
 from .ir.open_size import expression
 from .ir.symbolic import Expr
 from .ir.types import ANY, DType, bf16, bool_, c128, dtype, f16, f32, f64, i64
-from .ops.define import REGISTRY, OpDef, as_array, as_arrays, as_dtype, captured
+from .ops.captures import as_array, captured
+from .ops.define import REGISTRY
+from .ops.opdef import OpDef
 from .ops.open_array import OpenArray
 from .ops.registry import holds
+from .ops.values import as_arrays, as_dtype
 
 UFUNCS = {
     "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "power": "pow",

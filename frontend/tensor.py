@@ -21,8 +21,9 @@ from .ir.open_size import expression, open_size
 from .ir.process import process
 from .ir.types import DType, bf16, bool_, f16, f32, f64, i8, i16, i32, i64, u8
 from .numpy_calls import NEED_NOTHING, ONLY_NUMPYS, as_method, call_function, call_ufunc
-from .ops.define import REGISTRY, OpDef
+from .ops.define import REGISTRY
 from .ops.handles import as_handles
+from .ops.opdef import OpDef
 from .ops.open_array import OpenArray
 from .ops.registry import holds
 from .ops.shapes import equal

@@ -26,7 +26,8 @@ from .ir.open_size import OpenSize
 from .ir.types import TensorType, number_dtype
 from .jit import Jitted, jit
 from .opened import opened
-from .ops.define import REGISTRY, as_array, captured, constant
+from .ops.captures import as_array, captured
+from .ops.define import REGISTRY, constant
 from .passes.autodiff.jvp import jvp as push_forward
 from .passes.autodiff.vjp import vjp as pull_back
 from .passes.autodiff.vjp import zeros

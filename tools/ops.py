@@ -9,7 +9,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from ..ir.errors import suggest
-from ..ops.define import REGISTRY, OpDef
+from ..ops.define import REGISTRY
+from ..ops.opdef import OpDef
 from .terminal import FINE, UserError, heading, table
 
 PREFACE = """# Ops

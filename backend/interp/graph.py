@@ -18,8 +18,8 @@ from ...ir.types import DType, TensorType
 from ...kernels.scalar.reference import cast
 from ...kernels.scalar.table import COMBINERS, SCALARS
 from ...kernels.sort import order
+from ...ops.captures import as_array
 from ...ops.create import constant
-from ...ops.define import as_array
 from ...ops.kinds import (
     Captured,
     Compact,

@@ -43,7 +43,7 @@ from ...kernels.loop.ir import (
 from ...kernels.machine import CACHE_LINE
 from ...kernels.scalar.table import COMBINERS, NumpyBuilder, NumpyOperand
 from ...kernels.sort import order
-from ...ops.define import as_array
+from ...ops.captures import as_array
 from ...passes.fusion.fused import Fused
 from ...passes.stages import signature
 from ..call_plan import Signature

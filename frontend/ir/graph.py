@@ -27,7 +27,7 @@ from .symbolic import Symbol, symbols_of
 from .types import DType, TensorType
 
 if TYPE_CHECKING:
-    from ..ops.define import OpDef
+    from ..ops.opdef import OpDef
 
 _serial = process.keep("serial numbers of ops", itertools.count())
 
@@ -219,7 +219,7 @@ class Handle(Value):
     """A value as the user's code sees it: its open sizes are `OpenSize`s.
 
     Bodies and rules of the user's ops get handles, with the operators of values. Op calls that get a handle return
-    handles (ops/define.py); graphs, bodies of smelt's ops and passes hold the values behind them.
+    handles (ops/opdef.py); graphs, bodies of smelt's ops and passes hold the values behind them.
     """
 
     __slots__ = ("value",)

@@ -23,13 +23,16 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from ..ops.define import OpDef, constant, lookup
+from ..ops.define import constant
+from ..ops.opdef import OpDef
+from ..ops.registry import lookup
 from .errors import ArgumentError, ParseError, SmeltError, suggest
 from .graph import Graph, Location, Value, located
 from .proofs import maximum, minimum
+from .record import Record
 from .symbolic import Dim, Expr, Symbol, symbols_of
 from .types import DTYPES, DType, TensorType
 from .verify import NOT_OURS, fits_index, type_problem
@@ -85,27 +88,24 @@ class Token:
     line: int
 
 
-@dataclass(frozen=True)
-class ValueCapture:
+class ValueCapture(Record):
     """%x in a pattern."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class NumberCapture:
+class NumberCapture(Record):
     """#c in a pattern."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class CallPattern:
+class CallPattern(Record):
     """An op call in a pattern, with patterns for its operands and some attributes."""
 
     name: str
     operands: tuple[Any, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any]
 
     def captures(self) -> set[str]:
         found: set[str] = set()
@@ -618,8 +618,7 @@ class Reader:
         return name, self.attribute()
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Record):
     """A number in operand position. Without a dtype it takes its type from the other operands."""
 
     number: bool | int | float | complex

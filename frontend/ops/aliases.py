@@ -6,7 +6,8 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from .define import REGISTRY, OpDef, composite
+from .define import REGISTRY, composite
+from .opdef import OpDef
 
 # NAME_copy is the op NAME.
 VIEWS = (

@@ -14,12 +14,12 @@ The transpose multiplies first and then adds up the windows of the result one di
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product as every
 from math import prod
 
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.proofs import floor_divide
+from ..ir.record import Record
 from ..ir.symbolic import Dim, product
 from .concat_pad import constant_pad_nd, stack
 from .create import zeros
@@ -35,8 +35,7 @@ Lengths = int | Sequence[int]  # one for all dims, or one for each
 MANY_PLACES = 64  # kernel elements: beyond that im2col, not a sum of terms. Chosen, not measured
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(Record):
     """The geometry of a convolution's windows, one number for each spatial dimension."""
 
     kernel: tuple[int, ...]
@@ -221,7 +220,7 @@ def _transposed(input: Tensor, weight: Tensor, sizes: Sequence[Dim], windows: Wi
     fits = all(size <= step for size, step in zip(windows.kernel, windows.stride))
     if _is_depthwise(weight, windows) and weight.shape[0] == groups and set(windows.stride) == {1}:
         turned = flip(weight, tuple(range(2, 2 + rank)))
-        result = _forward(input, turned, None, replace(windows, padding=windows.reach))
+        result = _forward(input, turned, None, windows.but(padding=windows.reach))
     elif fits and set(windows.dilation) == {1}:
         # The windows are disjoint: each fills a block of the size of the stride.
         rows = bmm(permute(value, (0, 2, 1)), many)
@@ -355,7 +354,7 @@ def convolution_backward(
     if transposed and any(extra := _whole(output_padding, rank, "output_padding", 0)):
         # Output padding moves the end of the last windows into the padding.
         ends = [amount for pad, more in zip(windows.padding, extra) for amount in (pad - more, pad)]
-        inner, within = constant_pad_nd(inner, ends[::-1]), replace(windows, padding=(0,) * rank)
+        inner, within = constant_pad_nd(inner, ends[::-1]), windows.but(padding=(0,) * rank)
     results: list[Tensor] = []
     if not by_input:
         results.append(zeros(input.shape, dtype=input.dtype))

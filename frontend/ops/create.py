@@ -9,10 +9,11 @@ from ..ir.errors import ArgumentError, DTypeError
 from ..ir.proofs import ceil_divide
 from ..ir.symbolic import Dim, Expr
 from ..ir.types import DType, TensorType, bool_, f32, f64, i64, scalar_dtype
-from . import define
-from .define import ArrayConstant, Scalar, Size, Tensor, composite, prim, scalar_value
+from .captures import ArrayConstant
+from .define import Scalar, Size, Tensor, composite, prim, scalar_value
 from .kinds import Arguments, Captured, ElementBuilder, Generate, Index
-from .registry import as_held
+from .registry import as_held, lookup
+from .registry import constant as make_constant
 from .shapes import at_least
 
 
@@ -149,7 +150,7 @@ def fill(self: Tensor, value: Tensor | Scalar) -> Tensor:
 @composite
 def scalar_tensor(s: Scalar, *, dtype: DType | None = None) -> Tensor:
     """A number as a 0-dim tensor, f32 unless told otherwise."""
-    return define.constant(s, dtype or f32)
+    return make_constant(s, dtype or f32)
 
 
 def _whole(*values: object) -> bool:
@@ -206,7 +207,7 @@ def linspace(start: Scalar, end: Scalar, steps: int, *, dtype: DType | None = No
     step = (end - start) / (steps - 1)  # type: ignore[operator]
     # Computed from both ends, so that both are exact.
     from_end = end - (steps - 1 - place) * step
-    return define.lookup("where")(place < steps // 2, start + place * step, from_end).to(wanted)
+    return lookup("where")(place < steps // 2, start + place * step, from_end).to(wanted)
 
 
 @composite(differentiable=False)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from .define import OpDef
+    from .opdef import OpDef
 
 _GRADIENTS = frozenset(("grad", "grad_out", "grad_output"))
 

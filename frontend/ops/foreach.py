@@ -10,7 +10,8 @@ from typing import Any
 
 from ..ir.errors import ArgumentError
 from ..ir.types import DType
-from .define import REGISTRY, OpDef, Scalar, Tensor, composite
+from .define import REGISTRY, Scalar, Tensor, composite
+from .opdef import OpDef
 
 UNARY = (
     "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",

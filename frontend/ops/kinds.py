@@ -30,7 +30,7 @@ from .registry import REGISTRY, constant, rounded
 from .shapes import Shape, broadcast, equal, reduced
 
 if TYPE_CHECKING:
-    from .define import OpDef
+    from .opdef import OpDef
 
 Arguments = dict[str, Any]
 Index = Sequence[Dim]

@@ -6,6 +6,15 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..ir.graph import Value
+from ..ir.types import DType
+from .attributes import accepted
+
+NUMBERS = (bool, int, float, complex)
+_TENSOR = frozenset((Value, type(None)))
+_TENSOR_OR_NUMBER = _TENSOR | set(NUMBERS)
+_DTYPE = frozenset((DType, type(None)))
+_ATTRIBUTE = frozenset((bool, int, float, str, type(None)))
 REQUIRED = object()  # in place of a default
 
 
@@ -57,3 +66,13 @@ def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
     known = dict(zip(names[code.co_argcount - len(defaults) :], defaults)) | (function.__kwdefaults__ or {})
     for position, name in enumerate(names):
         yield Parameter(name, annotations.get(name), known.get(name, REQUIRED), position < code.co_argcount)
+
+
+def normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
+    """Return the classes of arguments that need no conversion, as most do not."""
+    if parameter.is_tensor:
+        return _TENSOR_OR_NUMBER if numbers or parameter.scalars else _TENSOR
+    if parameter.is_dtype:
+        return _DTYPE
+    allowed = accepted(parameter.annotation)
+    return _ATTRIBUTE if allowed.is_open else _ATTRIBUTE & allowed.classes

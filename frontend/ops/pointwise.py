@@ -32,9 +32,10 @@ from ..ir.types import (
     float_of,
     promote,
 )
-from .define import OpDef, Scalar, Tensor, composite, constant, prim, zero_derivative
+from .define import Scalar, Tensor, composite, constant, prim, zero_derivative
 from .derivatives import forward_to
 from .kinds import Elementwise, common_dtype
+from .opdef import OpDef
 from .registry import as_held, rounded
 
 NUMBER = (*INTEGER, *INEXACT)

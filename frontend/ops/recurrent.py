@@ -13,9 +13,10 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Expr, SizeNeeded
 from .activation import relu
 from .concat_pad import cat, stack
-from .define import OpDef, Tensor, composite
+from .define import Tensor, composite
 from .elementary import sigmoid, tanh
 from .linalg import linear
+from .opdef import OpDef
 from .pointwise import ge, where
 from .random import STREAMS, rand
 from .view import chunk, select, transpose

@@ -12,8 +12,9 @@ from ..ir.symbolic import Dim, product
 from ..ir.types import COMPLEX, REAL, DType, bf16, bool_, c64, c128, f32, f64, float_of, i64, u8
 from . import elementary, minmax, pointwise
 from .create import iota, number_of
-from .define import Dims, OpDef, Scalar, Tensor, composite, prim
+from .define import Dims, Scalar, Tensor, composite, prim
 from .kinds import Reduce
+from .opdef import OpDef
 from .shapes import at_least, broadcast, dimensions, reduced
 from .view import detach, expand, reshape
 

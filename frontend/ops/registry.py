@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.errors import NumberRangeError
+from ..ir.errors import ArgumentError, NumberRangeError, suggest
 from ..ir.graph import Op, Value
 from ..ir.process import process
 from ..ir.types import DTYPES, DType, scalar_type
 
 if TYPE_CHECKING:
-    from .define import OpDef
+    from .opdef import OpDef
 
 Scalar = bool | int | float | complex
 REGISTRY: dict[str, OpDef] = process.keep("ops", {})
+
+
+def lookup(name: str) -> OpDef:
+    if name not in REGISTRY:
+        raise ArgumentError(f"unknown op {name!r}{suggest(name, REGISTRY)}")
+    return REGISTRY[name]
 
 
 def constant(value: Scalar, type: DType) -> Value:

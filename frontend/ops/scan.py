@@ -11,9 +11,10 @@ from ..ir.errors import ShapeError
 from ..ir.types import FLOAT, REAL, DType, f32, f64, float_of, i64
 from . import elementary, pointwise
 from .create import full, iota
-from .define import OpDef, Tensor, composite, prim
+from .define import Tensor, composite, prim
 from .derivatives import forward_to
 from .kinds import Scan
+from .opdef import OpDef
 from .pointwise import added, times
 from .reduce import accumulable
 from .shapes import dimension

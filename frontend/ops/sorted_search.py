@@ -8,9 +8,10 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import bool_, i32, i64
 from . import minmax, pointwise, reduce
 from .create import full, number_of
-from .define import OpDef, Scalar, Tensor, composite
+from .define import Scalar, Tensor, composite
 from .indexing import gather, index, index_put, select_along
 from .kinds import common_dtype
+from .opdef import OpDef
 from .shapes import equal
 from .view import flatten, unsqueeze
 

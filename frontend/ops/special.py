@@ -8,9 +8,10 @@ from ..ir.errors import ArgumentError
 from ..ir.graph import Value
 from ..ir.types import FLOAT, float_of, i64
 from .create import iota
-from .define import OpDef, Scalar, Tensor, composite, constant, prim
+from .define import Scalar, Tensor, composite, constant, prim
 from .elementary import cos, exp, log, log1p, sin
 from .kinds import Elementwise, common_dtype
+from .opdef import OpDef
 from .pointwise import (
     abs,
     added,

@@ -15,7 +15,9 @@ from ..ir.process import process
 from ..ir.symbolic import Expr
 from ..ir.types import DTYPES, INTEGER
 from ..ops import bits, checks, concat_pad, create, indexing, pointwise
-from ..ops.define import REGISTRY, OpDef, as_dtype
+from ..ops.define import REGISTRY
+from ..ops.opdef import OpDef
+from ..ops.values import as_dtype
 from ..ops.view import as_strided, expand, permute, split_with_sizes
 from ..ops.view import reshape as reshape_to
 from ..ops.view import slice as slice_of

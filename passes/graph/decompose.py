@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Graph, Location, Op, Value, located, ops_behind, replace_values
+from ...ir.record import Record
 from ...ops.create import constant
-from ...ops.define import known_number
+from ...ops.values import known_number
 from ..registry import graph_pass, map_nested
 from ..rewrite import Replacements, rebuild
 from .cleanup import argument_key
@@ -40,8 +40,7 @@ def expand_foreign(graph: Graph) -> Graph:
     return map_nested(_expanded(graph, lambda op: not op.defn.is_own), expand_foreign)
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(Record):
     """A composite's body in primitives, traced for some operands, and reused for others of the same types."""
 
     operands: tuple[Value, ...]

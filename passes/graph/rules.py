@@ -31,7 +31,8 @@ from ...ir.graph import Op, Value
 from ...ir.parser import CallPattern, NumberCapture, ValueCapture, parse_pattern
 from ...ir.printer import same_attribute
 from ...ir.types import TensorType
-from ...ops.define import REGISTRY, lookup
+from ...ops.define import REGISTRY
+from ...ops.registry import lookup
 from ..rewrite import splat_number
 
 # A pattern, its function and the parameters of that, and the ops that must have made which operands.

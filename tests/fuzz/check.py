@@ -24,7 +24,7 @@ from smelt.ir.errors import (
     ShapeError,
     SmeltError,
 )
-from smelt.ops.define import OpDef
+from smelt.ops.opdef import OpDef
 from support import from_torch, to_torch
 
 from .defects import put_back

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from smelt.ops.define import REGISTRY, OpDef
+from smelt.ops.define import REGISTRY
+from smelt.ops.opdef import OpDef
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import torch
 from smelt.ir.errors import SmeltError
 from smelt.ir.graph import Array, Value
 from smelt.ir.types import DTYPES, TensorType
-from smelt.ops.define import REGISTRY, OpDef
+from smelt.ops.define import REGISTRY
+from smelt.ops.opdef import OpDef
 from smelt.ops.parameters import REQUIRED, Parameter
 from support import TORCH_DTYPES, flatten, to_torch
 

@@ -8,8 +8,9 @@ from parity.runner import MODES, entry_of, tables
 from smelt.ir.graph import Value
 from smelt.ir.types import ANY, DType, TensorType, bool_
 from smelt.kernels.scalar.table import BASE, COMBINERS, SCALARS, cuda_spelling, expansion, spelling
-from smelt.ops.define import REGISTRY, OpDef
+from smelt.ops.define import REGISTRY
 from smelt.ops.kinds import Element, Elementwise, Generate, Kind, Reduce, Scan
+from smelt.ops.opdef import OpDef
 from smelt.passes.autodiff.vjp import rule_parameters
 from support import ALL_BACKENDS, OWN_OPS
 

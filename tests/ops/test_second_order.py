@@ -23,7 +23,8 @@ from parity.table import Call, make
 from smelt import ops
 from smelt.ir.errors import DerivativeError
 from smelt.ir.graph import Value
-from smelt.ops.define import REGISTRY, OpDef
+from smelt.ops.define import REGISTRY
+from smelt.ops.opdef import OpDef
 from smelt.passes.autodiff.jvp import jvp
 from smelt.passes.autodiff.vjp import vjp, zeros
 from smelt.passes.manager import parse_pipeline

@@ -28,7 +28,8 @@ HEAD = """
 from __future__ import annotations
 import smelt
 from smelt import ops
-from smelt.ops.define import OpDef, Tensor, composite, prim
+from smelt.ops.define import Tensor, composite, prim
+from smelt.ops.opdef import OpDef
 from smelt.ops.kinds import Elementwise
 """
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from smelt.ir.graph import Value
-from smelt.ops.define import REGISTRY, OpDef
+from smelt.ops.define import REGISTRY
+from smelt.ops.opdef import OpDef
 from smelt.passes.autodiff.jvp import jvp
 from smelt.passes.autodiff.vjp import vjp, zeros
 from support import flatten, from_torch, interpret, to_torch, trace

@@ -21,7 +21,8 @@ from smelt.ir.asked import Asked
 from smelt.ir.errors import SmeltError
 from smelt.ir.graph import Value
 from smelt.ir.types import TensorType, dtype
-from smelt.ops.define import REGISTRY, OpDef
+from smelt.ops.define import REGISTRY
+from smelt.ops.opdef import OpDef
 from support import evaluate, fitted, flatten, from_torch, to_torch
 
 from .compare import difference, wide

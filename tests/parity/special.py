@@ -14,7 +14,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from smelt.ops.define import OpDef
+from smelt.ops.opdef import OpDef
 
 from .compare import ULPS, describe, spacing, wide
 from .runner import Case, Refused, elementwise, entry_of, evaluate_all, traces

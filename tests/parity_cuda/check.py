@@ -15,7 +15,8 @@ from parity.runner import MODES, Case, cases, entry_of, matching, run
 from parity.table import Entry
 from smelt.backend.options import CompileOptions
 from smelt.backend.report.timings import Stages
-from smelt.ops.define import REGISTRY, OpDef
+from smelt.ops.define import REGISTRY
+from smelt.ops.opdef import OpDef
 from smelt.tools.workloads import names_smelt
 from smelt.tools.workloads.contenders import arrays_of
 from smelt.tools.workloads.define import Workload
