@@ -7,7 +7,6 @@ neither does any result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.proofs import ceil_divide, limit
@@ -72,8 +71,7 @@ def total_type(dtype: str) -> str:
     return dtype if dtype in BYTES else "f32"
 
 
-@dataclass(frozen=True)
-class RegisterTile:
+class RegisterTile(Record):
     """The register tile of the GEMM micro-kernel: rows of the product times the width of some vectors."""
 
     dtype: str
@@ -133,8 +131,7 @@ class RegisterTile:
         return ceil_divide(depth, self.together) * self.together
 
 
-@dataclass(frozen=True)
-class DotTile:
+class DotTile(Record):
     """The register tile of dot products, where both matrices are adjacent along the depth: one accumulator vector for
     each of some rows and columns."""
 

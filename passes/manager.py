@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from ..ir.errors import ArgumentError, VerifyError, suggest
 from ..ir.graph import Graph
 from ..ir.parser import Reader
+from ..ir.record import Record
 from ..ir.verify import verify_graph
 from ..kernels.loop.verify import verify_kernel
 from ..kernels.machine import PRESETS, Machine, machine
@@ -28,12 +28,11 @@ VERIFIERS: dict[str, Callable[[Any, str | None], None]] = {
 NOUNS = {"graph": "graphs", "loop": "kernels"}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Record):
     """A pass and its options."""
 
     target: Pass
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any]
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={_written(value)}" for name, value in self.options.items())
@@ -114,7 +113,7 @@ def _step(reader: Reader) -> Step:
         reader.fail_at(token.start, f"unknown pass {token.text!r}{suggest(token.text, PASSES)}; there are {known}")
     target = PASSES[token.text]
     if not reader.accept("{"):
-        return Step(target)
+        return Step(target, {})
     options: dict[str, Any] = {}
     for name, value, start in reader.separated("}", lambda: _option(reader, target)):
         if name in options:

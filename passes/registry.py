@@ -16,20 +16,19 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir.errors import suggest
 from ..ir.graph import Graph, Op, Value
 from ..ir.process import process
+from ..ir.record import Record
 from ..ir.verify import STAGES
 from .rewrite import rebuild, remake
 
 PASSES: dict[str, Pass] = process.keep("passes", {})
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(Record):
     """A named function over programs. After it, only the ops of `stage` are legal."""
 
     name: str

@@ -15,10 +15,10 @@ A value loaded before a loop is stale inside of it if the loop writes its memory
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.proofs import substitute
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from .bounds import Visitor
 from .facts import Facts, Variable
@@ -29,8 +29,7 @@ from .roles import allocates, defines
 APART = ("parallel", "vector", "grid", "block", "warp", "thread")  # kinds of loops whose iterations have no order
 
 
-@dataclass(frozen=True)
-class Touch:
+class Touch(Record):
     """An access with the statement it is of, and whether it writes."""
 
     access: Access

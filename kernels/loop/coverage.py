@@ -9,10 +9,11 @@ guard, or at an index that data chose, counts as no write.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...ir.proofs import LIMITS
+from ...ir.record import Record
 from ...ir.symbolic import symbols_of
 from .bounds import Visitor
 from .facts import Facts, Variable
@@ -34,8 +35,7 @@ from .regions import (
 from .roles import allocates, elements, reads, writes
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Record):
     """A box of a view that has been written, over the variables around the place where that is said."""
 
     view: View

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...ir.proofs import COMPOUND, LIMITS, ceil_divide, floor_divide, limit, non_negative, substitute
+from ...ir.record import Record
 from ...ir.symbolic import Atom, Compound, Dim, Expr, Symbol, exact_quotient, product, symbols_of, transform
 
 
@@ -44,8 +45,7 @@ def quotient(left: Dim, right: Dim) -> Dim:
     return found
 
 
-@dataclass(frozen=True)
-class Digits:
+class Digits(Record):
     """A variable as a sum of digits times strides, each stride a multiple of the one before."""
 
     strides: list[Dim]

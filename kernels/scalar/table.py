@@ -23,13 +23,14 @@ sign of zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Protocol
 
 import numpy as np
 
 from ...ir.process import process
+from ...ir.record import Record
 from ...ir.types import DType, bf16, bool_, c64, c128, dtype, f16, f64
 from . import basic, bessel, complexmath, normal, philox, reference, special, trigonometry, vecmath
 from .term import expand
@@ -59,8 +60,7 @@ class ScalarBuilder(Protocol):
         condition holds in some lane. Expansions of the same name are the same."""
 
 
-@dataclass(frozen=True)
-class ScalarOp:
+class ScalarOp(Record):
     """One row of the table."""
 
     name: str
@@ -507,8 +507,7 @@ scalar("philox", 4, terms=philox.philox, cost=100)
 # Combiners of reductions and scans
 
 
-@dataclass(frozen=True)
-class Combiner:
+class Combiner(Record):
     """An associative way to combine partial results, each a tuple of `arity` scalars.
 
     `identity(dtype)` is the partial result of nothing, `combine(b, left, right)` combines two by scalar ops, and
@@ -574,7 +573,7 @@ def extreme(name: str, op: str, better: str, identity: Callable[[DType], Any], u
         best = b.op("where", b.op(better, other, value), other, value)
         return (b.op("where", b.op("isnan", other), b.constant(np.nan, other.dtype), best),)
 
-    return replace(combiner, append=append)
+    return combiner.but(append=append)
 
 
 def extreme_index(name: str, better: str, worse: str, identity: Callable[[DType], Any], function: Any) -> Combiner:

@@ -8,12 +8,12 @@ through it. A reshape that regroups dims is an alias: the same memory under anot
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from ...ir.graph import Op, Value
 from ...ir.proofs import substitute
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Expr, Symbol, contiguous_strides, same, symbols_of
 from ...ir.types import TensorType
 from ...ops.kinds import View
@@ -94,8 +94,7 @@ def is_alias(op: Op) -> bool:
 BATCH = Symbol("%batch")
 
 
-@dataclass(frozen=True)
-class BatchedMatrix:
+class BatchedMatrix(Record):
     """A batch of matrices in memory: the value that has the memory, where matrix number BATCH begins, and the strides.
 
     With a `panel` the layout is packed, in panels of so many columns: kernels/loop/ir.py, Matrix.

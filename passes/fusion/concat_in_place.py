@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...ir.graph import Op, Value
+from ...ir.record import Record
 from ...ir.symbolic import Dim
 from ...ops.concat_pad import cat
 from .axes import keeps_order, rigid_map
@@ -13,8 +13,7 @@ from .costs import COSTS
 from .inline import Inlining, static
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Record):
     """A value whose memory is a part of a joined value's."""
 
     value: Value

@@ -17,7 +17,6 @@ A join of values that nothing else reads has no kernel: the kernels of its parts
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from ...ir.graph import Graph, Op
 from ...kernels.machine import DEFAULT, Machine
@@ -147,7 +146,7 @@ class Fuser:
         )
         structure, roots = group.structure, self.partition.axes.roots
         if structure is not None:
-            structure = replace(structure, outer=roots(structure.outer), inner=roots(structure.inner))
+            structure = structure.but(outer=roots(structure.outer), inner=roots(structure.inner))
         return group._replace(
             left=left, outputs=outputs if left is None else (*left.outputs, *outputs), structure=structure
         )

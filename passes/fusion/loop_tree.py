@@ -16,10 +16,10 @@ the kernel needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.graph import Op, Value
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Expr, product
 from ...ops.kinds import Elementwise, Reduce, View
 from .axes import Axes, AxisSet, present
@@ -30,8 +30,7 @@ from .reasons import Obstacle, Reason
 Reduction = tuple[Op, AxisSet, AxisSet]  # the op, the axes of its operand, the axes that it reduces
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(Record):
     """The loop tree of a group of loops."""
 
     outer: AxisSet
@@ -40,8 +39,7 @@ class Structure:
     post: frozenset[Op]  # elementwise ops on results of secondary reductions
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Record):
     """Ops that might share a loop tree, in order."""
 
     ops: Sequence[Op]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from ...ir.record import Record
 
 
 class Reason(Enum):
@@ -62,8 +63,7 @@ class Obstacle(NamedTuple):
         return self.reason.value.format(*self.details)
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Record):
     """Why a producer and a consumer, named by their last ops, do not share a kernel."""
 
     producer: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...ir.proofs import non_negative
 from ...ir.record import Record
@@ -75,8 +75,7 @@ def _statements(statements: Sequence[Statement], known: Mapping[str, Dim], fresh
     return made
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Record):
     """A register that says whether the loop's variable is at least (or, if `below`, less than) `point`."""
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 from ...ir.record import Record
@@ -98,8 +98,7 @@ def _loop(loop: Loop, names: Names, around: frozenset[Symbol]) -> list[Statement
     return [replace(loop, body=tuple(new for item in loop.body for new in _statement(item, names, inside)))]
 
 
-@dataclass(frozen=True)
-class Nest:
+class Nest(Record):
     """A loop nest, and the statements of each body but the next loop."""
 
     loops: tuple[Loop, ...]
@@ -132,8 +131,7 @@ class Nest:
         return next(item for item in self.loops if item.variable == variable)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """The accesses that go through blocks: their memory is adjacent along the loop `down`, vectors run `across`."""
 
     down: Symbol

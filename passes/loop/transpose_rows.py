@@ -12,9 +12,10 @@ serial %i in 0..1024 {                             serial %i.block in 0..64 {
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...ir.proofs import substitute
+from ...ir.record import Record
 from ...ir.symbolic import Dim, Symbol, symbols_of
 from ...kernels.loop.analysis import count, offset, step
 from ...kernels.loop.ir import Alloc, Buffer, Load, Loop, Matrix, Statement, Store, Transpose, prefixes, walk
@@ -23,8 +24,7 @@ from ...kernels.loop.verify import written
 from .transpose_blocks import BLOCK_UNIT, Names, matrix, movable, split
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(Record):
     """A load or store, and the loops around it that are inside of the loop over rows."""
 
     statement: Load | Store

@@ -7,11 +7,11 @@ group and inline ops are computed, all other values are loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Op, Value
 from ...ir.process import process
+from ...ir.record import Record
 from ...ir.symbolic import Dim
 from ...ir.types import DType, f32, i64
 from ...kernels.loop.ir import Buffer, Literal, Operand, Register, Store
@@ -23,8 +23,7 @@ from ..fusion.groups import Group
 from .builder import KernelBuilder, flatten_index, zero_of
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(Record):
     """A buffer that keeps elements of a value for reuse, indexed by `lead` and then some dims of the value."""
 
     buffer: Buffer

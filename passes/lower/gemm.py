@@ -15,10 +15,11 @@ plain loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...ir.graph import Value
 from ...ir.proofs import ceil_divide, floor_divide, maximum, minimum, remainder
+from ...ir.record import Record
 from ...ir.symbolic import Dim, product
 from ...kernels import gpu
 from ...kernels.gemm import (
@@ -40,8 +41,7 @@ from .elements import Lowering, Saved, lowers
 from .loop_tree import Tree
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Record):
     """A batch of matrices that a product reads: the offset of each, the strides, the panel width if packed."""
 
     buffer: Buffer
@@ -58,11 +58,10 @@ class Source:
         return Matrix(self.buffer, place, self.row_stride, self.column_stride, self.panel)
 
     def transposed(self) -> Source:
-        return replace(self, row_stride=self.column_stride, column_stride=self.row_stride)
+        return self.but(row_stride=self.column_stride, column_stride=self.row_stride)
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(Record):
     """A tile of a product: the number in the batch, where it begins, its size, and the size of a whole tile."""
 
     at: Dim
@@ -75,7 +74,7 @@ class Tile:
 
     def of_columns(self, columns: Dim) -> Tile:
         """Return the tile of the same rows, and of all columns, of another product."""
-        return replace(self, column=0, wide=columns, width=columns)
+        return self.but(column=0, wide=columns, width=columns)
 
 
 class Product:

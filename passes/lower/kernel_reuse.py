@@ -7,10 +7,10 @@ axes and the loop trees of its groups. Values, locations and axes are numbered i
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir.graph import Location, Op, Value
+from ...ir.record import Record
 from ...kernels.loop.ir import Kernel, Site, own_names
 from ...ops.kinds import Gather, Scatter
 from ...ops.shapes import are_ints
@@ -22,8 +22,7 @@ from ..loop.rename import Renaming
 from .lower import kernel_name
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(Record):
     """The key of a launch, and the values and locations that the key's numbers stand for."""
 
     key: tuple[Any, ...]
@@ -176,8 +175,7 @@ def _axes(group: Group) -> Iterator[int]:
         yield from group.structure.outer | group.structure.inner
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Record):
     """A launch with its kernel, which other launches may reuse."""
 
     number: int

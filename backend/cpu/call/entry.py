@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ....ir.record import Record
 from ...process.process_wide import Once
 from ...pytree import Structure, count_leaves, unflatten
 from ...static_args import is_fixed, is_known_by_value, static_key
@@ -82,8 +82,7 @@ class _Method(ctypes.Structure):
     ]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Record):
     """A native function of (args, kwargs), and the pool that its frame was made for."""
 
     enter: Callable[[tuple[Any, ...], dict[str, Any]], Any]

@@ -13,6 +13,7 @@ from ctypes import sizeof
 from dataclasses import dataclass
 
 from ....ir.proofs import ceil_divide
+from ....ir.record import Record
 from ....ir.symbolic import Dim, Symbol
 from ....kernels.loop.analysis import cost, parallel_regions
 from ....kernels.loop.ir import Alloc, Buffer, Concurrent, Gemm, Kernel, Loop, Pack, Sort, Statement, Transpose, walk
@@ -40,8 +41,7 @@ class Layout:
     arena: Arena  # offsets of temporaries, and of the scratch of steps that the caller runs alone
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Record):
     """One function of a kernel, with the trip count of its loop and its grain: iterations a thread takes at a time."""
 
     function: str
@@ -51,15 +51,13 @@ class Step:
     blocks: tuple[tuple[int, ...], ...] = ()  # buffers of each branch, as indices into the kernel's
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(Record):
     """An argument: the address of the kernel's n-th scratch buffer that the caller uses alone."""
 
     number: int
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(Record):
     """The emitted code of a kernel, shared by all kernels equal to it."""
 
     steps: list[Step]

@@ -24,8 +24,7 @@ _HEAD = re.compile(r"^define (.*? @[\w.]+)\((.*?)\)", re.MULTILINE)
 _NAMES = re.compile(r" %[\w.]+")
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Record):
     """Some functions of a module."""
 
     text: str
