@@ -1,7 +1,7 @@
 """The CPU that kernels are planned for: one record of nominal figures for each instruction set.
 
 Tiles, block sizes and thresholds read this record and never the host's own caches, so a program has the same bits on
-any machine with the same instruction set (docs/decisions/0001-nominal-machine.md). backend/cpu/target.py says which
+any machine with the same instruction set (docs/decisions/0001-nominal-machine.md). backend/cpu/host.py says which
 record the host plans with; `smelt doctor` prints it beside the detected figures.
 """
 

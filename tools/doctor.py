@@ -93,8 +93,8 @@ def cuda_facts() -> dict[str, str]:
 
 def compiler_facts() -> dict[str, str]:
     """Return the native compiler's view of the machine; raise if the compiler does not work."""
+    from ..backend.cpu.host import Processor, ask_llvm, detected_sizes
     from ..backend.cpu.runtime.threads import available_cpus
-    from ..backend.cpu.target import Processor, ask_llvm, detected_sizes
 
     target = Processor(*ask_llvm())
     machine, found = target.machine, detected_sizes()

@@ -30,7 +30,7 @@ class CpuTarget(Target):
     stages = ("graph", "decompose", "simplify", "fuse", "loops", "llvm", "asm")
 
     def machine(self, options: CompileOptions, is_shown: bool) -> Machine:
-        from .target import host
+        from .host import host
 
         return host().machine.with_vector_bits(options.vector_bits)
 

@@ -17,7 +17,7 @@ from ..report.timings import Stages
 from ..store.cache import Lookup
 from .build import begin, emit, finish, hand_over
 from .call.executable import Executable
-from .target import host
+from .host import host
 
 
 def compile_kernels(kernels: Sequence[Kernel], options: CompileOptions) -> Executable:

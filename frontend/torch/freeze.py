@@ -21,7 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ..backend.cpu.target import host
+from ..backend.cpu.host import host
 from ..kernels.gemm import RegisterTile
 from .importer import result_tensors
 from .limits import LIMITS

@@ -11,8 +11,8 @@ import pytest
 import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph, graph_key
+from smelt.backend.cpu.host import Processor, host
 from smelt.backend.cpu.image import cached
-from smelt.backend.cpu.target import Processor, host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.backend.options import CompileOptions
 from smelt.ir.parser import parse_graph

@@ -13,11 +13,11 @@ import smelt
 from smelt import ops
 from smelt.backend.cpu.codegen import halves
 from smelt.backend.cpu.codegen.scalars import ScalarEmitter
+from smelt.backend.cpu.host import host
 from smelt.backend.cpu.image.image import Image
 from smelt.backend.cpu.llvm.engine import engine
 from smelt.backend.cpu.llvm.parts import Part
 from smelt.backend.cpu.llvm.types import vector
-from smelt.backend.cpu.target import host
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 WAYS = [("bits", 128), *([("f16c", 256)] if "f16c" in host().instructions else [])]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
+from smelt.backend.cpu.host import Processor
 from smelt.backend.cpu.image.image import Image, encode
 from smelt.backend.cpu.image.link import link
 from smelt.backend.cpu.llvm.engine import Engine, engine
 from smelt.backend.cpu.llvm.parts import Part
-from smelt.backend.cpu.target import Processor
 from smelt.ir.errors import CompileError
 
 

@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
-from smelt.backend.cpu import target
-from smelt.backend.cpu.target import Processor
+from smelt.backend.cpu import host as host_module
+from smelt.backend.cpu.host import Processor
 from smelt.kernels.machine import PRESETS, machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,11 +49,11 @@ def test_detected_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         folder.mkdir()
         for name, text in (("level", level), ("type", kind), ("size", size), ("coherency_line_size", 128)):
             (folder / name).write_text(f"{text}\n")
-    monkeypatch.setattr(target, "CACHES", tmp_path)
-    found = target.detected_sizes()
+    monkeypatch.setattr(host_module, "CACHES", tmp_path)
+    found = host_module.detected_sizes()
     assert (found["l1"], found["l2"], found["line"]) == (48 << 10, 2 << 20, 128) and "l3" not in found
-    monkeypatch.setattr(target, "CACHES", tmp_path / "missing")
-    assert not {"l1", "l2", "l3", "line"} & target.detected_sizes().keys()
+    monkeypatch.setattr(host_module, "CACHES", tmp_path / "missing")
+    assert not {"l1", "l2", "l3", "line"} & host_module.detected_sizes().keys()
 
 
 def test_detected_sizes_are_for_people() -> None:

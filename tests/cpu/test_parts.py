@@ -18,12 +18,12 @@ import smelt
 from smelt import ops
 from smelt.backend.compile import compile_graph
 from smelt.backend.cpu.codegen.emit import ModuleEmitter
+from smelt.backend.cpu.host import host
 from smelt.backend.cpu.image.cached import Kept
 from smelt.backend.cpu.image.image import Image
 from smelt.backend.cpu.llvm.engine import Compiler, Engine, EngineLimits, Started, _native, engine
 from smelt.backend.cpu.llvm.parts import SIZES, Module, Part, declaration
 from smelt.backend.cpu.microkernels import libraries, loaded
-from smelt.backend.cpu.target import host
 from smelt.backend.options import CompileOptions
 from smelt.backend.process.apart import Pauses
 from smelt.ir.errors import CompileError

@@ -9,7 +9,7 @@ import pytest
 import smelt
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.target import host
+from smelt.backend.cpu.host import host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.kernels.loop.ir import Kernel, Loop, prefixes, walk
 from smelt.kernels.machine import DEFAULT, Sharing

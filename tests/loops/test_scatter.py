@@ -11,7 +11,7 @@ import smelt
 import torch
 from smelt import CompileOptions, ops
 from smelt.backend.compile import compile_graph
-from smelt.backend.cpu.target import host
+from smelt.backend.cpu.host import host
 from smelt.backend.interp.loops import interpret_kernels
 from smelt.ir.errors import IndexRangeError
 from smelt.kernels.loop.ir import Kernel, Load, Loop, Store, walk

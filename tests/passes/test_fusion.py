@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import smelt
 from smelt import ops
-from smelt.backend.cpu.target import host
+from smelt.backend.cpu.host import host
 from smelt.ir.proofs import floor_divide
 from smelt.ir.symbolic import Symbol, symbols_of
 from smelt.kernels.loop.analysis import stride

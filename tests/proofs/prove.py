@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from smelt.backend.cpu import build as cpu
-from smelt.backend.cpu.target import host
+from smelt.backend.cpu.host import host
 from smelt.backend.cuda import build as cuda
 from smelt.backend.cuda.codegen.module import emit_module
 from smelt.backend.options import CompileOptions

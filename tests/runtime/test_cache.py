@@ -14,8 +14,8 @@ from cached_programs import PROGRAM, X, call, entry_of, files, fresh, missed, ru
 from smelt import ops
 from smelt.backend.artifact import decode, encode
 from smelt.backend.compile import compile_graph, graph_key, start_graph
-from smelt.backend.cpu import target
-from smelt.backend.cpu.target import Processor, host
+from smelt.backend.cpu import host as host_module
+from smelt.backend.cpu.host import Processor, host
 from smelt.backend.options import CompileOptions
 from smelt.backend.store import cache, sources
 from smelt.ir.errors import IndexRangeError
@@ -257,8 +257,8 @@ def test_smelt_edited_while_it_runs(folder: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.skipif(not os.path.exists("/proc/cpuinfo"), reason="nobody describes the processor")
 def test_the_machine_is_remembered_as_long_as_it_is_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
-    ask_llvm = target.ask_llvm
-    monkeypatch.setattr(target, "ask_llvm", lambda: asked.append(ask_llvm()) or asked[-1])
+    ask_llvm = host_module.ask_llvm
+    monkeypatch.setattr(host_module, "ask_llvm", lambda: asked.append(ask_llvm()) or asked[-1])
 
     def look() -> list[str]:
         found = host.__wrapped__()
@@ -272,5 +272,5 @@ def test_the_machine_is_remembered_as_long_as_it_is_the_same(folder: Path, monke
         assert look() == true
         assert look() == true
     assert len(asked) == 5
-    monkeypatch.setattr(target, "DECISIVE", {"flags", "Features"})
+    monkeypatch.setattr(host_module, "DECISIVE", {"flags", "Features"})
     assert look() == true and len(asked) == 6, "what is known of another processor does not count"

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import smelt
 from cached_programs import call, entry_of, fresh, state_of
-from smelt.backend.cpu.target import host
+from smelt.backend.cpu.host import host
 from smelt.backend.store import cache, files, sources
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and modes are POSIX's")

@@ -48,8 +48,8 @@ def test_a_working_directory_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_a_compiler_that_is_too_old_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from llvmlite import binding
+    from smelt.backend.cpu.host import host
     from smelt.backend.cpu.llvm.engine import Engine
-    from smelt.backend.cpu.target import host
 
     monkeypatch.setattr(binding, "llvm_version_info", (20, 1, 8))
     with pytest.raises(smelt.SmeltError, match=r"LLVM 20\.1\.8"):

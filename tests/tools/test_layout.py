@@ -64,7 +64,7 @@ ROOMS = (
     "smelt.backend.compile",
     "smelt.backend.interp",
     "smelt.backend.cpu.abi",
-    "smelt.backend.cpu.target",
+    "smelt.backend.cpu.host",
     "smelt.backend.cpu.image",
     "smelt.backend.cpu.llvm",
     "smelt.backend.cpu.runtime",

@@ -11,7 +11,7 @@ import pytest
 import smelt
 import smelt.torch
 import torch
-from smelt.backend.cpu.target import host
+from smelt.backend.cpu.host import host
 from smelt.kernels.gemm import RegisterTile
 from smelt.torch import freeze
 from torch import nn

@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ....ir.types import f32, i32
+from ..host import host
 from ..llvm.types import constant, suffix, vector
-from ..target import host
 
 if TYPE_CHECKING:
     from .scalars import ScalarEmitter

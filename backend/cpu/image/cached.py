@@ -7,7 +7,7 @@ from typing import Any
 import llvmlite
 
 from ...store.cache import current, make_key
-from ..target import LEVEL, host
+from ..host import LEVEL, host
 
 NAME = "cpu"  # of the target
 

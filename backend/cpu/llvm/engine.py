@@ -22,9 +22,9 @@ from ...process.apart import Pauses, apart, start_thread
 from ...process.forks import no_forks
 from ...process.patience import PATIENCE
 from ...process.process_wide import Once
+from ..host import LEVEL, Processor, host
 from ..image.image import Image
 from ..image.link import link
-from ..target import LEVEL, Processor, host
 from .native_compile import DONE, TAKEN, WAITS, Job, Tools, unit
 from .parts import Part
 

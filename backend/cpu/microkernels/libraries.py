@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from ....ir.process import process
 from ....kernels.gemm import DotTile, RegisterTile
+from ..host import host
 from ..image.cached import Kept
 from ..llvm.engine import Started, engine
 from ..llvm.parts import Module
 from ..runtime.threads import get_num_threads
-from ..target import host
 from .dots import dots_library
 from .gemm import Routines, gemm_library, rest_library
 from .loaded import add, find, is_ready
