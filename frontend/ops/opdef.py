@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +38,7 @@ from .derivatives import HasDerivatives
 from .handles import as_handles, call_users
 from .kinds import Kind
 from .open_array import OpenArray
-from .parameters import NUMBERS, Parameter, normal_classes, parameters_of
+from .parameters import NUMBERS, Parameter, names_of, normal_classes, parameters_of
 from .pickled import owner_of, plain_copy, restored_name
 from .registry import REGISTRY, constant, lookup
 from .shapes import are_ints
@@ -81,16 +82,19 @@ class OpDef(HasTraits, HasDerivatives):
         self.differentiable = differentiable
         self.doc = (function.__doc__ or "").strip().split("\n")[0]
         schema = inspect.unwrap(function)
-        self.parameters = tuple(parameters_of(schema))
         # With `-> tuple[Tensor, ...]` a single result is a tuple, too.
         self.returns_tuple = str(schema.__annotations__.get("return")).startswith("tuple[")
-        self.names = tuple([parameter.name for parameter in self.parameters])
+        self.names = names_of(schema)
         self.takes_stream = "stream" in self.names
         self.module = function.__module__.rsplit(".", 1)[-1]
         self.set_traits(traits)
         # Keyed by _body_key: the types of a composite's results, and whether its body draws random numbers.
         self._bodies: dict[tuple, tuple[tuple[TensorType, ...], bool]] = {}
         self.__doc__ = function.__doc__
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(parameters_of(inspect.unwrap(self.function)))
 
     # Computed by __getattr__ on an op's first call: a program calls few of the hundreds of ops.
     by_name: dict[str, Parameter]

@@ -34,12 +34,7 @@ class Parameter:
         "scalars",
     )
 
-    def __init__(self, name: str, annotation: object, default: Any, positional: bool):
-        if not isinstance(annotation, str):
-            raise ValueError(
-                f"the annotation of {name} must be kept as text, it is the schema: "
-                "start the module with `from __future__ import annotations` and annotate every parameter"
-            )
+    def __init__(self, name: str, annotation: str, default: Any, positional: bool):
         self.name = name
         self.default = default
         self.annotation = annotation
@@ -56,16 +51,28 @@ class Parameter:
         return self.default is REQUIRED
 
 
-def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
-    """Yield a function's parameters, ten times as fast as inspect.signature: `import smelt` does it for hundreds of
-    functions."""
-    code, defaults, annotations = function.__code__, function.__defaults__ or (), function.__annotations__
+def names_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a function's parameters; raise if its signature is no schema. It is ten times as fast as
+    inspect.signature: `import smelt` does it for hundreds of functions."""
+    code, annotations = function.__code__, function.__annotations__
     if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         raise ValueError(f"{function.__name__}: an op has no *arguments or **arguments, the signature is the schema")
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    known = dict(zip(names[code.co_argcount - len(defaults) :], defaults)) | (function.__kwdefaults__ or {})
+    for name in names:
+        if annotations.get(name).__class__ is not str:
+            raise ValueError(
+                f"the annotation of {name} must be kept as text, it is the schema: "
+                "start the module with `from __future__ import annotations` and annotate every parameter"
+            )
+    return names
+
+
+def parameters_of(function: Callable[..., Any]) -> Iterator[Parameter]:
+    """Yield a function's parameters."""
+    names, count, defaults = names_of(function), function.__code__.co_argcount, function.__defaults__ or ()
+    known = dict(zip(names[count - len(defaults) :], defaults)) | (function.__kwdefaults__ or {})
     for position, name in enumerate(names):
-        yield Parameter(name, annotations.get(name), known.get(name, REQUIRED), position < code.co_argcount)
+        yield Parameter(name, function.__annotations__[name], known.get(name, REQUIRED), position < count)
 
 
 def normal_classes(parameter: Parameter, numbers: bool) -> frozenset[type]:
