@@ -48,6 +48,12 @@ def rest(f: Function) -> None:
         f.write('fence syncscope("singlethread") seq_cst')
 
 
+def futex(f: Function, pool: Any, operation: Linux, value: Any) -> None:
+    """Write Linux's futex system call on the pool's generation."""
+    none, zero = f.constant(NULL), f.constant(0, I32)
+    syscall(f, f.facts.futex, pool.address("generation"), f.constant(operation, I32), value, none, none, zero)
+
+
 @unit.function(None, public=True, pool=POOL, function=PTR, arguments=to(Arguments), count=I64, grain=I64, long=I1)
 def parallel(f: Function, pool: Any, function: Any, arguments: Any, count: Any, grain: Any, long: Any) -> None:
     """Run a job. long: it takes long enough to be worth waking a sleeping thread."""
@@ -94,34 +100,14 @@ def alone(f: Function, function: Any, arguments: Any, count: Any) -> None:
 def wake(f: Function, pool: Any, number: Any) -> None:
     """Wake so many sleeping workers by the futex. Without a futex, naps end by themselves."""
     if f.facts.futex:
-        none, zero = f.constant(NULL), f.constant(0, I32)
-        syscall(
-            f,
-            f.facts.futex,
-            pool.address("generation"),
-            f.constant(Linux.FUTEX_WAKE_PRIVATE, I32),
-            number,
-            none,
-            none,
-            zero,
-        )
+        futex(f, pool, Linux.FUTEX_WAKE_PRIVATE, number)
 
 
 @unit.function(None, pool=POOL, seen=I32)
 def sleep(f: Function, pool: Any, seen: Any) -> None:
     """Sleep on the futex until the generation changes; without a futex, nap."""
     if f.facts.futex:
-        none, zero = f.constant(NULL), f.constant(0, I32)
-        syscall(
-            f,
-            f.facts.futex,
-            pool.address("generation"),
-            f.constant(Linux.FUTEX_WAIT_PRIVATE, I32),
-            seen,
-            none,
-            none,
-            zero,
-        )
+        futex(f, pool, Linux.FUTEX_WAIT_PRIVATE, seen)
     elif f.facts.system == "Windows":
         sleep_milliseconds(f, 1)
     else:
