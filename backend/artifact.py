@@ -31,6 +31,11 @@ class Place:
         found = None if self.number is None else printed_ops(graph)[self.number].loc
         return found if found is None or not self.called else found.inside(self.called)
 
+    def message(self, graph: Graph) -> str:
+        """Return what the traced op says if it is an assertion."""
+        found = {} if self.number is None else printed_ops(graph)[self.number].arguments
+        return str(found.get("assert_msg", ""))
+
 
 def printed_ops(graph: Graph) -> list[Op]:
     """List the ops that have a line in the graph's text: the same ones in all graphs of that text."""

@@ -211,7 +211,7 @@ class CallPlan(NamedTuple):
     def raise_error(self, site: int, number: int, size: int) -> NoReturn:
         """Raise the error that code noted: an index out of range, at one of the sites that may fail."""
         place = self.places[site]
-        raise range_error(place.op, place.called, number, size, place.location(self.graph))
+        raise range_error(place.op, place.called, number, size, place.location(self.graph), place.message(self.graph))
 
 
 class SizedPlan:

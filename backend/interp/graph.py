@@ -199,7 +199,8 @@ class ArrayBuilder:
         valid = (wrapped >= 0) & (wrapped < limit)
         if not valid.all():
             wrong = place[~valid].flat[0]
-            raise range_error(self.op.name, "", int(wrong), limit, self.op.loc)
+            message = self.op.arguments.get("assert_msg", "")
+            raise range_error(self.op.name, "", int(wrong), limit, self.op.loc, message)
         symbol = Symbol(f"dynamic {self.dynamics}", 0, size - 1)
         self.dynamics += 1
         self.known[symbol.name] = wrapped

@@ -70,6 +70,10 @@ class DivisionError(SmeltError, RuntimeError):
     """An integer divided by zero, where PyTorch raises for it."""
 
 
+class AssertionFailed(SmeltError, RuntimeError):
+    """An assertion of the user's that does not hold."""
+
+
 class NumberRangeError(SmeltError, OverflowError):
     """A number out of its type's range."""
 
@@ -86,8 +90,13 @@ class CompileError(SmeltError):
     """A program that the chosen target cannot compile."""
 
 
-def range_error(op: str, called: str, number: int, size: int, location: Location | None) -> SmeltError:
-    """Return the error for a failed check in compiled code, of primitive `op`, called by the user as `called`."""
+def range_error(
+    op: str, called: str, number: int, size: int, location: Location | None, message: str = ""
+) -> SmeltError:
+    """Return the error for a failed check in compiled code, of primitive `op`, called by the user as `called`; message:
+    that of an assertion."""
+    if op == "_functional_assert_async":
+        return AssertionFailed(message or "an asserted condition does not hold", location)
     if op == "checked_cast":
         # A signed type of n numbers goes from -n/2 to n/2 - 1; `size` is the number above the largest one.
         low, kind = (0, "u8") if size == 256 else (-size, f"i{size.bit_length()}")

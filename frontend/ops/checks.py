@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.errors import DTypeError
-from ..ir.types import INTEGER, DType, TensorType, i64
-from .define import Tensor, prim
+from ..ir.errors import AssertionFailed, DTypeError, ShapeError
+from ..ir.symbolic import Expr
+from ..ir.types import INTEGER, DType, TensorType, bool_, i64
+from .create import full, number_of
+from .define import Scalar, Tensor, composite, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index
 
 
@@ -64,3 +66,50 @@ def _divisor_element(builder: ElementBuilder, index: Index, arguments: Arguments
 @prim(Gather(lambda a: a["self"].type, _divisor_element, _aligned), dtypes=INTEGER, differentiable=False)
 def checked_divisor(self: Tensor) -> Tensor:
     """self, the divisor of integers, where PyTorch raises: zero is an error."""
+
+
+# Assertions. Values are pure, so an assertion is made where its result is used.
+
+
+def _asserted_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
+    value, token = arguments["self"], arguments["dep_token"]
+    found = builder.load(value, (0,) * value.ndim)
+    fails = builder.scalar("eq", found, builder.constant(0, value.dtype))
+    # An index into one element: 1 is out of range.
+    place, _ = builder.dynamic(builder.cast(fails, i64), 1, wrap=False)
+    kept = builder.load(token, index)
+    # The index is 0: it stands here so that the check stays.
+    passes = builder.scalar("eq", builder.index(place), builder.constant(0, i64))
+    return builder.scalar("where", passes, kept, builder.constant(0, token.dtype))
+
+
+@prim(Gather(lambda a: a["dep_token"].type, _asserted_element), differentiable=False)
+def _functional_assert_async(self: Tensor, assert_msg: str, dep_token: Tensor) -> Tensor:
+    """dep_token, where self, which has one element, holds; else the message is an error."""
+    if self.type.numel != 1:
+        raise ShapeError(f"self has shape {list(self.shape)}, expected one element")
+    return {}  # type: ignore[return-value]
+
+
+@composite(differentiable=False)
+def _assert_async(self: Tensor, assert_msg: str = "") -> Tensor:
+    """self, which has one element and must hold; else the message is an error."""
+    return _functional_assert_async(self, assert_msg, self)
+
+
+@composite(differentiable=False)
+def _functional_assert_scalar(self: Tensor | Scalar, assert_msg: str, dep_token: Tensor) -> Tensor:
+    """dep_token, where the number self holds; else the message is an error."""
+    if isinstance(self, Expr):
+        self = full((), 0, dtype=i64) + number_of(self, i64)
+    if isinstance(self, Tensor):
+        return _functional_assert_async(self, assert_msg, dep_token)
+    if not self:
+        raise AssertionFailed(assert_msg)
+    return dep_token
+
+
+@composite(differentiable=False)
+def _assert_scalar(self: Tensor | Scalar, assert_msg: str) -> Tensor:
+    """True, where the number self holds; else the message is an error."""
+    return _functional_assert_scalar(self, assert_msg, full((), True, dtype=bool_))

@@ -446,67 +446,6 @@ def scatter_combine(self: Tensor, dim: int, index: Tensor, src: Tensor, *, combi
     return {"dim": dim, "src": _typed(src, self.dtype)}
 
 
-def _crop(value: Tensor, shape: Shape) -> Tensor:
-    """Return the leading part of value that a smaller index covers."""
-    for dim, size in enumerate(shape):
-        if value.shape[dim] != size:
-            value = value.slice(dim, 0, size)
-    return value
-
-
-def _slopes(result: Tensor, self: Tensor, dim: int, index: Tensor, src: Tensor, combine: str) -> tuple:
-    """Return the derivatives of the result by self and by the elements of src that are read; None is 1."""
-    if combine == "add":
-        return None, None
-    if combine == "write":
-        return scatter_combine(ones_like(self), dim, index, constant(0, self.dtype), combine="write"), None
-    source = _crop(src, index.shape) if src.ndim else expand(src, index.shape)
-    if combine == "mul":
-        # The product of all other factors: the product of the nonzero ones, over the factor itself, if no other is 0.
-        zeros_here = pointwise.cast(self == 0, self.dtype)
-        zeros_there = pointwise.cast(source == 0, self.dtype)
-        zeros = scatter_combine(zeros_here, dim, index, zeros_there, combine="add")
-        left, right = pointwise.where(self == 0, 1, self), pointwise.where(source == 0, 1, source)
-        total = scatter_combine(left, dim, index, right, combine="mul")
-        seen_zeros, seen_total = gather_along(zeros, dim, index), gather_along(total, dim, index)
-        return (
-            pointwise.where(zeros - zeros_here == 0, total / left, 0),
-            pointwise.where(seen_zeros - zeros_there == 0, seen_total / right, 0),
-        )
-    # Counts are in the compute type: f16 and bf16 do not represent large ones.
-    chosen_self = pointwise.cast(self == result, self.dtype.compute)
-    chosen_source = pointwise.cast(source == gather_along(result, dim, index), self.dtype.compute)
-    count = scatter_combine(chosen_self, dim, index, chosen_source, combine="add")
-    return chosen_self / count, chosen_source / gather_along(count, dim, index)
-
-
-def _times(value: Tensor, slope: Tensor | None) -> Tensor:
-    return value if slope is None else value * slope
-
-
-@scatter_combine.vjp
-def scatter_combine_vjp(grad, result, self, dim, index, src, combine):
-    by_self, by_source = _slopes(result, self, dim, index, src, combine)
-    from_source = _times(gather_along(grad, dim, index), by_source)
-    if src.ndim:
-        grown = [0] * (2 * src.ndim)
-        for position, (size, covered) in enumerate(zip(src.shape, index.shape)):
-            grown[2 * (src.ndim - 1 - position) + 1] = size - covered
-        if any(amount != 0 for amount in grown):
-            from_source = from_source.constant_pad_nd(grown)
-    return {"self": _times(grad, by_self), "src": from_source}
-
-
-@scatter_combine.jvp
-def scatter_combine_jvp(self_tangent, src_tangent, result, self, dim, index, src, combine):
-    by_self, by_source = _slopes(result, self, dim, index, src, combine)
-    base = zeros_like(self) if self_tangent is None else _times(self_tangent, by_self)
-    if src_tangent is None:
-        return base
-    moved = _crop(src_tangent, index.shape) if src.ndim else expand(src_tangent, index.shape)
-    return scatter_combine(base, dim, index, _times(moved, by_source), combine="write" if combine == "write" else "add")
-
-
 def _scattered(self: Tensor, dim: int, index: Tensor, src: Tensor, combine: str) -> Tensor:
     if self.ndim:
         return scatter_combine(self, dim, index, src, combine=combine)

@@ -12,7 +12,7 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, product
 from ..ir.types import DType, float_of, i64, promote, promote_pair
 from .activation import log_sigmoid
-from .create import iota, number_of
+from .create import iota, number_of, zeros
 from .define import Tensor, composite, constant
 from .elementary import exp, log, log1p, sigmoid, sqrt
 from .indexing import gather, select_along
@@ -363,6 +363,8 @@ def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_ind
     index, counts = _class_index(target, ignore_index)
     if weight is None:
         return convert(counts, float_of(self.dtype).compute)
+    if self.shape[_class_dim(self)] == 0:
+        return zeros(counts.shape, dtype=widen(weight).dtype)  # _picked has checked that no row counts
     picked = select_along(widen(weight), 0, index)
     return where(counts, picked, 0.0)
 
@@ -370,8 +372,13 @@ def _row_weights(self: Tensor, target: Tensor, weight: Tensor | None, ignore_ind
 def _picked(self: Tensor, target: Tensor, ignore_index: Dim) -> Tensor:
     """Return the element of each row's class."""
     dim = _class_dim(self)
-    index, _ = _class_index(target, ignore_index)
-    return squeeze(gather(widen(self), dim, unsqueeze(index, dim)), dim)
+    index, counts = _class_index(target, ignore_index)
+    value = widen(self)
+    if self.shape[dim] == 0:
+        # Ignored rows take the only class there is; any other class is out of range.
+        value = zeros((*value.shape[:dim], 1, *value.shape[dim + 1 :]), dtype=value.dtype)
+        index = convert(counts, index.dtype)
+    return squeeze(gather(value, dim, unsqueeze(index, dim)), dim)
 
 
 @composite

@@ -531,10 +531,17 @@ def _native_batch_norm_legit_functional_vjp(
 
 @composite
 def _native_batch_norm_legit(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    training: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """native_batch_norm without running statistics."""
-    return native_batch_norm(input, weight, bias, None, None, training, momentum, eps)
+    """native_batch_norm, with or without running statistics, which stay as they are."""
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @composite

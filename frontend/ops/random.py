@@ -12,13 +12,15 @@ import math
 from typing import Any
 
 from ..ir.errors import ArgumentError
+from ..ir.symbolic import Dim
 from ..ir.types import DType, TensorType, bool_, f32, f64, i64
 from . import activation, elementary, pointwise
-from .create import full
+from .create import full, number_of
 from .define import Scalar, Size, Tensor, composite, prim, zero_derivative
 from .kinds import Arguments, ElementBuilder, Generate, Index
 from .shapes import broadcast
 from .streams import Streams
+from .view import expand
 
 STREAMS: Any = Streams()
 
@@ -105,8 +107,8 @@ def randn_like(
 
 @composite(differentiable=False)
 def randint(
-    low: int,
-    high: int,
+    low: Dim,
+    high: Dim,
     size: Size,
     *,
     dtype: DType | None = None,
@@ -114,25 +116,30 @@ def randint(
     stream: int = STREAMS,
 ) -> Tensor:
     """Integers uniformly distributed in [low, high)."""
-    if high <= low:
-        raise ArgumentError(f"high is {high}, expected more than low, which is {low}")
     count = high - low
+    if isinstance(count, int) and count <= 0:
+        raise ArgumentError(f"high is {high}, expected more than low, which is {low}")
     bits = random_bits(size, seed=seed, stream=stream)
-    if count <= 1 << 31:
+    if isinstance(count, int) and count <= 1 << 31:
         # The upper half of a 64-bit product: no division, negligible bias.
         word = pointwise.bitwise_and(bits, (1 << 32) - 1)
         place = pointwise.bitwise_right_shift(word * count, 32)
     else:
-        place = pointwise.remainder(pointwise.bitwise_and(bits, (1 << 63) - 1), count)
-    return pointwise.cast(place + low, dtype or i64)
+        place = pointwise.remainder(pointwise.bitwise_and(bits, (1 << 63) - 1), number_of(count, i64))
+    return pointwise.cast(place + number_of(low, i64), dtype or i64)
 
 
 @composite
-def bernoulli(self: Tensor, p: Scalar | None = None, *, seed: Tensor | None = None, stream: int = STREAMS) -> Tensor:
+def bernoulli(
+    self: Tensor, p: Tensor | Scalar | None = None, *, seed: Tensor | None = None, stream: int = STREAMS
+) -> Tensor:
     """1 with probability self (or p), else 0."""
     working = self.dtype.compute if self.dtype.is_float else f32
     drawn = rand(self.shape, dtype=working, seed=seed, stream=stream)
-    return pointwise.cast(drawn < (pointwise.cast(self, working) if p is None else p), self.dtype)
+    chance = self if p is None else p
+    if isinstance(chance, Tensor):
+        chance = expand(pointwise.cast(chance, working), self.shape)
+    return pointwise.cast(drawn < chance, self.dtype)
 
 
 @composite

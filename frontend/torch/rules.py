@@ -244,6 +244,13 @@ def extreme(node: Node, a: dict[str, Any]) -> Any:
     return apply(f"a{name}", a["self"])
 
 
+@rule("_native_batch_norm_legit")
+def batch_norm(node: Node, a: dict[str, Any]) -> Any:
+    if a["training"] and a.get("running_mean") is not None:
+        return NotImplemented  # it would have to change the running statistics in place
+    return apply("_native_batch_norm_legit", **a)
+
+
 @rule("_transformer_encoder_layer_fwd")
 def encoder_layer(node: Node, a: dict[str, Any]) -> Any:
     """Expand the fused op that nn.TransformerEncoderLayer calls in inference."""

@@ -13,6 +13,7 @@ import smelt
 from smelt import ops
 from smelt.ir.errors import (
     ArgumentError,
+    AssertionFailed,
     CompileError,
     DerivativeError,
     DTypeError,
@@ -558,3 +559,33 @@ def test_every_error_is_a_smelt_error() -> None:
     assert all(issubclass(kind, SmeltError) for kind in kinds)
     assert issubclass(IndexRangeError, IndexError) and issubclass(ShapeError, ValueError)
     assert all(issubclass(kind, TypeError) for kind in (ArgumentError, DTypeError, TraceError, DerivativeError))
+
+
+# Assertions
+
+
+def asserted(x: Any) -> Any:
+    return ops._functional_assert_async((x >= 0).all(), "x must not be negative", x) * 2
+
+
+def asserted_scalar(x: Any) -> Any:
+    return ops._assert_scalar(0, "zero is not enough")
+
+
+def test_an_assertion_raises_from_compiled_code() -> None:
+    jitted = smelt.jit(asserted)
+    np.testing.assert_array_equal(jitted(X), X * 2)
+    error = failure(AssertionFailed, lambda: jitted(X - 5))
+    check(error, asserted, "x must not be negative")
+    np.testing.assert_array_equal(jitted(X), X * 2)
+
+
+def test_an_assertion_of_a_tensor_is_the_tensor() -> None:
+    jitted = smelt.jit(lambda x: ops._assert_async(x.sum() > 0, "no sum"))
+    assert jitted(X) == np.True_
+    with pytest.raises(AssertionFailed, match="no sum"):
+        jitted(-X)
+
+
+def test_an_assertion_of_a_known_number_raises_while_tracing() -> None:
+    check(failure(AssertionFailed, lambda: smelt.jit(asserted_scalar)(X)), asserted_scalar, "zero is not enough")

@@ -191,10 +191,20 @@ def test_second_derivatives(name: str) -> None:
 
 
 INFINITE = -math.inf
+
+
+def scattered_product(x: Value) -> Any:
+    """Two numbers, each times some of the other four."""
+    return ops.scatter_reduce(x[:2], 0, np.array([0, 0, 1, 0]), x[2:], "prod")
+
+
 POINTS: dict[str, tuple[Callable[[Value], Any], list[float]]] = {
     "prod, a zero": (ops.prod, [1.0, 0.0, 2.0]),
     "prod, two zeros": (ops.prod, [1.0, 0.0, 0.0, 3.0]),
     "prod, three zeros": (ops.prod, [0.0, 0.0, 2.0, 0.0]),
+    "scattered product, a zero": (lambda x: scattered_product(x), [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]),
+    "scattered product, two zeros": (lambda x: scattered_product(x), [0.0, 2.0, 0.0, 3.0, 4.0, 0.0]),
+    "scattered product, three zeros": (lambda x: scattered_product(x), [0.0, 0.0, 0.0, 0.0, 4.0, 0.0]),
     "cumprod, a zero": (lambda x: ops.cumprod(x, 0), [1.0, 0.0, 2.0]),
     "cumprod, two zeros": (lambda x: ops.cumprod(x, 0), [1.0, 0.0, 0.0, 3.0]),
     "cumprod, zeros at the ends": (lambda x: ops.cumprod(x, 0), [0.0, 2.0, 3.0, 0.0]),

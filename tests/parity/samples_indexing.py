@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+import numpy as np
 import torch
 
 from .table import ANY, FLOAT, FULL, NUMBER, S, entry, index, mask, t, values
@@ -18,6 +22,26 @@ def scatter_combine(
     if combine == "write":
         return self.scatter(dim, index, src)
     return self.scatter_reduce(dim, index, src, REDUCES[combine])
+
+
+def scatter_other_products(
+    self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each factor's product with the others, by lists of factors."""
+    factors: dict[tuple[int, ...], list[torch.Tensor]] = {at: [self[at]] for at in np.ndindex(*self.shape)}
+    places = {}
+    for at in np.ndindex(*index.shape):
+        target = (*at[:dim], int(index[at]), *at[dim + 1 :])
+        places[at] = target, len(factors[target])
+        factors[target].append(src[at])
+
+    def others(target: tuple[int, ...], number: int) -> torch.Tensor:
+        rest = factors[target][:number] + factors[target][number + 1 :]
+        return math.prod(rest, start=torch.ones((), dtype=self.dtype))
+
+    ours = [others(at, 0) for at in np.ndindex(*self.shape)]
+    theirs = [others(*places[at]) for at in np.ndindex(*index.shape)]
+    return torch.stack(ours).reshape(self.shape), torch.stack(theirs).reshape(index.shape)
 
 
 ENTRIES = {
@@ -139,6 +163,23 @@ ENTRIES = {
         dtypes=FULL,
         special=False,
         torch=scatter_combine,
+    ),
+    "scatter_other_products": entry(
+        S(t(5), 0, values(0, 1, 3, 4, 3, dtype="i64"), t(5)),
+        S(t(3, 4), 1, index(3, 6, below=4), t(3, 6)),
+        # Its second derivatives, which are the third ones of a product, are wrong at factors of zero.
+        replace(
+            S(
+                values(2.0, 0.0, 3.0, 1.5),
+                0,
+                values(0, 0, 1, 2, 2, 2, dtype="i64"),
+                values(0.0, 3.0, 2.0, 0.0, 0.0, 4.0),
+            ),
+            modes=("forward", "vjp"),
+        ),
+        dtypes=FULL,
+        special=False,
+        torch=scatter_other_products,
     ),
     "select_along": entry(
         S(t(5), 0, index(7, below=5)), S(t(3, 4), 1, index(6, below=4)), **EVERY, torch="index_select"

@@ -77,6 +77,7 @@ ENTRIES = {
         S(t(4, 5), index(4, below=5), None, 1, -100),
         S(t(4, 3), IGNORED, positive(3), 2, -100),
         S(t(4, 3), IGNORED, None, 0, -100),
+        S(t(3, 0), values(-100, -100, -100, dtype="i64"), t(0), 0, -100),
         **NATIVE,
     ),
     "nll_loss_backward": entry(

@@ -186,8 +186,10 @@ ENTRIES = {
         torch=rms_norm_backward,
     ),
     "_native_batch_norm_legit": entry(
-        S(t(4, 3), t(3), t(3), True, 0.1, 1e-5),
-        S(t(2, 3, 4), None, None, True, 0.1, 1e-5),
+        S(t(4, 3), t(3), t(3), training=True, momentum=0.1, eps=1e-5),
+        S(t(2, 3, 4), None, None, training=True, momentum=0.1, eps=1e-5),
+        S(t(4, 3), t(3), t(3), fixed(3), fixed(3, low=0.5), False, 0.1, 1e-5),
+        S(t(2, 3, 4), None, None, fixed(3), fixed(3, low=0.5), True, 0.1, 1e-5),
         dtypes=FULL,
         outputs=1,
     ),

@@ -16,6 +16,8 @@ def seeded(*samples: Sample, **fields: object) -> Entry:
     return entry(*given, torch="interp", special=False, **fields)
 
 
+CHANCES = t(3, low=0.0, high=1.0, differentiate=False)
+
 ENTRIES = {
     "random_bits": seeded(S((37,)), S((2, 3)), S(()), S((0,)), dtypes=("f64",)),
     "rand": seeded(*(S((37,), dtype=name) for name in FLOAT), S(()), S((2, 3)), dtypes=("f64",)),
@@ -23,7 +25,9 @@ ENTRIES = {
     "rand_like": seeded(S(t(37)), S(t(2, 3), dtype="f64")),
     "randn_like": seeded(S(t(37)), S(t(2, 3), dtype="f64"), dtypes=FULL),
     "randint": seeded(S(0, 10, (37,)), S(-5, 5, (2, 3), dtype="i32"), S(0, 2**40, (5,)), dtypes=("f64",)),
-    "bernoulli": seeded(S(t(37, low=0.0, high=1.0)), S(t(2, 3), 0.3)),
+    "bernoulli": seeded(
+        S(t(37, low=0.0, high=1.0)), S(t(2, 3), 0.3), S(t(2, 3), t(3, low=0.0, high=1.0, differentiate=False))
+    ),
     "uniform": seeded(S(t(37)), S(t(2, 3), -1.0, 2.0)),
     "normal_functional": seeded(S(t(37)), S(t(2, 3), 1.0, 2.0), dtypes=FULL),
     "normal": seeded(S(t(37), 2.0), S(t(3, 1), t(4, low=0.5)), S(1.0, 2.0, (5,)), dtypes=FULL),
