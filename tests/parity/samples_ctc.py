@@ -42,6 +42,16 @@ CALLS = (
     (PROBABILITIES, LABELS, INPUTS, whole(3, 0, 1), 4),
     (PROBABILITIES, LABELS, SHORT, TOO_LONG, 0),
 )
+# A forward pass of two sequences of full length, for its gradient.
+KNOWN = torch.linspace(-3.0, -0.3, 40, dtype=torch.float64).sin().reshape(4, 2, 5).log_softmax(-1)
+LONG = torch.tensor([4, 4]), torch.tensor([2, 2])
+LOSS, ALPHA = torch.ops.aten._ctc_loss(KNOWN, torch.tensor([[1, 2], [3, 3]]), *LONG)
+
+
+def constant(numbers: torch.Tensor) -> T:
+    return values(*numbers.flatten().tolist(), shape=tuple(numbers.shape), differentiate=False)
+
+
 ENTRIES: dict[str, Entry] = {
     "_ctc_loss": entry(
         *(call(*item) for item in CALLS[:3]), S(*CALLS[3]).forward_only(), outputs=1, torch=alone, **PLAIN
@@ -57,6 +67,20 @@ ENTRIES: dict[str, Entry] = {
             values(6, dtype="i64", shape=()),
             values(3, dtype="i64", shape=()),
         ),
+        **PLAIN,
+    ),
+    "_ctc_loss_backward": entry(
+        S(
+            t(2),
+            constant(KNOWN),
+            values(1, 2, 3, 3, dtype="i64", shape=(2, 2)),
+            whole(4, 4),
+            whole(2, 2),
+            constant(LOSS),
+            constant(ALPHA),
+            0,
+        ),
+        derivative=False,
         **PLAIN,
     ),
 }
