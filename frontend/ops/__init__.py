@@ -16,6 +16,7 @@ FAMILIES = (
     "elementary",
     "special",
     "bessel",
+    "polynomials",
     "activation",
     "view",
     "concat_pad",

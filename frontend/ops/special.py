@@ -267,18 +267,55 @@ def trigamma_vjp(grad, self):
     return grad * tetragamma(self)
 
 
-@prim(Elementwise("tetragamma", promote="float"), dtypes=FLOAT, differentiable=False)
+@prim(Elementwise("tetragamma", promote="float"), dtypes=FLOAT)
 def tetragamma(self: Tensor) -> Tensor:
     """The third derivative of log(Gamma(self))."""
 
 
+@tetragamma.vjp
+def tetragamma_vjp(grad, self):
+    return grad * polygamma(3, self)
+
+
+@composite(differentiable=False)
+def without_derivative(self: Tensor) -> Tensor:
+    """self, by which the function that takes it has no derivative."""
+    return self.alias()
+
+
+@prim(Elementwise("zeta", promote="float"), dtypes=FLOAT)
+def hurwitz_zeta(self: Tensor, other: Tensor) -> Tensor:
+    """special_zeta(self, other) as a function of other alone."""
+
+
+@hurwitz_zeta.vjp
+def hurwitz_zeta_vjp(grad, self, other):
+    return grad * math.nan, grad * (-self * hurwitz_zeta(self + 1, other))
+
+
 @composite
+def special_zeta(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
+    """The sum of (other + k) ** -self over whole k from 0: Hurwitz's zeta function."""
+    return hurwitz_zeta(without_derivative(self) if isinstance(self, Value) else self, other)
+
+
+@composite
+@rounded_once
 def polygamma(n: int, self: Tensor) -> Tensor:
-    """The n-th derivative of digamma, for n = 0, 1, 2."""
+    """The n-th derivative of digamma."""
+    if n < 0:
+        raise ArgumentError(f"n is {n}, expected at least 0")
     orders = (digamma, trigamma, tetragamma)
-    if n not in range(len(orders)):
-        raise ArgumentError(f"n must be 0, 1 or 2, got {n}")
-    return orders[n](self)
+    if n < len(orders):
+        return orders[n](self)
+    # The factorial of a large n is infinite, as in PyTorch.
+    size = math.factorial(n) if n <= 170 else math.inf
+    return hurwitz_zeta(n + 1.0, self) * (size if n % 2 else -size)
+
+
+@polygamma.vjp
+def polygamma_vjp(grad, n, self):
+    return grad * polygamma(n + 1, self)
 
 
 @composite

@@ -14,10 +14,10 @@ name in NumPy and {w} for that of the type of 32 bits or more. Numba computes in
 to their width by {t}(...). A library function is as accurate as the expansion, and shorter code.
 
 An expansion is a function `(b, *operands) -> operand` over a ScalarBuilder. It is straight-line code, inlined
-into vector loops, but for `rare`: a branch around code that hardly any operand needs. Where a row has a spelling for
-the operands' kind, that is used, otherwise the expansion; complex operands always take `complex_expansion`. All
-other rows are in BASE. Inside an expansion no fast-math flags apply: it relies on every rounding, on nan and on the
-sign of zero.
+into vector loops, but for `rare`: a branch around code that hardly any operand needs, and for `loop`: as many steps as
+the operands need. Where a row has a spelling for the operands' kind, that is used, otherwise the expansion; complex
+operands always take `complex_expansion`. All other rows are in BASE. Inside an expansion no fast-math flags apply: it
+relies on every rounding, on nan and on the sign of zero.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 from ...ir.process import process
 from ...ir.record import Record
 from ...ir.types import DType, bf16, bool_, c64, c128, dtype, f16, f64
-from . import basic, bessel, complexmath, normal, philox, reference, special, trigonometry, vecmath
+from . import basic, bessel, complexmath, normal, philox, polynomials, reference, special, trigonometry, vecmath, zeta
 from .term import expand
 
 
@@ -58,6 +58,11 @@ class ScalarBuilder(Protocol):
     def rare(self, condition: Any, fast: Any, slow: Callable[..., Any], operands: Sequence[Any]) -> Any:
         """Return `fast`, but where the condition holds the result of the expansion `slow`, which is run only if the
         condition holds in some lane. Expansions of the same name are the same."""
+
+    def loop(self, step: Callable[..., Sequence[Any]], state: Sequence[Any]) -> Any:
+        """Return the first of the state after `step(builder, *state)`, which gives a condition and the next state, ran
+        until its condition holds in no lane. A lane keeps its state from when the condition is false for it. Steps of
+        the same name are the same."""
 
 
 class ScalarOp(Record):
@@ -183,6 +188,16 @@ class NumpyBuilder:
         operands: Sequence[NumpyOperand],
     ) -> NumpyOperand:
         return NumpyOperand(np.where(condition.array, slow(self, *operands).array, fast.array), fast.dtype)
+
+    def loop(self, step: Callable[..., Sequence[NumpyOperand]], state: Sequence[NumpyOperand]) -> NumpyOperand:
+        while True:
+            more, *following = step(self, *state)
+            state = [
+                NumpyOperand(np.where(more.array, new.array, old.array), old.dtype)
+                for new, old in zip(following, state, strict=True)
+            ]
+            if not more.array.any():
+                return state[0]
 
     def bitcast(self, operand: NumpyOperand, dtype: DType) -> NumpyOperand:
         return NumpyOperand(np.asarray(operand.array).view(dtype.numpy), dtype)
@@ -498,6 +513,19 @@ scalar("j1", 1, terms=bessel.j1, cost=110)
 scalar("y0", 1, terms=bessel.y0, cost=150)
 scalar("y1", 1, terms=bessel.y1, cost=150)
 scalar("airy_ai", 1, terms=bessel.airy_ai, cost=200)
+scalar("zeta", 2, terms=zeta.zeta, cost=1000)
+scalar("chebyshev_t", 2, terms=polynomials.usual(polynomials.chebyshev_t), cost=200)
+scalar("chebyshev_u", 2, terms=polynomials.usual(polynomials.chebyshev_u), cost=200)
+scalar("chebyshev_v", 2, terms=polynomials.usual(polynomials.chebyshev_v), cost=200)
+scalar("chebyshev_w", 2, terms=polynomials.usual(polynomials.chebyshev_w), cost=200)
+scalar("shifted_chebyshev_t", 2, terms=polynomials.shifted(polynomials.chebyshev_t), cost=200)
+scalar("shifted_chebyshev_u", 2, terms=polynomials.shifted(polynomials.chebyshev_u), cost=200)
+scalar("shifted_chebyshev_v", 2, terms=polynomials.shifted(polynomials.chebyshev_v), cost=200)
+scalar("shifted_chebyshev_w", 2, terms=polynomials.shifted(polynomials.chebyshev_w), cost=200)
+scalar("hermite_h", 2, terms=polynomials.hermite_h, cost=200)
+scalar("hermite_he", 2, terms=polynomials.hermite_he, cost=200)
+scalar("laguerre_l", 2, terms=polynomials.laguerre_l, cost=200)
+scalar("legendre_p", 2, terms=polynomials.legendre_p, cost=200)
 
 # Random bits: of a key, an offset, a stream and an element's number, all i64
 

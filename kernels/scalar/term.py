@@ -156,6 +156,18 @@ def rare(condition: Term, fast: Term, slow: Callable[..., Term], *arguments: Any
     return Term(builder, builder.rare(condition.value, fast.value, expansion, [term.value for term in terms]))
 
 
+def loop(step: Callable[..., Sequence[Term]], *state: Term) -> Term:
+    """The first of the state after steps: `step(*state)` gives whether a lane goes on, and its next state if so. The
+    step's name must identify it."""
+    builder = state[0].builder
+
+    def expansion(builder: Any, *operands: Any) -> list[Any]:
+        return [term.value for term in step(*(Term(builder, operand) for operand in operands))]
+
+    expansion.__name__ = step.__name__
+    return Term(builder, builder.loop(expansion, [term.value for term in state]))
+
+
 def fma(a: Term, b: Number, c: Number) -> Term:
     """a * b + c, rounded once."""
     return a.op("fma", b, c)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...ir.errors import CompileError
 from ...ir.graph import Location, Op
 from ...ir.proofs import non_negative
 from ...ir.symbolic import Compound, Dim, Expr, Symbol, atoms_of, contiguous_strides, product, symbols_of
@@ -232,6 +233,9 @@ class KernelBuilder:
 
     def rare(self, condition: Any, fast: Any, slow: Callable[..., Any], operands: Sequence[Any]) -> Operand:
         return self.let("where", fast.dtype, [condition, slow(self, *operands), fast])
+
+    def loop(self, step: Callable[..., Sequence[Any]], state: Sequence[Any]) -> Operand:
+        raise CompileError("only rows of the scalar table have loops")
 
     def bitcast(self, operand: Any, dtype: DType) -> Operand:
         return self.let("bitcast", dtype, [operand])

@@ -35,7 +35,6 @@ CLAMPED = (
     "PyTorch's gradient by target does not know of the limit of the logarithms, nor does its second derivative of that "
     "of the divisor"
 )
-REFUSED = "smelt has no polygamma(3)"
 KNOWN = {
     "_prelu_kernel * -0.0: *": FORWARD,
     "_prelu_kernel * 0.0: *": FORWARD,
@@ -48,8 +47,6 @@ KNOWN = {
     "lgamma * -*: * over *": POLE,
     "mvlgamma * -*: *": POLE,
     "polygamma 0 * -*: *": POLE,
-    "polygamma 2 *: DerivativeError: *": REFUSED,
-    "trigamma *: * over reverse: DerivativeError: *": REFUSED,
     "special_entr * -*: * over *": POLE,
     "xlogy *: *": POLE,
     "binary_cross_entropy * *.0: *": CLAMPED,

@@ -117,3 +117,94 @@ def test_frexp() -> None:
         np.testing.assert_array_equal(mantissa, wanted)
         np.testing.assert_array_equal(exponent[:8], power[:8])
         np.testing.assert_array_equal(smelt.jit(np.ldexp)(mantissa, exponent), x)
+
+
+def zeta_of(x: float, q: float) -> Any:
+    """Hurwitz's zeta function, by many terms and Euler and Maclaurin's formula: mpmath's own loses digits."""
+    exponent, place = mpmath.mpf(x), mpmath.mpf(q)
+    total = mpmath.fsum((place + k) ** -exponent for k in range(100))
+    place += 100
+    total += place ** (1 - exponent) / (exponent - 1) + place**-exponent / 2
+    term = exponent * place ** (-exponent - 1)
+    for k in range(1, 12):
+        total += mpmath.bernoulli(2 * k) / mpmath.factorial(2 * k) * term
+        term *= (exponent + 2 * k - 1) * (exponent + 2 * k) / place**2
+    return total
+
+
+@pytest.mark.parametrize("kind", BOUND, ids=["f32", "f64"])
+@pytest.mark.parametrize("ranges", [(1.01, 3, 0.01, 10), (3, 20, 0.1, 30), (20, 60, 0.5, 60), (1.5, 6, 100, 1e5)])
+def test_accuracy_of_zeta(kind: type, ranges: tuple[float, ...]) -> None:
+    random = np.random.default_rng(0)
+    x, q = random.uniform(*ranges[:2], 30).astype(kind), random.uniform(*ranges[2:], 30).astype(kind)
+    found = smelt.jit(smelt.ops.special_zeta)(x, q)
+    assert found.dtype == kind
+    with mpmath.workdps(40):
+        for place in range(len(x)):
+            exact = zeta_of(float(x[place]), float(q[place]))
+            if exact < np.finfo(kind).tiny:
+                continue
+            error = abs(mpmath.mpf(float(found[place])) - exact) / mpmath.mpf(float(np.spacing(kind(exact))))
+            assert error <= BOUND[kind], f"zeta({x[place]!r}, {q[place]!r}) is {float(error):.2f} units off"
+
+
+def test_zeta_at_poles_and_below_zero() -> None:
+    zeta = smelt.jit(smelt.ops.special_zeta)
+    x = np.array([1.0, 0.5, 2.0, 3.0, 2.5, np.nan, 2.0, np.inf, 2.0])
+    q = np.array([2.0, 2.0, -2.0, 0.0, -0.5, 1.0, np.nan, 1.0, np.inf])
+    np.testing.assert_array_equal(zeta(x, q), [np.inf, np.nan, np.inf, np.inf, np.nan, np.nan, np.nan, 1.0, 0.0])
+    # Where q is negative, from what is above it.
+    for exponent, place in ((2.0, -0.5), (3.0, -0.3), (4.0, -3.75), (5.0, -100.25)):
+        steps = np.ceil(-place)
+        wanted = (place + np.arange(steps)) ** -exponent
+        with mpmath.workdps(30):
+            exact = wanted.sum() + float(zeta_of(exponent, place + steps))
+        np.testing.assert_allclose(zeta(np.array(exponent), np.array(place)), exact, rtol=1e-13)
+
+
+POLYNOMIALS: dict[str, tuple[Callable[[int, Any], Any], Callable[[int], float]]] = {
+    "chebyshev_polynomial_t": (mpmath.chebyt, lambda n: 1 + n),
+    "chebyshev_polynomial_u": (mpmath.chebyu, lambda n: (1 + n) ** 2),
+    "legendre_polynomial_p": (mpmath.legendre, lambda n: 1 + n),
+    "laguerre_polynomial_l": (lambda n, x: mpmath.laguerre(n, 0, x), lambda n: 1 + n),
+    "hermite_polynomial_h": (mpmath.hermite, lambda n: (1 + n) * 2.0 ** (n / 2) * float(mpmath.factorial(n)) ** 0.5),
+}
+
+
+@pytest.mark.parametrize("kind", BOUND, ids=["f32", "f64"])
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_accuracy_of_polynomials(name: str, kind: type) -> None:
+    """Against their size within the interval, times what a recurrence of so many steps may lose."""
+    function, size = POLYNOMIALS[name]
+    x = np.random.default_rng(0).uniform(-1, 1, 30).astype(kind)
+    n = np.arange(30).astype(kind)
+    found = smelt.jit(getattr(smelt.ops, f"special_{name}"))(x, n)
+    for place in range(len(x)):
+        with mpmath.workdps(40):
+            exact = float(function(int(n[place]), mpmath.mpf(float(x[place]))))
+        allowed = BOUND[kind] * np.finfo(kind).eps * size(place) * (1 + abs(exact))
+        assert abs(float(found[place]) - exact) <= allowed, f"{name}({x[place]!r}, {place})"
+
+
+def test_degrees_of_polynomials() -> None:
+    """Cut to whole numbers; 0 for what is negative or no number; nan where the recurrence overflows on the way."""
+    degree = np.array([-1.0, 2.7, np.nan, np.inf, 1e19, 1e5, 400.0])
+    legendre = smelt.jit(smelt.ops.special_legendre_polynomial_p)
+    np.testing.assert_array_equal(legendre(np.ones(7), degree), [0, 1, 0, 0, 0, 1, 1])
+    chebyshev = smelt.jit(smelt.ops.special_chebyshev_polynomial_t)
+    np.testing.assert_allclose(chebyshev(np.full(7, 0.5), degree)[[1, 5]], [-0.5, -0.5], rtol=1e-9)
+    assert np.isnan(chebyshev(np.array([10.0, -10.0]), np.array([400.0, 401.0]))).all()
+    hermite = smelt.jit(smelt.ops.special_hermite_polynomial_h)
+    assert np.isnan(hermite(np.array([0.5], np.float32), np.array([129.0], np.float32)))
+
+
+def test_derivative_of_zeta_by_the_exponent_is_refused() -> None:
+    with pytest.raises(smelt.SmeltError, match="no derivative of without_derivative"):
+        smelt.grad(lambda x, q: smelt.ops.special_zeta(x, q).sum())(np.array([2.0]), np.array([1.0]))
+
+
+def test_polygamma_of_any_order() -> None:
+    x = np.array([0.3, 1.0, 4.5, 30.0])
+    for order in range(9):
+        wanted = [float(mpmath.psi(order, item)) for item in x]
+        np.testing.assert_allclose(smelt.jit(lambda x: smelt.ops.polygamma(order, x))(x), wanted, rtol=1e-14)  # noqa: B023

@@ -155,7 +155,11 @@ ENTRIES = {
     "erfinv": unary(low=-0.95, high=0.95),
     "lgamma": unary(S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL),
     "digamma": unary(S(t(9, low=-3.9, high=-3.1)), S(t(9, low=5.0, high=50.0)), low=0.2, high=5.0, dtypes=REAL),
-    "polygamma": entry(*(S(n, t(9, low=0.2, high=9.0)) for n in (0, 1)), S(2, t(5, low=0.5)).forward_only()),
+    "polygamma": entry(
+        *(S(n, t(9, low=0.2, high=9.0)) for n in (0, 1, 2, 3, 4)),
+        S(7, t(9, low=0.2, high=9.0)).forward_only(),
+        *(S(n, values(-0.5, -2.25, 0.5)).forward_only() for n in (3, 4)),
+    ),
     "mvlgamma": entry(
         S(t(9, low=2.0, high=9.0), 1), S(t(9, low=2.0, high=9.0), 3), S(t(), 1).only("i64").forward_only()
     ),

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 import torch
 
-from .table import FLOAT, FULL, REAL, S, entry, t, unary, values
+from .table import FLOAT, FULL, REAL, Entry, S, binary, entry, t, unary, values
 
 # Both sides of the places where other formulas begin; PyTorch has no kernels of most of these for f16 and bf16.
 WAVES = (S(t(40, low=-40.0, high=40.0)).only(*FULL), S(values(0.0, 1e-3, 2.4, 5.9, 6.1)).only(*FULL))
@@ -27,7 +27,63 @@ def scipy_function(function: Callable[..., Any]) -> Callable[..., torch.Tensor]:
     return call
 
 
+DEGREES = values(0, 1, 2, 3, 5, 8, 9, 12, 30, 2.7, -1, dtype="f64", shape=(11, 1))
+# Within, on and beyond the ends of the interval of orthogonality.
+PLACES = values(-1.0, 1.0, 0.0, 0.3, -0.7, 0.99, 2.5, -1.25)
+
+
+def polynomial(**fields: Any) -> Entry:
+    return binary(
+        S(PLACES, DEGREES).only("f64"),
+        S(PLACES, values(0, 1, 2, 4, 7, 11, 20, 3)),
+        S(PLACES, 4),
+        S(0.5, values(1, 2, 3)),
+        left=t(low=-2.0, high=2.0),
+        right=t(low=0.0, high=9.0),
+        dtypes=REAL,
+        derivative=False,
+        special=False,
+        **fields,
+    )
+
+
+POLYNOMIALS = (
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+)
+ZETA = (
+    S(values(1.0, 0.5, 2.0, 3.0, 2.5, 30.0, 700.0), values(2.0, 2.0, 0.1, 50.0, 1e6, 3.0, 40.0)).forward_only(),
+    S(values(2.0, 3.0, 4.0, 2.5, 2.0, 5.0), values(-0.5, -3.25, -7.75, -0.5, -2.0, 0.0)).forward_only(),
+)
+
 ENTRIES = {
+    **{f"special_{name}": polynomial() for name in POLYNOMIALS},
+    "special_zeta": binary(
+        *ZETA,
+        S(2.5, t(5, low=0.2)),
+        left=t(low=1.2, high=9.0, differentiate=False),
+        right=t(low=0.2, high=9.0),
+        dtypes=REAL,
+    ),
+    "hurwitz_zeta": binary(
+        *ZETA[:1],
+        left=t(low=1.2, high=9.0, differentiate=False),
+        right=t(low=0.2, high=9.0),
+        dtypes=REAL,
+        torch="special.zeta",
+        special=False,  # those of special_zeta
+    ),
+    "without_derivative": unary(torch=lambda x: x + 0),
     "i0": unary(*WAVES, S(values(11.9, 12.1, -12.1)).only(*FULL), dtypes=REAL),
     "special_i0e": unary(*WAVES[:1], S(values(11.9, 12.1, -12.1)).only(*FULL), dtypes=REAL),
     "special_i1": unary(*WAVES, S(values(11.9, 12.1, -12.1)).only(*FULL), dtypes=REAL),

@@ -19,6 +19,10 @@ RARE_BYTES = 64  # bytes of the vectors in outlined, rarely run code: the larges
 Branch = Callable[[str, Callable[[], Lanes], Lanes], Lanes]
 
 
+# Writes the body of an outlined function; returns its attributes and its result.
+Outliner = Callable[["ScalarEmitter", Callable[..., Any], Sequence[Lanes]], tuple[str, Lanes]]
+
+
 class ScalarEmitter:
     """Writer of instructions through `line`; collects the module's declarations and outlined functions."""
 
@@ -184,53 +188,98 @@ class ScalarEmitter:
 
     def rare(self, condition: Lanes, fast: Lanes, slow: Callable[..., Lanes], operands: Sequence[Lanes]) -> Lanes:
         """Branch around an outlined call that is rarely needed; select the lanes that need it."""
-        lanes = condition.lanes
-        some = condition.name
-        if lanes > 1:
-            mask = vector("i1", lanes)
-            some = self.call("i1", f"llvm.vector.reduce.or.{suffix('i1', lanes)}", (mask, condition.name))
+        lanes = max(item.lanes for item in (condition, fast, *operands))
+        some = self._some(condition)
+        mask = self.splat(condition, lanes).name
         fast = self.splat(fast, lanes)
         wide = [self.splat(operand, lanes) for operand in operands]
 
         def outside() -> Lanes:
-            return self.select(condition.name, lanes, self._call_outlined(slow, wide, fast.dtype), fast)
+            return self.select(mask, lanes, self._call_outlined(self._rare_text, slow, wide, fast.dtype), fast)
 
         return self._branch(some, outside, fast)
 
-    def _call_outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> Lanes:
+    def _some(self, condition: Lanes) -> str:
+        """Whether a condition holds in some lane."""
+        if condition.lanes == 1:
+            return condition.name
+        function = f"llvm.vector.reduce.or.{suffix('i1', condition.lanes)}"
+        return self.call("i1", function, (vector("i1", condition.lanes), condition.name))
+
+    def loop(self, step: Callable[..., Sequence[Lanes]], state: Sequence[Lanes]) -> Lanes:
+        """Call an outlined loop, which runs until no lane goes on."""
+        lanes = max(operand.lanes for operand in state)
+        wide = [self.splat(operand, lanes) for operand in state]
+        return self._call_outlined(self._loop_text, step, wide, wide[0].dtype)
+
+    def _call_outlined(
+        self, write: Outliner, expansion: Callable[..., Any], operands: Sequence[Lanes], result: DType
+    ) -> Lanes:
         """Call the outlined expansion for all lanes, split in halves down to one register: rarely run code should be
-        quick to compile."""
+        quick to compile, and loops end soon where their lanes are few."""
         lanes = operands[0].lanes
         if lanes * result.bytes > RARE_BYTES and lanes % 2 == 0:
             half = lanes // 2
             parts = [
-                self._call_outlined(slow, [self._half(item, first) for item in operands], result) for first in (0, half)
+                self._call_outlined(write, expansion, [self._half(item, first) for item in operands], result)
+                for first in (0, half)
             ]
             return self._shuffle(parts[0], parts[1], range(lanes))
-        function = self._outlined(slow, operands, result)
+        function = self._outlined(write, expansion, operands, result)
         given = ", ".join(f"{register_type(item.dtype, lanes)} {item.name}" for item in operands)
         return Lanes(result, lanes, (self.instruction(f"call {register_type(result, lanes)} {function}({given})"),))
 
     def _half(self, operand: Lanes, first: int) -> Lanes:
         return self._shuffle(operand, None, range(first, first + operand.lanes // 2))
 
-    def _outlined(self, slow: Callable[..., Lanes], operands: Sequence[Lanes], result: DType) -> str:
+    def _outlined(
+        self, write: Outliner, expansion: Callable[..., Any], operands: Sequence[Lanes], result: DType
+    ) -> str:
         """Outline the expansion as a function of the module, compiled once for all calls."""
         lanes = operands[0].lanes
         kinds = [register_type(operand.dtype, lanes) for operand in operands]
-        function = f"@rare.{slow.__name__}.{suffix(REGISTER[operands[0].dtype.name], lanes)}"
+        function = f"@rare.{expansion.__name__}.{suffix(REGISTER[operands[0].dtype.name], lanes)}"
         if function not in self.outlined:
             self.outlined.add(function)
             lines: list[str] = []
             inner = ScalarEmitter(lines.append, self.declarations, lambda some, yes, no: yes(), self.bits)
             inner.flags, inner.outlined = "", self.outlined
             given = [Lanes(operand.dtype, lanes, (f"%a{place}",)) for place, operand in enumerate(operands)]
-            value = inner.splat(slow(inner, *given), lanes)
+            attributes, value = write(inner, expansion, given)
             body = "\n  ".join([*lines, f"ret {register_type(result, lanes)} {value.name}"])
             parameters = ", ".join(f"{kind} %a{place}" for place, kind in enumerate(kinds))
-            head = f"define {register_type(result, lanes)} {function}({parameters}) noinline cold #0"
+            head = f"define {register_type(result, lanes)} {function}({parameters}) {attributes} #0"
             self.declarations.add(f"{head} {{\n  {body}\n}}")
         return function
+
+    @staticmethod
+    def _rare_text(inner: ScalarEmitter, slow: Callable[..., Lanes], given: Sequence[Lanes]) -> tuple[str, Lanes]:
+        """Write the body of an outlined branch; return the function's attributes and its result."""
+        return "noinline cold", inner.splat(slow(inner, *given), given[0].lanes)
+
+    @staticmethod
+    def _loop_text(
+        inner: ScalarEmitter, step: Callable[..., Sequence[Lanes]], given: Sequence[Lanes]
+    ) -> tuple[str, Lanes]:
+        """Write the body of an outlined loop; return the function's attributes and its result."""
+        lanes = given[0].lanes
+        state = [Lanes(item.dtype, lanes, (f"%s{place}",)) for place, item in enumerate(given)]
+        lines: list[str] = []
+        outer, inner._line = inner._line, lines.append
+        more, *following = step(inner, *state)
+        mask = inner.splat(more, lanes)
+        kept = [inner.select(mask.name, lanes, new, old) for new, old in zip(following, state, strict=True)]
+        some = inner._some(mask)
+        inner._line = outer
+        phis = [
+            f"{old.name} = phi {register_type(old.dtype, lanes)} [ {first.name}, %entry ], [ {new.name}, %step ]"
+            for old, first, new in zip(state, given, kept, strict=True)
+        ]
+        for line in ("entry:", "br label %step", "step:", *phis, *lines):
+            inner._line(line)
+        for line in (f"br i1 {some}, label %step, label %done", "done:"):
+            inner._line(line)
+        return "noinline", kept[0]
 
     # Conversions at loads and stores.
 

@@ -170,6 +170,26 @@ class TextBuilder:
         arguments = ", ".join(operand.name for operand in operands)
         return self.assign(f"{function}({arguments}) if {condition.name} else {fast.name}", fast.dtype)
 
+    def loop(self, step: Callable[..., Sequence[Text]], state: Sequence[Text]) -> Text:
+        """Call a device function that repeats the step."""
+        kinds = [operand.dtype for operand in state]
+        function = self.functions.add(
+            f"{step.__name__.replace('.', '_')}_{kinds[0]}",
+            kinds,
+            lambda builder, *given: [builder.repeated(step, given)],
+        )
+        return self.assign(f"{function}({', '.join(operand.name for operand in state)})", kinds[0])
+
+    def repeated(self, step: Callable[..., Sequence[Text]], state: Sequence[Text]) -> Text:
+        """Write the loop over parameters of a device function, which hold the state."""
+        self.line("while True:")
+        inner = TextBuilder(lambda text: self.line(f"    {text}"), self.functions, inside=True)
+        more, *following = step(inner, *state)
+        inner.line(f"if not {more.name}:")
+        inner.line("    break")
+        inner.line(f"{', '.join(item.name for item in state)} = {', '.join(item.name for item in following)}")
+        return state[0]
+
     def combiner(self, name: str, dtypes: Sequence[DType]) -> str:
         """Name the device function that combines two partial results, given as left parts, then right parts."""
         count = len(dtypes)
