@@ -298,6 +298,8 @@ def functional() -> Iterator[str]:
         "np.zeros(1, np.result_type(u, 'i2'))",
     )
     yield "np.can_cast(x, 'f8')"
+    for value in "xiuvhs":
+        yield f"np.i0({value})"
 
 
 TEXTS = {

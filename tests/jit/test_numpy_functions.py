@@ -4,6 +4,7 @@ another result."""
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -355,7 +356,9 @@ def test_calls(name: str) -> None:
 
 def test_every_function_is_called() -> None:
     texts = "\n".join(itertools.chain(*CALLS.values()))
-    missing = [function.__name__ for function in functions() if f"np.{function.__name__}(" not in texts]
+    missing = [
+        function.__name__ for function in functions() if not re.search(rf"np\.(linalg\.)?{function.__name__}\(", texts)
+    ]
     assert missing in ([], ["empty_like"]), missing
 
 
