@@ -14,7 +14,7 @@ from ..promotion import apply_ufunc
 from .common import call, is_int, numpys, refuse, tensor
 
 
-@numpys(np.round)
+@numpys(np.round, np.around)
 def rounded(a: Any, decimals: int = 0, out: None = None) -> Any:
     """np.round."""
     refuse("round", out=(out, None))

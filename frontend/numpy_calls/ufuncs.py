@@ -11,6 +11,7 @@ from ..ir.graph import Value, current_location
 from ..ops.define import REGISTRY
 from ..promotion import UFUNCS, apply_ufunc
 from .common import tensor
+from .composed import composed
 
 # NumPy's functions that are methods of ufuncs, and their ops where there is no such function.
 REDUCE = {
@@ -29,10 +30,13 @@ def call_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **options: An
         # From Python numbers alone, operators make weak numbers and ufuncs make NumPy scalars, which are not weak.
         result = apply_ufunc(ufunc, *inputs)
         return tuple(map(tensor, result)) if isinstance(result, tuple) else tensor(result)
+    own = composed(ufunc)
+    if method == "__call__" and not options and own is not None:
+        return own(*inputs)
     shown = f"numpy.{ufunc.__name__}"
     if method != "__call__":
         return _method(ufunc, method, inputs, options)
-    if not is_known:
+    if not is_known and own is None:
         raise TraceError(
             f"{shown} on a traced tensor: smelt.ops has no op of that name{suggest(name, REGISTRY)}", current_location()
         )

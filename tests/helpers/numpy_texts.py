@@ -302,7 +302,44 @@ def functional() -> Iterator[str]:
         yield f"np.i0({value})"
 
 
+SPECIAL = "np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, -2.5, 1.0, 1e300])"
+
+
+def elementwise() -> Iterator[str]:
+    for name, value in itertools.product(
+        ("fix", "sinc", "nan_to_num", "angle", "isreal", "iscomplex", "isposinf", "isneginf", "cbrt", "fabs", "degrees",
+         "radians", "deg2rad", "rad2deg", "modf", "frexp", "spacing", "bitwise_count", "around", "unwrap"),
+        "xiubchsn",
+    ):  # fmt: skip
+        yield f"np.{name}({value})"
+    for name in ("fix", "sinc", "nan_to_num", "angle", "isposinf", "isneginf", "cbrt", "fabs", "modf", "spacing"):
+        yield from (f"np.{name}({SPECIAL} + 0 * s)", f"np.{name}(np.float32([np.inf, -0.0, 3.5, -8, 1e-40]) + 0 * s)")
+    yield from ("np.nan_to_num(n, nan=2)", "np.nan_to_num(n / 0, posinf=1, neginf=-1)", "np.nan_to_num(c / 0)")
+    yield from ("np.angle(c, True)", "np.around(x, 1)", "np.fix(x, out=m)", "np.cbrt(x, where=b)")
+    for functions in ("[1, 2]", "[1, 2, 3]", "[lambda v: v * 2, np.abs]", "[np.sin, 0.5, lambda v: -v]", "[1]"):
+        for value in "xiv":
+            yield f"np.piecewise({value}, [{value} < 0, {value} >= 1], {functions})"
+    yield "np.piecewise(v, v > 0, [1, -1])"
+    for index, mode in itertools.product(("i % 3", "i", "u % 4", "1", "x"), ("'raise'", "'wrap'", "'clip'", "'no'")):
+        yield f"np.choose({index}, [i, 7, x[0]], mode={mode})"
+    for x, more in itertools.product(
+        ("x", "i", "2.5", "n", SPECIAL), ("", ", left=-7", ", right=9.5", ", period=4", ", period=-3.5", ", period=0")
+    ):
+        yield f"np.interp({x}, np.array([-2, -0.5, 1, 3]), v{more})"
+        yield f"np.interp({x} + 0 * s, [0.0], [5])"
+    yield from ("np.interp(x, [0, 1, 1, 2], v)", "np.interp(x, [0, 1], v)", "np.interp(v, [0, 1, 2, 3], c[0])",
+                "np.interp(v, [-1, 0, 1, 2], [1, np.inf, np.inf, 3])")  # fmt: skip
+    for value, more in itertools.product(
+        ("x * 5", "i * 3", "v * 9"), ("", ", 4", ", axis=0", ", period=4", ", period=5")
+    ):
+        yield f"np.unwrap({value}{more})"
+    for one, other in itertools.product(("v", "i", "x", "c", "b", "m"), repeat=2):
+        for name in ("vecdot", "matvec", "vecmat"):
+            yield f"np.{name}({one}, {other})"
+
+
 TEXTS = {
+    "elementwise": [*elementwise()],
     "statistics": [*statistics()],
     "arrangements": [*arrangements()],
     "creations": [*creations()],
