@@ -60,6 +60,8 @@ FAMILIES = (
     "kernel_names",
     "aliases",
     "data_sizes",
+    "quantize",
+    "fake_quantize",
 )
 
 for _family in FAMILIES:

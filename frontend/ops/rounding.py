@@ -64,6 +64,16 @@ def frac_vjp(grad):
     return grad
 
 
+@prim(Elementwise("rounded_product"), dtypes=FLOAT, commutes=True)
+def rounded_product(self: Tensor, other: Tensor) -> Tensor:
+    """self * other, rounded before it is added to anything: it never becomes a part of a fused multiply-add."""
+
+
+@rounded_product.vjp
+def rounded_product_vjp(grad, self, other):
+    return grad * other, grad * self
+
+
 @prim(Elementwise("copysign", promote="float"), dtypes=FLOAT)
 def copysign(self: Tensor, other: Tensor) -> Tensor:
     """|self| with the sign of other."""

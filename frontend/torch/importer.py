@@ -26,6 +26,8 @@ from .rules import RANDOM, RULES, apply
 from .sizes import UnknownSize, dim_of
 from .types import DTYPE, refusal
 
+# Those of the last are named in smelt as there; ATen's ops of these names take quantised tensors, which smelt has not.
+NAMESPACES = ("aten", "prims", "quantized_decomposed")
 # Arguments about layout and device, which are ignored: tensors are row-major, all of a program on one device.
 PLACEMENT = {"layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"}
 
@@ -88,7 +90,7 @@ class Importer:
         target = node.target
         if not isinstance(target, torch._ops.OpOverload):
             raise Unsupported(f"{op_name(node)} is not an aten op")
-        if target.namespace not in ("aten", "prims"):
+        if target.namespace not in NAMESPACES:
             raise Unsupported(f"smelt has no ops of {target.namespace}")
         if node.meta.get("unbacked_bindings"):
             raise Unsupported("the sizes of its results are data-dependent")
@@ -96,7 +98,7 @@ class Importer:
             if isinstance(tensor, torch.Tensor) and (reason := refusal(tensor)):
                 raise Unsupported(reason)
         check_device(node)
-        name = target._schema.name.removeprefix("aten::")
+        name = target._schema.name.removeprefix("aten::").removeprefix("quantized_decomposed::")
         if self.eager_random and name in RANDOM:
             raise Unsupported("the option rng leaves random numbers to PyTorch")
         with located(location_of(node)):

@@ -197,6 +197,11 @@ def step(node: Node, a: dict[str, Any]) -> Any:
     return defn(**{name: item for name, item in a.items() if name != "device"})
 
 
+@rule("convert_element_type")
+def converted(node: Node, a: dict[str, Any]) -> Any:
+    return pointwise.convert(a["input"], a["dtype"])
+
+
 @rule("prims::fma")
 def multiply_add(node: Node, a: dict[str, Any]) -> Any:
     return a["a"] * a["b"] + a["c"]

@@ -24,6 +24,10 @@ def sign(x: Term) -> Term:
     return positive if x.dtype.kind == "u" else select(x < 0, -1, positive)
 
 
+def product(x: Term, y: Term) -> Term:
+    return x * y
+
+
 def reciprocal(x: Term) -> Term:
     return 1 / x
 

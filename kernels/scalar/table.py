@@ -250,6 +250,7 @@ scalar(
     cuda={"f": "{a} * {b}", "iu": "{t}({a} * {b})", "b": "{a} & {b}"},
     complex_terms=complexmath.mul,
 )
+scalar("rounded_product", 2, np.multiply, terms=basic.product)
 scalar(
     "div",
     2,

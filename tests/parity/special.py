@@ -47,6 +47,7 @@ UNCHECKED = "PyTorch does not check, or leaves out, operands without elements"
 UNSORTED = "the boundaries are not sorted any more"
 SERIES = "PyTorch's series has few terms (1e-10), NaN at infinity"
 ANGLE = "SciPy subtracts pi / 4 from an operand that is too large for it"
+LEVEL = "a level that no 64-bit integer holds: undefined in PyTorch, the end of the range in smelt"
 QUOTIENTS = "quotients by the smallest number, as in PyTorch's own gradient of "
 KNOWN = {
     "hardshrink_backward *-nan": TAIL,
@@ -75,6 +76,12 @@ KNOWN = {
     "_cdist_backward *root": ORDER,
     "scaled_dot_product_attention *most": ORDER,
     "convolution_backward 6-*0": ROUNDING,
+    "*choose_qparams_per_token_asymmetric* *nan": LEVEL,
+    "fake_quantize_per_channel_affine* *inf": LEVEL,
+    "fake_quantize_per_channel_affine* *most": LEVEL,
+    "_fake_quantize_learnable_per_* *0": LEVEL,
+    "_fake_quantize_learnable_per_* *inf": LEVEL,
+    "_fake_quantize_learnable_per_* *most": LEVEL,
     "prod_of_others *least": QUOTIENTS + "prod",
     "prod_of_others *most": QUOTIENTS + "prod",
     "running_product_* *least": QUOTIENTS + "cumprod",
