@@ -62,6 +62,7 @@ FAMILIES = (
     "data_sizes",
     "quantize",
     "fake_quantize",
+    "quantized_products",
 )
 
 for _family in FAMILIES:

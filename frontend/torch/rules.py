@@ -202,6 +202,13 @@ def converted(node: Node, a: dict[str, Any]) -> Any:
     return pointwise.convert(a["input"], a["dtype"])
 
 
+@rule("_convert_weight_to_int4pack_for_cpu", "_weight_int4pack_mm_for_cpu")
+def packed_weight(node: Node, a: dict[str, Any]) -> Any:
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        raise CompileError("PyTorch packs weights of 4 bits in another order on this processor")
+    return apply(str(node.target).split(".")[1], **a)
+
+
 @rule("prims::fma")
 def multiply_add(node: Node, a: dict[str, Any]) -> Any:
     return a["a"] * a["b"] + a["c"]

@@ -24,6 +24,16 @@ def decomposed(name: str, *samples: Sample, dtypes: tuple[str, ...] = NARROW, **
     return entry(*samples, dtypes=dtypes, torch=reference, derivative=False, special=False, **fields)
 
 
+def aligned(name: str) -> Any:
+    """PyTorch's function on copies: its kernels take any array as aligned to 32 bytes, and NumPy's are not."""
+
+    def call(*args: Any) -> Any:
+        copied = [item.clone() if isinstance(item, torch.Tensor) else item for item in args]
+        return getattr(torch.ops.aten, name)(*copied)
+
+    return call
+
+
 def whole(*shape: int, low: int = -128, high: int = 128, dtype: str = "i8") -> T:
     return index(*shape, low=low, below=high, dtype=dtype)
 
@@ -185,5 +195,41 @@ ENTRIES = {
     ),
     "_fused_moving_avg_obs_fq_helper": entry(
         S(t(37), *MOVING, 0.01, -128, 127, 0), dtypes=("f32",), derivative=False, special=False
+    ),
+    "_int_mm": entry(
+        S(whole(37, 65), whole(65, 19)),
+        S(whole(17, 8, low=0, high=256, dtype="u8"), whole(8, 8)),
+        dtypes=("f32",),
+        derivative=False,
+        special=False,
+    ),
+    "_weight_int8pack_mm": entry(
+        S(t(5, 64), whole(12, 64), t(12, low=0.01, high=0.1, differentiate=False)),
+        dtypes=NARROW,
+        torch=aligned("_weight_int8pack_mm"),
+        derivative=False,
+        special=False,
+    ),
+    "_convert_weight_to_int4pack_for_cpu": entry(
+        *(S(whole(rows, 64, low=0, high=16, dtype="i32"), 2) for rows in (16, 48, 64, 112)),
+        dtypes=("f32",),
+        torch=aligned("_convert_weight_to_int4pack_for_cpu"),
+        derivative=False,
+        special=False,
+    ),
+    "_weight_int4pack_mm_for_cpu": entry(
+        *(
+            S(
+                t(3, 64),
+                whole(rows, 32, low=0, high=256, dtype="u8"),
+                32,
+                t(2, rows, 2, low=0.01, high=0.1, differentiate=False),
+            )
+            for rows in (16, 48, 64, 112)
+        ),
+        dtypes=NARROW,
+        torch=aligned("_weight_int4pack_mm_for_cpu"),
+        derivative=False,
+        special=False,
     ),
 }

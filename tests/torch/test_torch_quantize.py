@@ -142,3 +142,21 @@ def test_observers_move_their_buffers() -> None:
     for (name, own), (_, other) in zip(*(observer.named_buffers() for observer in observers), strict=True):
         assert torch.equal(own, other), name
     assert_native()
+
+
+def test_products_of_quantised_matrices() -> None:
+    def run(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, scales: torch.Tensor) -> Any:
+        packed = torch._convert_weight_to_int4pack_for_cpu(right.int() & 15, 2)
+        groups = torch.stack([scales, scales - 0.5], -1).expand(2, 64, 2).contiguous()
+        return (
+            torch._int_mm(left, right.t()),
+            torch._weight_int8pack_mm(x, right, scales),
+            torch._weight_int4pack_mm_for_cpu(x, packed, 32, groups),
+        )
+
+    random = torch.Generator().manual_seed(0)
+    left, right = (torch.randint(-128, 128, (rows, 64), generator=random, dtype=torch.int8) for rows in (19, 64))
+    x, scales = torch.randn(4, 64, generator=random), torch.rand(64, generator=random) * 0.05
+    for got, expected in zip(compiled(run)(x, left, right, scales), run(x, left, right, scales), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-4)
+    assert_native()
