@@ -22,6 +22,9 @@ from .ir.types import (
     i32,
     i64,
     u8,
+    u16,
+    u32,
+    u64,
 )
 from .jit import CompileOptions, evaluate_op, evaluate_value, forget_programs, jit
 from .ops.opdef import OpDef
@@ -65,6 +68,9 @@ __all__ = [
     "spec",
     "threads",
     "u8",
+    "u16",
+    "u32",
+    "u64",
     "value_and_grad",
     "vjp",
 ]

@@ -17,7 +17,7 @@ from .ir.errors import ArgumentError, DTypeError, NumberRangeError, SmeltError
 from .ir.graph import Array, Value, current_location, plain
 from .ir.open_size import expression
 from .ir.symbolic import Expr
-from .ir.types import ANY, DType, bf16, bool_, c128, dtype, f16, f32, f64, i64
+from .ir.types import ANY, DType, bf16, bool_, c128, dtype, f16, f32, f64, i64, u64
 from .ops.captures import as_array, captured
 from .ops.define import REGISTRY
 from .ops.opdef import OpDef
@@ -181,6 +181,8 @@ def _apply(ufunc: np.ufunc, op: OpDef, inputs: tuple[Any, ...]) -> Any:
     if loop is None:
         raise DTypeError(_refusal(ufunc, op, kinds))
     operands = _operands(inputs, loop)
+    if op.name in COMPARISONS and {loop[0], loop[1]} == {i64, u64}:
+        return Array(_compared_signs(op.name, *operands))
     special = _SPECIAL.get(op.name)
     result = op.apply(op.bind(operands, {})) if special is None else special(*operands)
     if result.__class__ is Value and result.type.dtype is loop[-1] and kinds[0].__class__ is not type:
@@ -224,11 +226,24 @@ def _compared(name: str, inputs: Sequence[Any]) -> Any:
     return None
 
 
+def _compared_signs(name: str, left: Value, right: Value) -> Value:
+    """Return the comparison of an i64 with a u64: a negative number is less than all of the other type."""
+    if left.dtype is u64:
+        return _compared_signs(_MIRRORED.get(name, name), right, left)
+    found, is_negative = REGISTRY[name](_cast(left, u64), right), REGISTRY["lt"](left, 0)
+    return REGISTRY["where"](is_negative, name in _ABOVE, found)
+
+
 def _wide(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Cast integers to i64 where they are compared with a number known only at run time."""
+    """Cast integers to i64 where they are compared with a number known only at run time; u64 stays, and the number is
+    an i64 beside it."""
     numbers = [item for item in inputs if isinstance(item, Expr) or (item.__class__ is Array and item.weak is int)]
     if not numbers:
         return tuple(inputs)
+    if any(isinstance(item, Value) and item.dtype is u64 for item in inputs):
+        return tuple(
+            Array(in_dtype(item, i64)) if any(item is number for number in numbers) else item for item in inputs
+        )
     return tuple(
         Array(_cast(item, i64))
         if isinstance(item, Value) and kind_of(item) is not int and item.dtype.is_integer

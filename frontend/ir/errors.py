@@ -99,7 +99,8 @@ def range_error(
         return AssertionFailed(message or "an asserted condition does not hold", location)
     if op == "checked_cast":
         # A signed type of n numbers goes from -n/2 to n/2 - 1; `size` is the number above the largest one.
-        low, kind = (0, "u8") if size == 256 else (-size, f"i{size.bit_length()}")
+        bits = size.bit_length() - 1
+        low, kind = (-size, f"i{bits + 1}") if bits % 8 else (0, f"u{bits}")
         return NumberRangeError(
             f"{number} is out of range for {kind}, which goes from {low} to {size - 1}: convert the tensor first, "
             "x.astype('int64')",

@@ -90,6 +90,9 @@ class DType:
 
 bool_ = DType("bool", "b", 8, np.bool_)
 u8 = DType("u8", "u", 8, np.uint8)
+u16 = DType("u16", "u", 16, np.uint16)
+u32 = DType("u32", "u", 32, np.uint32)
+u64 = DType("u64", "u", 64, np.uint64)
 i8 = DType("i8", "i", 8, np.int8)
 i16 = DType("i16", "i", 16, np.int16)
 i32 = DType("i32", "i", 32, np.int32)
@@ -102,12 +105,12 @@ c64 = DType("c64", "c", 64, np.complex64)
 c128 = DType("c128", "c", 128, np.complex128)
 
 DTYPES: dict[str, DType] = {
-    entry.name: entry for entry in (bool_, u8, i8, i16, i32, i64, f16, bf16, f32, f64, c64, c128)
+    entry.name: entry for entry in (bool_, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64, c64, c128)
 }
 FLOAT = (f16, bf16, f32, f64)
 COMPLEX = (c64, c128)
 INEXACT = FLOAT + COMPLEX
-INTEGER = (u8, i8, i16, i32, i64)
+INTEGER = (u8, u16, u32, u64, i8, i16, i32, i64)
 REAL = (bool_, *INTEGER, *FLOAT)
 EXACT = (bool_, *INTEGER)
 ANY = (*REAL, *COMPLEX)
@@ -147,8 +150,6 @@ def user_dtype(value: object) -> DType:
     if found is not None:
         return found
     known = f"; smelt has {', '.join(DTYPES)}"
-    if isinstance(value, str) and value in _OF_NUMPY_TOO:
-        raise DTypeError(f"dtype {value!r} is NumPy's {named}{known}: 8 bits are '{_BY_NAME[value].numpy}'")
     if isinstance(value, str):
         raise DTypeError(f"unknown dtype {value!r}{suggest(value, _BY_NAME)}{known}")
     advice = ": convert the array first" if isinstance(value, np.dtype) else ""
@@ -207,6 +208,7 @@ def scalar_type(value: DType) -> TensorType:
 
 
 _CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_ALONE = {u16, u32, u64}  # promote with bool and floats only
 _INTEGER_ORDER = {"i8": 0, "i16": 1, "i32": 2, "i64": 3}
 
 
@@ -228,6 +230,8 @@ def promote_pair(a: DType, b: DType) -> DType:
         return a if a.bits > b.bits else b
     if b.kind == "b":
         return a
+    if {a, b} & _ALONE:
+        raise DTypeError(f"{a} and {b} have no common type, as in PyTorch: cast one of them")
     if a is u8 or b is u8:
         other = b if a is u8 else a
         return i16 if other is i8 else other

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.errors import ArgumentError, DTypeError
 from ..ir.graph import Value, current_location
-from ..ir.types import bool_, user_dtype
+from ..ir.types import bool_, u64, user_dtype
 from ..promotion import apply_ufunc
 from .common import call, dimension, inexact, is_int, numpys, refuse, tensor
 
@@ -32,13 +32,19 @@ def _sum(name: str, neutral: int) -> Callable[..., Any]:
         where: Any = True,
     ) -> Any:  # fmt: skip
         refuse(name, out=(out, None))
-        found = _reduced(name, _chosen(tensor(a), where, neutral), axis, keepdims, dtype=dtype)
+        x = tensor(a)
+        found = _reduced(name, _chosen(x, where, neutral), axis, keepdims, dtype=total_dtype(x, dtype))
         if initial is None:
             return found
         begin = _initial(initial, found, name)
         return found + begin if neutral == 0 else found * begin
 
     return add
+
+
+def total_dtype(x: Any, dtype: Any = None) -> Any:
+    """Return the type of a total: sums and products of unsigned integers are u64, as in NumPy."""
+    return u64 if dtype is None and x.dtype.kind == "u" else dtype
 
 
 def _reduction(name: str, meet: Any) -> Callable[..., Any]:
@@ -147,7 +153,7 @@ def _cumulative(name: str) -> Callable[..., Any]:
         refuse(name, out=(out, None))
         x = tensor(a)
         along = call("ravel", x) if axis is None else x
-        return call(name, along, 0 if axis is None else axis, dtype=dtype)
+        return call(name, along, 0 if axis is None else axis, dtype=total_dtype(x, dtype))
 
     return cumulative
 
@@ -155,7 +161,10 @@ def _cumulative(name: str) -> Callable[..., Any]:
 @numpys(np.trace)
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
     refuse("trace", offset=(offset, 0), axis1=(axis1, 0), axis2=(axis2, 1), out=(out, None))
-    return call("trace", tensor(a) if dtype is None else call("cast", tensor(a), dtype))
+    x = tensor(a)
+    found = call("trace", x if dtype is None else call("cast", x, dtype))
+    wanted = total_dtype(x, dtype)
+    return found if wanted is None else call("cast", found, wanted)
 
 
 numpys(np.sum)(_sum("sum", 0))

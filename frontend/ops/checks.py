@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ir.errors import AssertionFailed, DTypeError, ShapeError
 from ..ir.symbolic import Expr
-from ..ir.types import INTEGER, DType, TensorType, bool_, i64
+from ..ir.types import INTEGER, DType, TensorType, bool_, i64, u64
 from .create import full, number_of
 from .define import Scalar, Tensor, composite, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index
@@ -19,6 +19,8 @@ def _aligned(arguments: Arguments) -> dict[str, tuple[int | None, ...]]:
 def _checked_cast_element(builder: ElementBuilder, index: Index, arguments: Arguments) -> Any:
     low, high = arguments["dtype"].bounds
     value = builder.load(arguments["self"], index)
+    if arguments["dtype"] is u64:
+        return builder.cast(_natural_element(builder, index, arguments), u64)
     # Reuses the range check of an index: negative numbers count from the end.
     place, _ = builder.dynamic(value, high + 1, wrap=low < 0)
     found = builder.index(place)
@@ -35,9 +37,10 @@ def _checked_cast_element(builder: ElementBuilder, index: Index, arguments: Argu
     differentiable=False,
 )
 def checked_cast(self: Tensor, dtype: DType) -> Tensor:
-    """self converted to a narrower integer type; a number out of its range is an error."""
+    """self converted to another integer type; a number out of its range is an error."""
     if dtype not in INTEGER or dtype is i64:
-        raise DTypeError(f"dtype is {dtype}, accepted are u8, i8, i16, i32")
+        others = ", ".join(str(item) for item in INTEGER if item is not i64)
+        raise DTypeError(f"dtype is {dtype}, accepted are {others}")
     return {}  # type: ignore[return-value]
 
 

@@ -14,6 +14,9 @@ from .sizes import UnknownSize, dim_of
 DTYPE = {
     torch.bool: DTYPES["bool"],
     torch.uint8: DTYPES["u8"],
+    torch.uint16: DTYPES["u16"],
+    torch.uint32: DTYPES["u32"],
+    torch.uint64: DTYPES["u64"],
     torch.int8: DTYPES["i8"],
     torch.int16: DTYPES["i16"],
     torch.int32: DTYPES["i32"],

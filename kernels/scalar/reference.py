@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.types import DType
+from ...ir.types import DType, u32
 
 
 def cast(array: Any, dtype: DType) -> np.ndarray:
     """Conversion as back ends do it: from float towards zero, saturating, nan to 0; complex to real by dropping.
 
-    Integers narrower than 32 bits are made from 32 bits, by wrapping.
+    Integers narrower than 32 bits are made from 32 bits, and u32 from 64 bits, by wrapping.
     """
     array = np.asarray(array)
     if array.dtype.kind == "c" and dtype.kind not in "cb":
         array = array.real
     if dtype.kind in "iu" and array.dtype.kind not in "iub":
-        first = dtype.numpy if dtype.bits >= 32 else np.dtype(np.int32)
+        first = np.dtype(np.int32) if dtype.bits < 32 else np.dtype(np.int64) if dtype is u32 else dtype.numpy
         limits = np.iinfo(first)
         whole = np.trunc(array.astype(np.float64))
         low, high = whole <= limits.min, whole >= limits.max

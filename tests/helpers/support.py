@@ -29,6 +29,9 @@ BACKENDS = ("cuda",) if _SIMULATED else tuple(os.environ.get("SMELT_TEST_BACKEND
 TORCH_DTYPES = {
     "bool": torch.bool,
     "u8": torch.uint8,
+    "u16": torch.uint16,
+    "u32": torch.uint32,
+    "u64": torch.uint64,
     "i8": torch.int8,
     "i16": torch.int16,
     "i32": torch.int32,

@@ -52,11 +52,12 @@ def test_names_that_smelt_and_numpy_share() -> None:
     # Arguments are NumPy's; texts and smelt's own types are smelt's.
     assert smelt.jit(lambda x: x.astype("i8"))(np.array([300.7])).tolist() == [300]
     assert smelt.dtype("i8") is smelt.i8 and smelt.spec("u8[3]").dtype is smelt.u8
-    with pytest.raises(DTypeError, match=r"test_numpy.py:\d+: cast: dtype 'u8' is NumPy's uint64.* 8 bits are 'uint8'"):
-        smelt.jit(lambda x: x.astype("u8"))(X)
+    assert smelt.jit(lambda x: x.astype("u8"))(np.array([300.7])).dtype == np.uint64
 
 
-@pytest.mark.parametrize("kind", [np.uint16, np.dtype("u4"), "uint16", ">f4", np.datetime64, object, [("a", int)]])
+@pytest.mark.parametrize(
+    "kind", [np.longdouble, np.dtype(">u4"), "float8_e3m4", ">f4", np.datetime64, object, [("a", int)]]
+)
 def test_types_that_smelt_does_not_have(kind: Any) -> None:
     with pytest.raises(DTypeError, match=r"test_numpy.py:\d+: cast: unknown dtype .*smelt has bool"):
         smelt.jit(lambda x: x.astype(kind))(X)
@@ -69,7 +70,7 @@ def test_a_type_equals_what_names_it_in_numpy() -> None:
         assert mine == str(same) and mine in {same: 1} and same in {mine: 1} and np.zeros(2, mine).dtype == same
         others = [other for other in smelt.ir.types.DTYPES.values() if other is not mine]
         assert not any(mine == other or mine == other.numpy or mine == str(other.numpy) for other in others)
-    for other in (None, 3, "nonsense", object, np.uint16, [], X):
+    for other in (None, 3, "nonsense", object, np.longdouble, [], X):
         assert smelt.f32 != other
     assert smelt.f32 == "f32" and smelt.f32 == "f4" and smelt.i64 == "i8" and smelt.i8 != "i8"
 

@@ -21,7 +21,7 @@ from support import TORCH_DTYPES
 FLOAT = ("f32", "f64", "f16", "bf16")
 FULL = ("f32", "f64")
 COMPLEX = ("c64", "c128")
-INTEGER = ("i64", "i32", "u8", "i8", "i16")
+INTEGER = ("i64", "i32", "u8", "i8", "i16", "u16", "u32", "u64")
 EXACT = (*INTEGER, "bool")
 SIGNED = (*FLOAT, "i64", "i32", "i8", "i16")
 NUMBER = (*FLOAT, *INTEGER)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....ir.errors import CompileError
-from ....ir.types import DType, bf16, bool_, c64, c128, f16, f32, i16, i32, u8
+from ....ir.types import DType, bf16, bool_, c64, c128, f16, f32, i16, i32, i64, u8, u32
 from ....kernels.scalar.table import COMBINERS, SCALARS, spelling
 from ..llvm.types import REGISTER, Lanes, constant, register_type, stored_literal, suffix, vector
 from . import halves
@@ -165,9 +165,10 @@ class ScalarEmitter:
             how = "fpext" if dtype.bits > source.bits else "fptrunc"
         elif source.is_float:
             # Narrow integers wrap, as in a conversion through a wide integer: PyTorch's semantics.
-            wide = dtype if dtype.bits >= 32 else i32
+            wide = i32 if dtype.bits < 32 else i64 if dtype is u32 else dtype
             middle = register_type(wide, lanes)
-            function = f"llvm.fptosi.sat.{suffix(REGISTER[wide.name], lanes)}.{suffix(REGISTER[source.name], lanes)}"
+            ends = f"{suffix(REGISTER[wide.name], lanes)}.{suffix(REGISTER[source.name], lanes)}"
+            function = f"llvm.fpto{'ui' if wide.kind == 'u' else 'si'}.sat.{ends}"
             part = self.call(middle, function, (old, operand.name))
             return self.cast(Lanes(wide, lanes, (part,)), dtype) if wide is not dtype else Lanes(dtype, lanes, (part,))
         elif dtype.is_float:

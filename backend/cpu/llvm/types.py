@@ -9,7 +9,8 @@ from typing import Any
 from ....ir.types import DType
 
 REGISTER = {
-    "bool": "i1", "u8": "i8", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f32": "float", "f64": "double",
+    "bool": "i1", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64", "i8": "i8", "i16": "i16", "i32": "i32",
+    "i64": "i64", "f32": "float", "f64": "double",
 }  # fmt: skip
 # f16 and bf16 are converted at loads and stores; a bool is a byte in memory.
 MEMORY = REGISTER | {"bool": "i8", "f16": "i16", "bf16": "i16"}

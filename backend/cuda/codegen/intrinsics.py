@@ -151,7 +151,8 @@ def _sum32() -> Any:
 def _division(kind: str, remainder: bool) -> Any:
     def divide(typing: Any, left: Any, right: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return (builder.srem if remainder else builder.sdiv)(*arguments)
+            sign = "u" if kind[0] == "u" else "s"
+            return getattr(builder, sign + ("rem" if remainder else "div"))(*arguments)
 
         target = getattr(types, kind)
         return target(target, target), emit
@@ -190,6 +191,6 @@ def intrinsics(modern: bool) -> dict[str, Any]:
         found |= {f"load{width}": _load("load", width), f"store{width}": _store(width)}
     for width in (1, *WIDTHS):
         found[f"fetch{width}"] = _load("fetch", width)
-    for kind in ("int32", "int64"):
+    for kind in ("int32", "int64", "uint32", "uint64"):
         found |= {f"divide_{kind}": _division(kind, False), f"remainder_{kind}": _division(kind, True)}
     return found

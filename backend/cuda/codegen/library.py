@@ -21,8 +21,7 @@ from ....kernels.scalar.table import SCALARS, cuda_function
 from ..simulated import is_simulated
 from .scalars import NAMES
 
-INTEGERS = ("int32", "int64")
-UNSIGNED = ("uint16", "uint32", "uint64")  # no tensor has these types
+INTEGERS = ("int32", "int64", "uint32", "uint64")
 # CUDA's conversions from float to integer: towards zero, saturating. Only the first converts NaN to 0, the others to
 # the smallest integer: NATIVE_SOURCE has the calls.
 CONVERSIONS = {
@@ -30,6 +29,8 @@ CONVERSIONS = {
     ("float32", "int64"): "float2ll_rz",
     ("float64", "int32"): "double2int_rz",
     ("float64", "int64"): "double2ll_rz",
+    ("float32", "uint64"): "float2ull_rz",
+    ("float64", "uint64"): "double2ull_rz",
 }
 BITS = ("float_as_int", "int_as_float", "double_as_longlong", "longlong_as_double")
 
@@ -39,7 +40,7 @@ def names(modern: bool = True) -> dict[str, Any]:
     """Return the globals of generated source, in this process. modern: for GPUs from sm_80 on."""
     from numba import cuda
 
-    found: dict[str, Any] = {name: getattr(np, name) for name in (*NAMES.values(), *UNSIGNED)}
+    found: dict[str, Any] = {name: getattr(np, name) for name in NAMES.values()}
     found |= {"inf": math.inf, "nan": math.nan, "cuda": cuda}
     return found | (_simulated() if is_simulated() else _native(modern))
 

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.errors import CompileError
-from ....ir.types import DType, bool_, c64, c128, f32, f64, i32, i64
+from ....ir.types import DType, bool_, c64, c128, f32, f64, i32, i64, u32
 from ....kernels.scalar.table import COMBINERS, SCALARS, ScalarOp, cuda_spelling, result_dtype
 
 # NumPy's names of register types.
 NAMES = {
     "bool": "bool_",
     "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
     "i8": "int8",
     "i16": "int16",
     "i32": "int32",
@@ -151,7 +154,7 @@ class TextBuilder:
         if dtype.kind == "b":
             return self.op("ne", operand, self.constant(0, source))
         if source.is_float and dtype.is_integer:
-            wide = dtype if dtype.bits >= 32 else i32
+            wide = i32 if dtype.bits < 32 else i64 if dtype is u32 else dtype
             whole = self.assign(f"{NAMES[source.name]}_to_{NAMES[wide.name]}({operand.name})", wide)
             return whole if wide is dtype else self.cast(whole, dtype)
         return self.assign(f"{NAMES[dtype.name]}({operand.name})", dtype)

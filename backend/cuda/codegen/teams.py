@@ -10,7 +10,15 @@ from ....kernels.scalar.table import COMBINERS
 from .scalars import NAMES, Text, TextBuilder
 
 # Shuffles move 32 or 64 bits; other types are converted to these.
-CARRIERS = {"bool": "int32", "i8": "int32", "i16": "int32", "u8": "int32"}
+CARRIERS = {
+    "bool": "int32",
+    "i8": "int32",
+    "i16": "int32",
+    "u8": "int32",
+    "u16": "int32",
+    "u32": "int32",
+    "u64": "int64",
+}
 
 
 class Team:
