@@ -91,6 +91,8 @@ def test_every_type_and_odd_sizes(name: str, bits: int, guarded: Guarded) -> Non
     for number, dtype in enumerate(DTYPES):
         if dtype is np.bool_ and name not in ("copy", "rolled"):
             continue
+        if (number + (bits == 512) + (guarded.side == "end")) % 2:  # each type at one end, the other for other vectors
+            continue
         rows, columns = SHAPES[number % len(SHAPES)]
         random = np.random.default_rng(number)
         x = random.integers(0, 3, (rows, columns)).astype(dtype)
@@ -127,7 +129,7 @@ def test_strips_begin_where_lines_of_the_source_do(dtype: type, guarded: Guarded
     """Arrays that begin anywhere in a cache line, and blocks whose last strips are short; each place is read once."""
     random, width = np.random.default_rng(0), np.dtype(dtype).itemsize
     program = smelt.jit(lambda x, y: x.permute((1, 0)) + y, dynamic=False)
-    for rows, columns in ((96, 1088), (50, 67)):
+    for rows, columns in ((96, 128), (50, 67)):
         x, y = (random.integers(0, 9, shape).astype(dtype) for shape in ((rows, columns), (columns, rows)))
         for before in range(0, CACHE_LINE // width, max(1, CACHE_LINE // width // 8)):
             memory = guarded.empty((x.size + before,), dtype)

@@ -23,7 +23,7 @@ OPS = sorted(name for name in OWN_OPS if name not in INTERNAL)
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """All ops on all back ends, and what single samples the command line names."""
-    chosen = [(name, backend, None) for backend in BACKENDS for name in OPS]
+    chosen = [(name, backend, None) for name in OPS for backend in BACKENDS]
     single = re.compile(rf"::{metafunc.function.__name__}\[({'|'.join(BACKENDS)})-(\w+)-(\d+-\w+)\]$")
     for argument in metafunc.config.args:
         found = single.search(argument)

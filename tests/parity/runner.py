@@ -10,7 +10,7 @@ import fnmatch
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -469,8 +469,9 @@ class Failure:
         return self.case.name
 
 
-def run(op: OpDef, mode: str, backend: str, only: str | None = None) -> list[Failure]:
-    """Compare an op's samples with torch; what disagrees is returned."""
+@lru_cache(maxsize=1)  # the next test is of the same op on another back end
+def prepared(op: OpDef, mode: str, only: str | None) -> tuple[list[Case], list[Failure]]:
+    """Return an op's cases with what torch says of them, and those that failed already."""
     entry = entry_of(op)
     if entry is None:
         raise LookupError(f"{op.name} has no samples: add them to a table of tests/parity/samples_*.py")
@@ -484,8 +485,14 @@ def run(op: OpDef, mode: str, backend: str, only: str | None = None) -> list[Fai
                 ready.append(case)
         except Exception as error:
             failures.append(Failure(case, f"{type(error).__name__}: {error}"))
-    results = evaluate_all(ready, backend)
-    for case, result in zip(ready, results):
+    return ready, failures
+
+
+def run(op: OpDef, mode: str, backend: str, only: str | None = None) -> list[Failure]:
+    """Compare an op's samples with torch; what disagrees is returned."""
+    ready, early = prepared(op, mode, only)
+    failures = list(early)
+    for case, result in zip(ready, evaluate_all(ready, backend)):
         message = f"{type(result).__name__}: {result}" if isinstance(result, Exception) else case.check(result, backend)
         if message:
             failures.append(Failure(case, message))
