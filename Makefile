@@ -16,7 +16,7 @@ help:
 	@echo "make demo       train and inspect a small model"
 	@echo "make test       all tests"
 	@echo "make check      lint and types"
-	@echo "make test-long  thousands of random programs, and all models of the torch.compile tests"
+	@echo "make test-long  thousands of random programs, all samples of ops, all models of the torch.compile tests"
 	@echo "make test-open  thousands of random programs of open sizes alone"
 	@echo "make fuzz       random programs from the schemas of all ops against PyTorch: make fuzz ARGS=\"--count 20000\""
 	@echo "make proofs     that kernels stay in their memory, write their results and do not race: make proofs ARGS=--long"
@@ -40,7 +40,8 @@ test: $(VENV)/installed-test
 
 test-long: $(VENV)/installed-test
 	$(PYTEST) tests/cpu/test_random_programs.py tests/jit/test_open_sizes.py tests/torch/test_torch_open_sizes.py tests/torch/test_torch_models.py \
-		tests/runtime/test_interrupts.py tests/ir/test_mutations.py tests/ops/test_fuzz.py \
+		tests/runtime/test_interrupts.py tests/ir/test_mutations.py tests/ops/test_fuzz.py tests/ops/test_parity.py \
+		tests/ops/test_special_values.py tests/ops/test_derivatives_at_edges.py tests/cpu/test_symbols.py \
 		--long $(ARGS)
 
 fuzz: $(VENV)/installed-test

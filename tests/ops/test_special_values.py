@@ -22,7 +22,7 @@ from support import BACKENDS, OWN_OPS, evaluate, from_torch, to_torch
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 OPS = sorted(name for name in OWN_OPS if name not in INTERNAL)
-SPREAD = {"interp": 4, "cpu": 6, "cuda": 12}  # one in so many cases, unless --long is given
+SPREAD = {"interp": 8, "cpu": 12, "cuda": 12}  # one in so many cases, unless --long is given
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
