@@ -1,25 +1,29 @@
 """Sums, means and largest elements of bags of a table's rows, and their gradients.
 
-A bag is a run of `indices` that begins at its offset. The sum is a scatter, by the number of the bag, of gathered rows.
-The compiler makes one kernel of both, so that the gathered rows are never in memory.
+A bag is a run of `indices` that begins at its offset. A sum is a scatter of gathered rows whose updates are runs. The
+compiler makes one kernel of both, so that the gathered rows are never in memory.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim
 from ..ir.types import bool_, f16, f32, i64
+from .checks import _functional_assert_async
 from .concat_pad import cat
-from .create import full, iota, number_of, zeros
-from .define import Tensor, composite, constant
+from .create import full, iota, number_of, zeros, zeros_like
+from .define import Tensor, composite, constant, prim
 from .indexing import gather, index_add, index_put, scatter_combine, select_along
+from .kinds import Arguments, ElementBuilder, Index, Scatter
 from .minmax import clamp_min
-from .pointwise import convert, eq, gt, isnan, logical_and, logical_or, where, widen
+from .pointwise import convert, eq, ge, gt, isnan, logical_and, logical_or, where, widen
 from .reduce import linalg_vector_norm
 from .reduce import sum as total
 from .scan import cumsum
 from .shapes import equal
-from .view import expand, reshape, slice, unsqueeze
+from .view import expand, reshape, select, slice, unsqueeze
 
 MODES = ("sum", "mean", "max")
 
@@ -54,6 +58,77 @@ def bag_numbers(offsets: Tensor, count: Dim) -> Tensor:
     return where(eq(begun, 0), 1 << 40, begun - 1)
 
 
+# Sums of runs
+
+
+def _number_of(builder: ElementBuilder, at: Any, starts: Tensor) -> tuple[Dim, Any]:
+    """Search the run of an update: the last one that starts at it or before it."""
+    size = starts.shape[0] - 1
+    found = builder.constant(0, i64)
+    one = builder.constant(1, i64)
+    for power in reversed(range(size.bit_length() if isinstance(size, int) else LARGEST)):
+        probe = builder.scalar("add", found, builder.constant(1 << power, i64))
+        last = builder.scalar("sub", builder.index(size), one)
+        place, _ = builder.dynamic(builder.scalar("minimum", probe, last), size, False)
+        begins = builder.cast(builder.load(starts, (place,)), i64)
+        fits = builder.scalar("logical_and", builder.scalar("le", begins, at), builder.scalar("le", probe, last))
+        found = builder.scalar("where", fits, probe, found)
+    return builder.dynamic(found, size, False)
+
+
+LARGEST = 40  # log2 of the largest open number of runs
+
+
+def _run_place(builder: ElementBuilder, index: Index, arguments: Arguments) -> tuple[Index, Any]:
+    starts = arguments["starts"]
+    place, _ = _number_of(builder, builder.index(index[0]), starts)
+    # Updates before the first run and after the last one go nowhere.
+    first, last = (builder.cast(builder.load(starts, (at,)), i64) for at in (0, starts.shape[0] - 1))
+    at = builder.index(index[0])
+    inside = builder.scalar("logical_and", builder.scalar("le", first, at), builder.scalar("lt", at, last))
+    return (place, *index[1:]), inside
+
+
+@prim(
+    Scatter(
+        lambda a: a["src"].shape,
+        _run_place,
+        lambda builder, index, a: builder.load(a["src"], index),
+        lambda a: "add",
+        lambda a: (None, *range(1, a["self"].ndim)),
+        lambda a: range(1),
+        lambda a: a["starts"],
+    )
+)
+def run_add(self: Tensor, starts: Tensor, src: Tensor) -> Tensor:
+    """self with rows of src added to each row: those from the row's number in starts up to the next row's."""
+    if not self.ndim == src.ndim >= 1 or not all(map(equal, self.shape[1:], src.shape[1:])):
+        raise ShapeError(f"src has shape {list(src.shape)}, expected rows of shape {list(self.shape[1:])}")
+    if starts.ndim != 1 or not starts.dtype.is_integer or not equal(starts.shape[0], self.shape[0] + 1):
+        raise ShapeError(f"starts is {starts.type}, expected {self.shape[0] + 1} whole numbers")
+    return {"src": convert(src, self.dtype)}  # type: ignore[return-value]
+
+
+@run_add.vjp
+def run_add_vjp(grad, self, starts, src):
+    numbers = bag_numbers(slice(starts, 0, 0, self.shape[0]), src.shape[0])
+    after = ge(iota(numbers.shape, dim=0, dtype=i64), select(starts, 0, self.shape[0]))
+    outside = logical_or(after, ge(numbers, number_of(self.shape[0], i64)))
+    if self.shape[0] == 0:
+        return {"self": grad, "src": zeros(src.shape, dtype=grad.dtype)}
+    mask = reshape(outside, (src.shape[0],) + (1,) * (src.ndim - 1))
+    return {"self": grad, "src": where(mask, 0, select_along(grad, 0, where(outside, 0, numbers)))}
+
+
+@run_add.jvp
+def run_add_jvp(self_tangent, src_tangent, self, starts, src):
+    return run_add(
+        zeros_like(self) if self_tangent is None else self_tangent,
+        starts,
+        zeros_like(src) if src_tangent is None else src_tangent,
+    )
+
+
 class Bags:
     """The bags of a call: the bag of each element, and their number. Padding goes to a bag of its own, after the
     others."""
@@ -72,10 +147,6 @@ class Bags:
         """Return the number of elements of each bag."""
         one = full(self.numbers.shape, 1, dtype=i64)
         return self._kept(index_add(zeros((self.within,), dtype=i64), 0, self.numbers, one))
-
-    def sums(self, rows: Tensor) -> Tensor:
-        """Return the sum of each bag's rows."""
-        return self._kept(index_add(zeros((self.within, rows.shape[1]), dtype=rows.dtype), 0, self.numbers, rows))
 
     def largest(self, rows: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest elements of each bag and the rows of the table that they come from, the first of equal
@@ -126,11 +197,24 @@ def _embedding_bag(
     rows = widen(rows)
     if per_sample_weights is not None:
         rows = rows * unsqueeze(widen(per_sample_weights), 1)
-    found = bags.sums(rows)
+    if padding_idx >= 0:
+        rows = where(unsqueeze(eq(indices, padding_idx), 1), 0, rows)
+    found = run_add(zeros((count, weight.shape[1]), dtype=rows.dtype), _starts(offsets, indices, count), rows)
     if _mode(mode) == "mean":
         sizes = convert(bags.sizes(), offsets.dtype)
         found = found / _divisors(sizes, found)
     return convert(found, weight.dtype), told, sizes, sizes
+
+
+def _starts(offsets: Tensor, indices: Tensor, count: Dim) -> Tensor:
+    """Return the first element of each bag, and the end of the last one."""
+    if count == 0:
+        return zeros((1,), dtype=i64)
+    starts = convert(offsets, i64)
+    if offsets.shape[0] is count:
+        starts = cat([starts, reshape(zeros((), dtype=i64) + number_of(indices.shape[0], i64), (1,))])
+    first = eq(select(starts, 0, 0), 0)
+    return _functional_assert_async(first, "embedding_bag: offsets must begin with 0", starts)
 
 
 def _divisors(sizes: Tensor, like: Tensor) -> Tensor:

@@ -352,6 +352,9 @@ class Scatter(Kind):
 
     `follows(arguments)` gives the dim of the update space that each dim of the result follows (None: the index is
     data-dependent), and `chosen_by(arguments)` the dims of the update space that the index data has.
+
+    `starts(arguments)` gives a tensor of one more number than the result has rows, if the updates of a row are a run:
+    those from its number up to the next row's. Then lowering does not ask where an update goes.
     """
 
     own_kernel = True
@@ -364,6 +367,7 @@ class Scatter(Kind):
         combine: Callable[[Arguments], str | None],
         follows: Callable[[Arguments], tuple[int | None, ...]],
         chosen_by: Callable[[Arguments], range],
+        starts: Callable[[Arguments], Value] | None = None,
     ):
         self.updates = updates
         self.place = place
@@ -371,6 +375,7 @@ class Scatter(Kind):
         self.combine = combine
         self.follows = follows
         self.chosen_by = chosen_by
+        self.starts = starts
 
     def infer(self, defn: OpDef, arguments: Arguments) -> tuple[TensorType, ...]:
         return (arguments["self"].type,)

@@ -1,7 +1,7 @@
 """Lower scatters: a copy of an operand with updates combined into elements that data chooses.
 
 Updates of one element are combined in the order of the update space, so that the bits are the same every time.
-Threads therefore share out the destinations, in one of three ways:
+Threads therefore share out the destinations, in one of four ways:
 
     rows of their own  the leading dims of the result follow those of the updates: each iteration of those loops
                        copies its part of the operand and combines its updates into it
@@ -10,6 +10,7 @@ Threads therefore share out the destinations, in one of three ways:
                        chunk by chunk, each chunk by itself and without changing their order within a tile; then
                        each tile copies its rows and combines what the chunks have for it
     slices             the last dim follows: each slice of it is copied and updated by itself
+    runs               the updates of each row are a run, whose place is known: a row is copied and updated by itself
 
 A scatter of little work, or of another form, is a copy and then all updates in turn.
 """
@@ -64,6 +65,8 @@ class Scattering:
         )
         if any(size == 0 for size in self.updates):
             self.l.nest(self.shape, self._copy)
+        elif self.kind.starts is not None:
+            self._runs(self.kind.starts(self.arguments))
         elif not little and lead and static(product(self.updates[:lead])) >= tiling.rows:
             self._rows_of_their_own(lead)
         elif not little and static(rows) >= tiling.rows and static(row) * self.out.dtype.bytes >= tiling.row_bytes:
@@ -126,6 +129,26 @@ class Scattering:
             self.l.nest(self.updates[lead:], lambda rest: self._update((*index, *rest)))
 
         self.l.nest(self.shape[:lead], rows)
+
+    def _runs(self, starts: Value) -> None:
+        count, trailing = self.updates[0], self.shape[1:]
+
+        def row(index: Place) -> None:
+            (at,) = index
+            begin, _ = self.l.dynamic(self.l.load(starts, (at,)), count + 1, False)
+            end, _ = self.l.dynamic(self.l.load(starts, (at + 1,)), count + 1, False)
+            self.l.nest(trailing, lambda rest: self._copy((at, *rest)))
+            variable = self.l.new_variable(count)
+            self.l.open(variable, begin, end)
+
+            def update(rest: Place) -> None:
+                item = self.kind.item(self.l, (variable.expr(), *rest), self.arguments)
+                self._combine(self.out, (at, *rest), None, item)
+
+            self.l.nest(trailing, update)
+            self.l.close()
+
+        self.l.nest(self.shape[:1], row)
 
     def _slices(self) -> None:
         size, step = self.shape[-1], self.l.machine.scatter.slice

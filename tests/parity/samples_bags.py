@@ -33,6 +33,11 @@ OTHERS = (bag(1), bag(1, 3), bag(1, -1, True), bag(2), bag(2, 3), bag(2, -1, Tru
 BY_FREQUENCY = S(t(6, 3), INDICES, OFFSETS, True, 0)
 
 
+def run_add(self: torch.Tensor, starts: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    ends = starts.tolist()
+    return self + torch.stack([src[low:high].sum(0) for low, high in zip(ends, ends[1:])])
+
+
 def first(*args: Any) -> Any:
     """The bags alone: what is kept for a gradient is not computed."""
     return torch.ops.aten._embedding_bag_forward_only(*args)[0], None, None, None
@@ -94,6 +99,14 @@ ENTRIES: dict[str, Entry] = {
         S(t(4, 3), t(6, 3), INDICES, OFFSETS, BAGS, 0, 3),
         derivative=False,
         **PLAIN,
+    ),
+    "run_add": entry(
+        S(t(4, 3), values(0, 2, 2, 5, 7, dtype="i64", differentiate=False), t(7, 3)),
+        S(t(2), values(1, 2, 4, dtype="i64", differentiate=False), t(6)),
+        S(t(2, 2, 3), values(0, 3, 3, dtype="i64", differentiate=False), t(3, 2, 3)),
+        S(t(2, 3), values(0, 0, 0, dtype="i64", differentiate=False), t(0, 3)),
+        **PLAIN,
+        torch=run_add,
     ),
     "embedding_renorm": entry(
         S(t(6, 3), INDICES, 1.0, 2.0), S(t(6, 3), values(1, 2, dtype="i64"), 0.5, 1.0), derivative=False, **PLAIN

@@ -125,6 +125,30 @@ def embedding(xp: Names, table: Array, index: Array) -> Array:
     return xp.embedding(table, index)
 
 
+def bag_inputs(draw: Draw, count: int, rows: int, width: int) -> Sequence[Array]:
+    return [draw.normal(rows, width), draw.integers(rows, count), np.arange(0, count, 16)]
+
+
+BAGS = sizes(tiny=(32, 10, 4), small=(256, 1000, 32), medium=(8192, 20_000, 128), large=(65_536, 200_000, 128))
+
+
+@workload("embedding_bag", bag_inputs, BAGS)
+def embedding_bag(xp: Names, table: Array, index: Array, offsets: Array) -> Array:
+    """Sums of 16 rows of a table."""
+    return xp.embedding_bag(table, index, offsets)
+
+
+@workload("embedding_bag", bag_inputs, BAGS, has_numpy=False)
+def embedding_bag_training(xp: Names, table: Array, index: Array, offsets: Array) -> Array:
+    """The gradient of a norm of such sums by the table."""
+
+    def total(table: Array) -> Array:
+        bags = xp.embedding_bag(table, index, offsets)
+        return xp.sum(bags * bags)
+
+    return xp.value_and_grad(total)(table)
+
+
 def position_inputs(draw: Draw, count: int, rows: int, width: int) -> Sequence[Array]:
     return [draw.normal(rows, width), draw.integers(rows, count), draw.normal(count, width), draw.normal(width)]
 

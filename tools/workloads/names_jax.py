@@ -33,10 +33,10 @@ from jax.scipy.special import erf, logsumexp
 
 __all__ = [
     "abs", "amax", "amin", "argmax", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat", "clamp",
-    "cross_entropy", "cumsum", "embedding", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm",
-    "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu", "rms_norm",
-    "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var", "where",
-    "zeros_like",
+    "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add",
+    "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu",
+    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var",
+    "where", "zeros_like",
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
@@ -94,6 +94,11 @@ def group_norm(x: Any, groups: int, weight: Any, bias: Any) -> Any:
 
 def embedding(table: Any, index: Any) -> Any:
     return jnp.take(table, index, axis=0)
+
+
+def embedding_bag(table: Any, index: Any, offsets: Any) -> Any:
+    bags = jnp.searchsorted(offsets, jnp.arange(index.shape[0]), side="right") - 1
+    return jax.ops.segment_sum(jnp.take(table, index, axis=0), bags, offsets.shape[0], indices_are_sorted=True)
 
 
 def gather(x: Any, dim: int, index: Any) -> Any:

@@ -30,10 +30,10 @@ from scipy.special import erf
 from scipy.special import expit as sigmoid
 
 __all__ = [
-    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "cat", "clamp", "cross_entropy", "cumsum",
-    "embedding", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm", "log", "log1p",
-    "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu", "rms_norm", "roll",
-    "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "var", "where", "zeros_like",
+    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "cat", "clamp", "cross_entropy", "cumsum", "embedding",
+    "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm", "log", "log1p",
+    "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid",
+    "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
@@ -122,6 +122,10 @@ def group_norm(x: Any, groups: int, weight: Any, bias: Any) -> Any:
 
 def embedding(table: Any, index: Any) -> Any:
     return table[index]
+
+
+def embedding_bag(table: Any, index: Any, offsets: Any) -> Any:
+    return np.add.reduceat(table[index], offsets, axis=0)  # for bags that are not empty
 
 
 def gather(x: Any, dim: int, index: Any) -> Any:

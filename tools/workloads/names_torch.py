@@ -44,10 +44,10 @@ from torch.nn.functional import scaled_dot_product_attention as attention
 
 __all__ = [
     "abs", "amax", "amin", "argmax", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat", "clamp",
-    "cross_entropy", "cumsum", "embedding", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm",
-    "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu", "rms_norm",
-    "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var", "where",
-    "zeros_like",
+    "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add",
+    "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu",
+    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var",
+    "where", "zeros_like",
 ]  # fmt: skip
 
 
@@ -73,6 +73,10 @@ def batch_norm(x: Any, weight: Any, bias: Any) -> Any:
 
 def embedding(table: Any, index: Any) -> Any:
     return nn.embedding(index, table)
+
+
+def embedding_bag(table: Any, index: Any, offsets: Any) -> Any:
+    return nn.embedding_bag(index, table, offsets, mode="sum")
 
 
 def value_and_grad(function: Callable[..., Any]) -> Callable[..., Any]:
