@@ -45,6 +45,8 @@ FAMILIES = (
     "distance",
     "grid_sample",
     "upsample",
+    "unpool",
+    "affine_grid",
     "checks",
     "bits",
     "margin_losses",

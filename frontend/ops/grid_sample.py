@@ -1,12 +1,13 @@
 """Image sampling at points between pixels, by interpolation.
 
-An interpolation is a product of two 1-dim ones. Each axis has taps: an index, a weight, and the weight's slope. The
-value is the sum over pairs of taps, and so are its derivatives by the image and by the points.
+An interpolation is a product of 1-dim ones, one for each dim. Each axis has taps: an index, a weight, and the weight's
+slope. The value is the sum over all combinations of taps, and so are its derivatives by the image and by the points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..ir.errors import ArgumentError, ShapeError
@@ -120,39 +121,107 @@ def _product(*factors: Tensor | None) -> Tensor | None:
 
 
 class Sampling:
-    """One grid over one image: all its pairs of taps."""
+    """One grid over one image or volume: all combinations of taps, one along each dim."""
 
-    def __init__(self, input: Tensor, grid: Tensor, mode: int, padding_mode: int, align_corners: bool):
-        if input.ndim != 4 or grid.ndim != 4 or not equal(grid.shape[-1], 2):
+    def __init__(
+        self, input: Tensor, grid: Tensor, mode: int, padding_mode: int, align_corners: bool, rank: int = 2
+    ) -> None:
+        if input.ndim != rank + 2 or grid.ndim != rank + 2 or not equal(grid.shape[-1], rank):
+            sizes = ", ".join(("depth", "rows", "columns")[-rank:])
             raise ShapeError(
                 f"input is {list(input.shape)} and grid {list(grid.shape)}, "
-                "expected [batch, channels, rows, columns] and [batch, rows, columns, 2]"
+                f"expected [batch, channels, {sizes}] and [batch, {sizes}, {rank}]"
             )
         if not equal(input.shape[0], grid.shape[0]):
             raise ShapeError(f"grid has batch size {grid.shape[0]}, expected {input.shape[0]} (that of input)")
         if mode not in (BILINEAR, NEAREST, BICUBIC) or padding_mode not in (ZEROS, BORDER, REFLECTION):
             raise ArgumentError(f"interpolation_mode is {mode} and padding_mode {padding_mode}, expected 0, 1 or 2")
+        if rank == 3 and mode == BICUBIC:
+            raise ArgumentError("interpolation_mode is 2, expected 0 or 1: there is no cubic sampling of volumes")
         self.batch, self.channels = input.shape[:2]
         self.sizes = tuple(int(size) for size in input.shape[2:])
-        self.points = (self.batch, 1, *grid.shape[1:3])
+        self.points = (self.batch, 1, *grid.shape[1:-1])
         wide = pointwise.convert(grid, grid.dtype.compute)
-        self.rows, self.columns = (
-            _taps(reshape(select(wide, -1, axis), self.points), size, mode, padding_mode, align_corners)
-            for axis, size in ((1, self.sizes[0]), (0, self.sizes[1]))
-        )
-        self.shape = (self.batch, self.channels, *grid.shape[1:3])
+        # The last dim of a grid names the dims of the image from the last one on.
+        self.taps = [
+            _taps(reshape(select(wide, -1, rank - 1 - dim), self.points), size, mode, padding_mode, align_corners)
+            for dim, size in enumerate(self.sizes)
+        ]
+        self.shape = (self.batch, self.channels, *grid.shape[1:-1])
 
-    def places(self, row: Tap, column: Tap) -> Tensor:
+    def combinations(self) -> Iterator[tuple[Tap, ...]]:
+        return itertools.product(*self.taps)
+
+    def places(self, taps: Sequence[Tap]) -> Tensor:
         """Return the index, within its plane, of the pixel that each element of the result reads."""
-        return flatten(expand(row.place * self.sizes[1] + column.place, self.shape), 2)
+        place = taps[0].place
+        for tap, size in zip(taps[1:], self.sizes[1:]):
+            place = place * size + tap.place
+        return flatten(expand(place, self.shape), 2)
 
-    def inside(self, row: Tap, column: Tap) -> Tensor:
-        return row.inside & column.inside  # type: ignore[operator]
+    def inside(self, taps: Sequence[Tap]) -> Tensor:
+        result = taps[0].inside
+        for tap in taps[1:]:
+            result = result & tap.inside  # type: ignore[operator]
+        return result  # type: ignore[return-value]
 
-    def read(self, input: Tensor, row: Tap, column: Tap) -> Tensor:
-        """Return the pixels at a pair of taps, zero outside the image."""
-        found = gather(flatten(input, 2), 2, self.places(row, column))
-        return pointwise.where(self.inside(row, column), reshape(found, self.shape), 0)
+    def read(self, input: Tensor, taps: Sequence[Tap]) -> Tensor:
+        """Return the pixels at a combination of taps, zero outside the image."""
+        found = gather(flatten(input, 2), 2, self.places(taps))
+        return pointwise.where(self.inside(taps), reshape(found, self.shape), 0)
+
+
+def _sampled(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool, rank: int
+) -> Tensor:
+    sampling = Sampling(input, grid, interpolation_mode, padding_mode, align_corners, rank)
+    value = pointwise.convert(input, input.dtype.compute)
+    total: Tensor | None = None
+    for taps in sampling.combinations():
+        pixel = sampling.read(value, taps)
+        weight = _product(*(tap.weight for tap in taps))
+        part = pixel if weight is None else pixel * weight
+        total = part if total is None else total + part
+    assert total is not None
+    return pointwise.convert(total, input.dtype)
+
+
+def _gradients(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+    rank: int,
+) -> tuple[Tensor, Tensor]:
+    sampling = Sampling(input, grid, interpolation_mode, padding_mode, align_corners, rank)
+    gradient = pointwise.convert(grad_output, grad_output.dtype.compute)
+    value = pointwise.convert(input, input.dtype.compute)
+    by_input = full(flatten(input, 2).shape, 0, dtype=value.dtype)
+    by_point: list[Tensor | None] = [None] * rank
+    for taps in sampling.combinations():
+        if output_mask[0]:
+            weight = _product(*(tap.weight for tap in taps))
+            part = gradient if weight is None else gradient * weight
+            part = pointwise.where(sampling.inside(taps), part, 0)
+            by_input = scatter_add(by_input, 2, sampling.places(taps), flatten(part, 2))
+        if interpolation_mode != NEAREST:
+            along = reduce.sum(gradient * sampling.read(value, taps), 1, True)
+            for dim, tap in enumerate(taps):
+                others = [other.weight for other in taps if other is not tap]
+                part = along * _product(tap.slope, *others)
+                axis = rank - 1 - dim
+                by_point[axis] = part if by_point[axis] is None else by_point[axis] + part
+    found = [
+        unsqueeze(select(full(sampling.points, 0, dtype=grid.dtype) if part is None else part, 1, 0), -1)
+        for part in by_point
+    ]
+    return (
+        reshape(pointwise.convert(by_input, input.dtype), input.shape),
+        pointwise.convert(cat(found, -1), grid.dtype),
+    )
 
 
 @composite
@@ -160,17 +229,7 @@ def grid_sampler_2d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
     """input at the points of grid, whose x and y go from -1 to 1 across the image."""
-    sampling = Sampling(input, grid, interpolation_mode, padding_mode, align_corners)
-    value = pointwise.convert(input, input.dtype.compute)
-    total: Tensor | None = None
-    for row in sampling.rows:
-        for column in sampling.columns:
-            pixel = sampling.read(value, row, column)
-            weight = _product(row.weight, column.weight)
-            part = pixel if weight is None else pixel * weight
-            total = part if total is None else total + part
-    assert total is not None
-    return pointwise.convert(total, input.dtype)
+    return _sampled(input, grid, interpolation_mode, padding_mode, align_corners, 2)
 
 
 @grid_sampler_2d.vjp
@@ -189,28 +248,31 @@ def grid_sampler_2d_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor]:
     """The gradients of grid_sampler_2d by input, zeros where output_mask is false, and by grid."""
-    sampling = Sampling(input, grid, interpolation_mode, padding_mode, align_corners)
-    gradient = pointwise.convert(grad_output, grad_output.dtype.compute)
-    value = pointwise.convert(input, input.dtype.compute)
-    by_input = full(flatten(input, 2).shape, 0, dtype=value.dtype)
-    by_point: list[Tensor | None] = [None, None]
-    for row in sampling.rows:
-        for column in sampling.columns:
-            if output_mask[0]:
-                weight = _product(row.weight, column.weight)
-                part = gradient if weight is None else gradient * weight
-                part = pointwise.where(sampling.inside(row, column), part, 0)
-                by_input = scatter_add(by_input, 2, sampling.places(row, column), flatten(part, 2))
-            if interpolation_mode != NEAREST:
-                along = reduce.sum(gradient * sampling.read(value, row, column), 1, True)
-                for axis, slope in enumerate(((column.slope, row.weight), (row.slope, column.weight))):
-                    part = along * _product(*slope)
-                    by_point[axis] = part if by_point[axis] is None else by_point[axis] + part
-    found = [
-        unsqueeze(select(full(sampling.points, 0, dtype=grid.dtype) if part is None else part, 1, 0), -1)
-        for part in by_point
-    ]
-    return (
-        reshape(pointwise.convert(by_input, input.dtype), input.shape),
-        pointwise.convert(cat(found, -1), grid.dtype),
-    )
+    return _gradients(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask, 2)
+
+
+@composite
+def grid_sampler_3d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """input at the points of grid, whose x, y and z go from -1 to 1 across the volume."""
+    return _sampled(input, grid, interpolation_mode, padding_mode, align_corners, 3)
+
+
+@grid_sampler_3d.vjp
+def grid_sampler_3d_vjp(grad, input, grid, interpolation_mode, padding_mode, align_corners):
+    return grid_sampler_3d_backward(grad, input, grid, interpolation_mode, padding_mode, align_corners, (True, True))
+
+
+@composite
+def grid_sampler_3d_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor, Tensor]:
+    """The gradients of grid_sampler_3d by input, zeros where output_mask is false, and by grid."""
+    return _gradients(grad_output, input, grid, interpolation_mode, padding_mode, align_corners, output_mask, 3)

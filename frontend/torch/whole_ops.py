@@ -16,7 +16,10 @@ from torch._C import DispatchKey
 from torch._prims_common import suggest_memory_format
 
 WITHOUT_CORNERS = tuple(f"{name}{rank}d" for name in ("upsample_nearest", "_upsample_nearest_exact") for rank in "123")
-WITH_CORNERS = ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d")
+WITH_CORNERS = (
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+)  # fmt: skip
 KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 
 

@@ -453,6 +453,8 @@ scalar("exponent", 1, lambda x: np.frexp(x)[1].astype(x.dtype), terms=basic.expo
 
 scalar("cast", 1, reference.cast)
 scalar("round_off", 1, lambda operand: operand)  # which lowering makes round_f16 or round_bf16
+# Costly by name, so that no kernel computes its operand again.
+scalar("tabulated", 1, lambda operand: operand, terms=basic.identity, cost=16)
 scalar("real", 1, np.real, terms=basic.identity, result="real", cost=0)
 scalar("imag", 1, np.imag, result="real", cost=0)
 scalar("complex", 2, reference.join, result="complex", cost=0)

@@ -10,7 +10,13 @@ from smelt import ops
 from support import floats
 
 aten = torch.ops.aten
-MODES = ("upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d", "upsample_bicubic2d")
+MODES = (
+    "upsample_nearest2d",
+    "_upsample_nearest_exact2d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa",
+)
 
 
 def rest(name: str, corners: bool = False) -> tuple[bool, ...]:

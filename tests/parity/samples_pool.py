@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .table import FLOAT, FULL, S, distinct, entry, index, t, values
+import math
+
+from .table import FLOAT, FULL, S, T, distinct, entry, index, t, values
 
 INF = float("inf")
 NAN = float("nan")
@@ -30,7 +32,56 @@ AVG2D = (
 )
 
 
+# Samples of where windows are, and places without repetition.
+SAMPLES2D = t(2, 3, 2, low=0, high=0.999, differentiate=False)
+SAMPLES3D = t(2, 3, 3, low=0, high=0.999, differentiate=False)
+
+
+def places(*shape: int, below: int) -> T:
+    """Row-major indices in the last dims, each once."""
+    count = math.prod(shape[2:])
+    rows = [sorted(range(below), key=lambda at: math.sin(at + row))[:count] for row in range(math.prod(shape[:2]))]
+    return values(*(at for row in rows for at in row), shape=shape, dtype="i64", differentiate=False)
+
+
 ENTRIES = {
+    "fractional_max_pool2d": entry(
+        S(distinct(2, 3, 9, 10), (2, 3), (4, 3), SAMPLES2D),
+        S(distinct(2, 3, 7, 5), (2, 2), (1, 4), SAMPLES2D),
+        S(distinct(3, 8, 8), (3, 2), (6, 7), t(1, 3, 2, low=0, high=0.999, differentiate=False)),
+        S(
+            values(*([NAN, -INF, 3.0, NAN, 1.0, -INF] * 15), shape=(1, 1, 9, 10)),
+            (2, 3),
+            (4, 3),
+            t(1, 1, 2, low=0, high=0.999, differentiate=False),
+        ).forward_only(),
+        outputs=1,
+    ),
+    "fractional_max_pool3d": entry(
+        S(distinct(2, 3, 5, 6, 7), (2, 3, 2), (3, 2, 4), SAMPLES3D),
+        S(distinct(3, 4, 4, 5), (2, 2, 2), (2, 1, 3), t(1, 3, 3, low=0, high=0.999, differentiate=False)),
+        outputs=1,
+    ),
+    "fractional_max_pool2d_backward": entry(
+        S(t(2, 3, 4, 3), t(2, 3, 9, 10, differentiate=False), (2, 3), (4, 3), index(2, 3, 4, 3, below=90)), dtypes=FULL
+    ),
+    "fractional_max_pool3d_backward": entry(
+        S(
+            t(2, 3, 3, 2, 4),
+            t(2, 3, 5, 6, 7, differentiate=False),
+            (2, 3, 2),
+            (3, 2, 4),
+            index(2, 3, 3, 2, 4, below=210),
+        ),
+        dtypes=FULL,
+    ),
+    "max_unpool2d": entry(
+        S(t(2, 3, 3, 4), places(2, 3, 3, 4, below=42), (6, 7)),
+        S(t(1, 3, 4), values(*range(0, 24, 2), shape=(1, 3, 4), dtype="i64", differentiate=False), (5, 5)),
+    ),
+    "max_unpool3d": entry(
+        S(t(2, 3, 2, 3, 2), places(2, 3, 2, 3, 2, below=60), (3, 4, 5), (2, 2, 2), (0, 0, 0)),
+    ),
     "max_pool2d_with_indices": entry(
         *MAX2D,
         S(

@@ -12,12 +12,12 @@ NAN = math.nan
 RAMP = values(*(0.1 * step - 3 for step in range(61)), differentiate=False)
 
 
-def grids(*samples: Sample) -> list[Sample]:
+def grids(*samples: Sample, modes: tuple[int, ...] = (0, 1, 2)) -> list[Sample]:
     """Every combination of how to interpolate and what lies outside."""
     return [
         Sample((*sample.args, interpolation, padding, corners), {})
         for number, sample in enumerate(samples)
-        for interpolation in (0, 1, 2)
+        for interpolation in modes
         for padding in (0, 1, 2)
         for corners in (False, True)
         if (interpolation + padding + corners + number) % 2 == 0 or number == 0
@@ -26,7 +26,8 @@ def grids(*samples: Sample) -> list[Sample]:
 
 def both(grad: torch.Tensor, image: torch.Tensor, grid: torch.Tensor, *options: object) -> tuple[torch.Tensor, ...]:
     """torch's own backward may leave the part that nothing flows into undefined."""
-    found = torch.ops.aten.grid_sampler_2d_backward(grad, image, grid, *options)
+    op = getattr(torch.ops.aten, f"grid_sampler_{image.ndim - 2}d_backward")
+    found = op(grad, image, grid, *options)
     return tuple(torch.zeros_like(like) if item is None else item for item, like in zip(found, (image, grid)))
 
 
@@ -148,5 +149,48 @@ ENTRIES = {
         derivative=False,
         special=False,
         torch=both,
+    ),
+    "grid_sampler_3d": entry(
+        *grids(
+            S(t(2, 3, 4, 5, 3), t(2, 2, 3, 4, 3, low=-1.4, high=1.4)),
+            S(t(1, 2, 2, 4, 3), t(1, 2, 1, 2, 3, low=-3.3, high=3.3)),
+            modes=(0, 1),
+        ),
+        dtypes=FULL,
+        special=False,
+    ),
+    "grid_sampler_3d_backward": entry(
+        *(
+            S(*sample.args, mask)
+            for sample, mask in zip(
+                grids(
+                    S(t(2, 2, 2, 3, 4), t(2, 2, 3, 4, 5), t(2, 2, 3, 4, 3, low=-1.4, high=1.4)),
+                    modes=(0, 1),
+                )[::5],
+                ((True, True), (True, True), (False, True)),
+            )
+        ),
+        dtypes=FULL,
+        derivative=False,
+        special=False,
+        torch=both,
+    ),
+    "affine_grid_generator": entry(
+        *(
+            S(t(2, len(size) - 2, len(size) - 1), size, corners)
+            for size in ((2, 3, 5, 4), (2, 1, 1, 6), (2, 2, 3, 1, 4))
+            for corners in (False, True)
+        ),
+        dtypes=FULL,
+        special=False,
+    ),
+    "affine_grid_generator_backward": entry(
+        *(
+            S(t(2, *size[2:], len(size) - 2), size, corners)
+            for size in ((2, 3, 5, 4), (2, 2, 3, 1, 4))
+            for corners in (False, True)
+        ),
+        dtypes=FULL,
+        special=False,
     ),
 }

@@ -47,11 +47,27 @@ def backward(rank: int, corners: bool) -> list[Sample]:
     return [S(t(2, 3, *count), count, (2, 3, *size), *rest) for size, count, rest in calls(rank, corners)]
 
 
+def rounded() -> list[Sample]:
+    """Bytes, whose sums are rounded in integers."""
+    return [
+        S(t(2, channels, *size, low=0, high=255, dtype="u8"), count, *rest).forward_only()
+        for channels in (3, 5)
+        for size, count, rest in calls(2, True)
+    ]
+
+
+# Many taps: more than one chain has.
+REDUCED = (S(t(2, 3, 40, 90), (3, 2), False), S(t(1, 2, 40, 90), (3, 2), True))
+
 ENTRIES = {}
 for _rank in (1, 2, 3):
     for _name in ("upsample_nearest", "_upsample_nearest_exact"):
         ENTRIES[f"{_name}{_rank}d"] = entry(*forward(_rank, False), dtypes=WITH_BYTES)
         ENTRIES[f"{_name}{_rank}d_backward"] = entry(*backward(_rank, False), dtypes=FULL)
 for _name, _rank in (("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2)):
-    ENTRIES[f"upsample_{_name}{_rank}d"] = entry(*forward(_rank, True), dtypes=FLOAT)
+    _bytes = rounded() if _rank == 2 else []
+    ENTRIES[f"upsample_{_name}{_rank}d"] = entry(*forward(_rank, True), *_bytes, dtypes=FLOAT)
     ENTRIES[f"upsample_{_name}{_rank}d_backward"] = entry(*backward(_rank, True), dtypes=FULL)
+for _name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+    ENTRIES[_name] = entry(*forward(2, True), *rounded(), *REDUCED, dtypes=FLOAT)
+    ENTRIES[f"{_name}_backward"] = entry(*backward(2, True), dtypes=FULL)

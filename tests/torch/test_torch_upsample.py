@@ -1,12 +1,15 @@
-"""Resized images under torch.compile: own ops, forward and backward, in both memory orders and at open sizes."""
+"""Resized and sampled images under torch.compile: smelt's ops, both memory orders, open sizes, gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import smelt
+import smelt.torch
 import torch
+from torch.nn import functional
 from torch.nn.functional import interpolate
 
 CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
@@ -17,6 +20,8 @@ CALLS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "bilinear": ((2, 3, 5, 6), {"mode": "bilinear", "scale_factor": 3}),
     "bilinear, corners": ((2, 3, 5, 6), {"mode": "bilinear", "size": (10, 3), "align_corners": True}),
     "bicubic": ((2, 3, 5, 6), {"mode": "bicubic", "scale_factor": 2}),
+    "bilinear, antialias": ((2, 3, 9, 12), {"mode": "bilinear", "size": (4, 5), "antialias": True}),
+    "bicubic, antialias": ((2, 3, 9, 12), {"mode": "bicubic", "size": (4, 15), "antialias": True}),
     "trilinear": ((2, 3, 4, 5, 6), {"mode": "trilinear", "scale_factor": 2}),
 }
 
@@ -41,13 +46,13 @@ def test_interpolate(name: str, dynamic: bool) -> None:
 
 
 def test_one_op_each() -> None:
-    """The op itself is compiled, not what PyTorch would make of it: two kernels, one for each dim."""
+    """The op itself is compiled, not what PyTorch would make of it: a kernel for each dim, and tables."""
     torch._dynamo.reset()
     smelt.torch.reset_stats()
     x = torch.randn(1, 2, 4, 4)
     torch.compile(lambda x: interpolate(x, scale_factor=2, mode="bilinear"), backend="smelt")(x)
     found = smelt.torch.stats()
-    assert found["native_ops"] == 1 and found["kernels"] == 2
+    assert found["native_ops"] == 1 and found["kernels"] == 3  # the tables share one
 
 
 def test_decompositions_come_back() -> None:
@@ -66,3 +71,42 @@ def test_exported() -> None:
     x = torch.randn(2, 3, 5, 6)
     function = smelt.from_exported(torch.export.export(Double(), (x,)), options={"fallback": "error"})
     torch.testing.assert_close(function(x), Double()(x))
+
+
+def _unpooled(x: torch.Tensor) -> torch.Tensor:
+    values, indices = functional.max_pool2d(x, 2, return_indices=True)
+    return functional.max_unpool2d(values, indices, 2)
+
+
+SAMPLES = torch.linspace(0.1, 0.9, 12)
+# Calls of one image, or of one volume.
+OTHERS: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "fractional_max_pool2d": (
+        (2, 3, 9, 10),
+        lambda x: functional.fractional_max_pool2d(x, 2, (4, 5), _random_samples=SAMPLES.reshape(2, 3, 2)),
+    ),
+    "fractional_max_pool3d": (
+        (2, 2, 5, 6, 7),
+        lambda x: functional.fractional_max_pool3d(x, 2, (3, 4, 2), _random_samples=SAMPLES.reshape(2, 2, 3)),
+    ),
+    "max_unpool2d": ((2, 3, 6, 8), _unpooled),
+    "grid_sample": (
+        (2, 2, 3, 4, 5),
+        lambda x: functional.grid_sample(x, x[:, :1, ..., :3].reshape(2, 3, 4, 1, 3), align_corners=False),
+    ),
+    "affine_grid": ((2, 2, 3), lambda x: functional.affine_grid(x, [2, 3, 4, 5], align_corners=True)),
+    "affine_grid 3d": ((2, 3, 4), lambda x: functional.affine_grid(x, [2, 1, 2, 3, 4], align_corners=False)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_pools_and_grids(name: str) -> None:
+    torch._dynamo.reset()
+    shape, function = OTHERS[name]
+    x = torch.randn(shape).requires_grad_()
+    expected = function(x)
+    found = torch.compile(function, backend="smelt", options={"fallback": "error"})(x)
+    weight = torch.randn_like(expected)
+    (wanted,), (gradient,) = (torch.autograd.grad(result, x, weight) for result in (expected, found))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradient, wanted)
