@@ -22,7 +22,7 @@ class DType:
 
     def __init__(self, name: str, kind: str, bits: int, numpy: Any):
         self.name = name
-        self.kind = kind  # b: bool, u: unsigned, i: signed, f: float, c: complex
+        self.kind = kind  # b: bool, u: unsigned, i: signed, f: float, c: complex, e: float8, which is only stored
         self.bits = bits  # size in memory
         self.numpy = np.dtype(numpy)
         self._hash = hash(self.numpy)
@@ -64,7 +64,7 @@ class DType:
     @property
     def is_inexact(self) -> bool:
         """Float or complex: the types that have derivatives."""
-        return self.kind in "fc"
+        return self.kind in "fce"
 
     @property
     def is_integer(self) -> bool:
@@ -104,8 +104,13 @@ f64 = DType("f64", "f", 64, np.float64)
 c64 = DType("c64", "c", 64, np.complex64)
 c128 = DType("c128", "c", 128, np.complex128)
 
+f8_e4m3fn = DType("f8_e4m3fn", "e", 8, ml_dtypes.float8_e4m3fn)
+f8_e5m2 = DType("f8_e5m2", "e", 8, ml_dtypes.float8_e5m2)
+
+STORAGE = (f8_e4m3fn, f8_e5m2)  # no arithmetic: they are cast, moved and stored
 DTYPES: dict[str, DType] = {
-    entry.name: entry for entry in (bool_, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64, c64, c128)
+    entry.name: entry
+    for entry in (bool_, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64, c64, c128, *STORAGE)
 }
 FLOAT = (f16, bf16, f32, f64)
 COMPLEX = (c64, c128)
@@ -207,7 +212,7 @@ def scalar_type(value: DType) -> TensorType:
     return _SCALARS[value]
 
 
-_CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3, "e": 4}
 _ALONE = {u16, u32, u64}  # promote with bool and floats only
 _INTEGER_ORDER = {"i8": 0, "i16": 1, "i32": 2, "i64": 3}
 
@@ -218,6 +223,8 @@ def promote_pair(a: DType, b: DType) -> DType:
         return a
     if _CATEGORY[a.kind] < _CATEGORY[b.kind]:
         a, b = b, a
+    if a.kind == "e":
+        raise DTypeError(f"{a} and {b} have no common type, as in PyTorch: cast them, x.astype('float32')")
     if a.kind == "c":
         if b.kind == "c":
             return c128

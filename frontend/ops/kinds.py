@@ -71,6 +71,7 @@ class Kind:
     promotes = False  # whether Python numbers may stand for tensors and operands are cast to a common type
     linear = False  # whether every derivative is the op itself applied to tangents
     own_kernel = False  # whether each of its ops is a separate kernel with operands in memory
+    moves = False  # whether elements are only moved, so that types without arithmetic will do
     dense_operands = False  # whether that kernel reads the operands as dense buffers, so that none may be inline
 
     @property
@@ -250,6 +251,8 @@ class View(Kind):
     (None: it has size 1), or None if dims are regrouped. A view that is never rigid has no such function.
     """
 
+    moves = True
+
     linear = True
 
     def __init__(
@@ -288,6 +291,8 @@ class Element(Kind):
 class Generate(Element):
     """Each element from its index alone."""
 
+    moves = True
+
 
 class Gather(Element):
     """Each element from data-dependent indices into operands. Linear in `self`.
@@ -296,6 +301,8 @@ class Gather(Element):
     is data-dependent). By it a gather can be fused with the producer of its operand, if it reads along rows and the
     sizes are equal: an operand may be larger than the result in a dim that follows it.
     """
+
+    moves = True
 
     linear = True
 
@@ -311,6 +318,8 @@ class Gather(Element):
 
 class Join(Element):
     """Each element from one of several operands. Linear in all of them."""
+
+    moves = True
 
     linear = True
 

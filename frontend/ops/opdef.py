@@ -19,6 +19,7 @@ from ..ir.open_size import expression
 from ..ir.symbolic import Expr
 from ..ir.types import (
     ANY,
+    STORAGE,
     DType,
     TensorType,
     c64,
@@ -47,6 +48,7 @@ from .traits import HasTraits, Traits
 from .values import as_arrays, as_dtype, known_number, results_of
 
 _ANY_NAMES = frozenset(entry.name for entry in ANY)
+_MOVED_NAMES = frozenset(entry.name for entry in (*ANY, *STORAGE))
 _REMEMBERED = 4096  # memoised argument types of one composite. A program has some dozens
 NUMPY_NAMES = {"axis": "dim", "axes": "dims", "keepdims": "keepdim"}
 
@@ -78,7 +80,9 @@ class OpDef(HasTraits, HasDerivatives):
         self.function = function
         self.kind = kind
         self.dtypes = dtypes if dtypes is ANY else tuple(dtypes)
-        self.takes = _ANY_NAMES if dtypes is ANY else frozenset([entry.name for entry in dtypes])
+        moves = kind is None or kind.moves  # a composite leaves the check to the ops of its body
+        every = _MOVED_NAMES if moves else _ANY_NAMES
+        self.takes = every if dtypes is ANY else frozenset([entry.name for entry in dtypes])
         self.differentiable = differentiable
         self.doc = (function.__doc__ or "").strip().split("\n")[0]
         schema = inspect.unwrap(function)
@@ -357,7 +361,7 @@ class OpDef(HasTraits, HasDerivatives):
                     if isinstance(prepared, Value):
                         return prepared
                     arguments = prepared
-                    if self.dtypes is not ANY:
+                    if self.takes is not _MOVED_NAMES:
                         self._check_dtypes(arguments)
                     inferred = kind.infer(self, arguments)
                 types = inferred
@@ -460,7 +464,8 @@ class OpDef(HasTraits, HasDerivatives):
             for item in value if value.__class__ is tuple else (value,):
                 if item.__class__ is Value and item.type.dtype.name not in self.takes:
                     accepted = ", ".join(entry.name for entry in self.dtypes)
-                    raise DTypeError(f"{parameter.name} is {item.dtype}, accepted are {accepted}")
+                    advice = ": cast it first, x.astype('float32')" if item.dtype in STORAGE else ""
+                    raise DTypeError(f"{parameter.name} is {item.dtype}, accepted are {accepted}{advice}")
             if self.kind is None or not self.kind.promotes:
                 break
 

@@ -23,6 +23,7 @@ from ..ir.types import (
     INEXACT,
     INTEGER,
     REAL,
+    STORAGE,
     DType,
     bf16,
     bool_,
@@ -91,7 +92,7 @@ def boolean(value: Tensor | Scalar) -> Tensor | Scalar:
     return value if value.dtype is bool_ else ne(value, 0)
 
 
-@prim(Elementwise("cast", promote="fixed", result="cast"), dtypes=ANY)
+@prim(Elementwise("cast", promote="fixed", result="cast"), dtypes=(*ANY, *STORAGE))
 def cast(self: Tensor, dtype: DType) -> Tensor:
     """self converted to dtype."""
 

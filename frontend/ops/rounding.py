@@ -104,8 +104,8 @@ def nan_to_num(
         return positive(self)
     if self.dtype.is_complex:
         return complex(nan_to_num(real(self), nan, posinf, neginf), nan_to_num(imag(self), nan, posinf, neginf))
-    largest = LARGEST[self.dtype.name]
     result = where(isnan(self), 0.0 if nan is None else nan, self)
+    largest = LARGEST[self.dtype.name]
     result = where(eq(self, math.inf), largest if posinf is None else posinf, result)
     return where(eq(self, -math.inf), -largest if neginf is None else neginf, result)
 

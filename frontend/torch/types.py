@@ -21,6 +21,8 @@ DTYPE = {
     torch.int16: DTYPES["i16"],
     torch.int32: DTYPES["i32"],
     torch.int64: DTYPES["i64"],
+    torch.float8_e4m3fn: DTYPES["f8_e4m3fn"],
+    torch.float8_e5m2: DTYPES["f8_e5m2"],
     torch.float16: DTYPES["f16"],
     torch.bfloat16: DTYPES["bf16"],
     torch.float32: DTYPES["f32"],

@@ -128,7 +128,7 @@ def as_type(value: bool | int | float | complex, dtype: DType) -> bool | int | f
         return int(value)  # type: ignore[arg-type]
     with np.errstate(over="ignore"):
         number = dtype.numpy.type(value)
-    return float(number) if dtype.kind == "f" else complex(number)
+    return float(number) if dtype.kind in "fe" else complex(number)
 
 
 Operand = Register | Literal

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.types import DType, u32
+from ...ir.types import STORAGE, DType, f8_e5m2, u32
 
 
 def cast(array: Any, dtype: DType) -> np.ndarray:
@@ -16,6 +16,10 @@ def cast(array: Any, dtype: DType) -> np.ndarray:
     Integers narrower than 32 bits are made from 32 bits, and u32 from 64 bits, by wrapping.
     """
     array = np.asarray(array)
+    if dtype in STORAGE:
+        return _to_float8(array, dtype)
+    if array.dtype in _STORED:
+        array = array.astype(np.float32)
     if array.dtype.kind == "c" and dtype.kind not in "cb":
         array = array.real
     if dtype.kind in "iu" and array.dtype.kind not in "iub":
@@ -29,6 +33,17 @@ def cast(array: Any, dtype: DType) -> np.ndarray:
     if dtype.kind == "b":
         return array != 0
     return array.astype(dtype.numpy)
+
+
+_STORED = tuple(entry.numpy for entry in STORAGE)
+
+
+def _to_float8(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Round to nearest even, by way of f32 as in PyTorch; beyond the range is the largest number, of e5m2 infinity."""
+    if array.dtype == dtype.numpy:
+        return array
+    wide = (array.real if array.dtype.kind == "c" else array).astype(np.float32)
+    return (wide if dtype is f8_e5m2 else np.clip(wide, -448, 448)).astype(dtype.numpy)
 
 
 def fma(a: Any, b: Any, c: Any) -> np.ndarray:

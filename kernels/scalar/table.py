@@ -391,8 +391,8 @@ scalar(
     "where",
     3,
     reference.where,
-    llvm={"fiub": "select {m} {a}, {t} {b}, {t} {c}"},
-    cuda={"fiub": "{b} if {a} else {c}"},
+    llvm={"fiube": "select {m} {a}, {t} {b}, {t} {c}"},
+    cuda={"fiube": "{b} if {a} else {c}"},
     complex_terms=complexmath.where,
 )
 scalar(

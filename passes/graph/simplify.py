@@ -244,7 +244,7 @@ def cast_of_cast(x: Value, dtype: Any, op: Op) -> Value | None:
 
 # The bits of an integer's magnitude, and those that a float type has for it.
 _MAGNITUDE = {"bool": 1, "u8": 8, "u16": 16, "u32": 32, "u64": 64, "i8": 7, "i16": 15, "i32": 31, "i64": 63}
-_SIGNIFICAND = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53, "c64": 24, "c128": 53}
+_SIGNIFICAND = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53, "c64": 24, "c128": 53, "f8_e4m3fn": 4, "f8_e5m2": 3}
 
 
 def holds_all(narrow: DType, wide: DType) -> bool:

@@ -286,4 +286,4 @@ class KernelBuilder:
 
 def zero_of(dtype: DType) -> Any:
     """Return zero of a type as a Python number."""
-    return False if dtype.kind == "b" else 0 if dtype.kind in "iu" else 0.0 if dtype.kind == "f" else 0j
+    return False if dtype.kind == "b" else 0 if dtype.kind in "iu" else 0.0 if dtype.kind in "fe" else 0j

@@ -32,6 +32,8 @@ TORCH_DTYPES = {
     "u16": torch.uint16,
     "u32": torch.uint32,
     "u64": torch.uint64,
+    "f8_e4m3fn": torch.float8_e4m3fn,
+    "f8_e5m2": torch.float8_e5m2,
     "i8": torch.int8,
     "i16": torch.int16,
     "i32": torch.int32,

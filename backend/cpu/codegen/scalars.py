@@ -7,6 +7,7 @@ from typing import Any
 
 from ....ir.errors import CompileError
 from ....ir.types import DType, bf16, bool_, c64, c128, f16, f32, i16, i32, i64, u8, u32
+from ....kernels.scalar.float8 import FROM_BYTE, TO_BYTE
 from ....kernels.scalar.table import COMBINERS, SCALARS, spelling
 from ..llvm.types import REGISTER, Lanes, constant, register_type, stored_literal, suffix, vector
 from . import halves
@@ -145,6 +146,12 @@ class ScalarEmitter:
         source = operand.dtype
         if source is dtype:
             return operand
+        if source.kind == "e":
+            byte = Lanes(u8, operand.lanes, operand.parts)
+            return self.cast(self._expand(FROM_BYTE[source.name], "cast", self.cast(byte, i32)), dtype)
+        if dtype.kind == "e":
+            bits = self._expand(TO_BYTE[dtype.name], "cast", self.cast(operand, f32))
+            return Lanes(dtype, operand.lanes, self.cast(bits, u8).parts)
         if dtype.is_complex:
             if source.is_complex:
                 parts = [

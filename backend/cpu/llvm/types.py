@@ -6,11 +6,13 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ....ir.types import DType
 
 REGISTER = {
     "bool": "i1", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64", "i8": "i8", "i16": "i16", "i32": "i32",
-    "i64": "i64", "f32": "float", "f64": "double",
+    "i64": "i64", "f32": "float", "f64": "double", "f8_e4m3fn": "i8", "f8_e5m2": "i8",
 }  # fmt: skip
 # f16 and bf16 are converted at loads and stores; a bool is a byte in memory.
 MEMORY = REGISTER | {"bool": "i8", "f16": "i16", "bf16": "i16"}
@@ -60,6 +62,8 @@ def literal(value: Any, dtype: DType) -> str:
     if dtype.kind in "iu":
         number = int(value) & ((1 << dtype.bits) - 1)
         return str(number - (1 << dtype.bits) if number >> (dtype.bits - 1) else number)
+    if dtype.kind == "e":
+        return str(int(np.asarray(value, np.float32).astype(dtype.numpy).view(np.int8)))
     real = _to_f32(float(value)) if dtype.bits == 32 else float(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', real))[0]:016X}"
 

@@ -12,14 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ....ir.errors import CompileError
 from ....ir.types import DType, bool_, c64, c128, f32, f64, i32, i64, u32
+from ....kernels.scalar.float8 import FROM_BYTE, TO_BYTE
 from ....kernels.scalar.table import COMBINERS, SCALARS, ScalarOp, cuda_spelling, result_dtype
 
 # NumPy's names of register types.
 NAMES = {
     "bool": "bool_",
     "u8": "uint8",
+    "f8_e4m3fn": "uint8",
+    "f8_e5m2": "uint8",
     "u16": "uint16",
     "u32": "uint32",
     "u64": "uint64",
@@ -142,6 +147,12 @@ class TextBuilder:
         source = operand.dtype
         if source is dtype:
             return operand
+        if source.kind == "e":
+            bits = self.assign(f"int32({operand.name})", i32)
+            return self.cast(self.called(f"from_{source}", FROM_BYTE[source.name], [bits], f32), dtype)
+        if dtype.kind == "e":
+            bits = self.called(f"to_{dtype}", TO_BYTE[dtype.name], [self.cast(operand, f32)], i32)
+            return self.assign(f"uint8({bits.name})", dtype)
         if dtype.is_complex:
             if source.is_complex:
                 parts = [self.cast(Text(source.real, (part,)), dtype.real).name for part in operand.parts]
@@ -224,6 +235,8 @@ def literal(value: Any, dtype: DType) -> str:
     if dtype is bool_:
         return str(bool(value))
     name = NAMES[dtype.name]
+    if dtype.kind == "e":
+        return f"uint8({np.asarray(value, np.float32).astype(dtype.numpy).view(np.uint8)})"
     if dtype.is_float:
         number = float(value)
         if math.isnan(number):
