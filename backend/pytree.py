@@ -7,12 +7,12 @@ Their structures do not distinguish 1 from True among the keys of dicts.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import optree
 
 from .static_args import static_key
 
@@ -22,9 +22,14 @@ Structure = tuple[Any, ...]
 LEAF: Structure = ()
 _NONE: Structure = (None, None, ())
 _LEAVES = frozenset({np.ndarray, bool, int, float, complex})  # common types, which are never registered
-# The registry behind `register_pytree_node.get`, which also calls C++.
-_registered = getattr(optree.registry, "_NODETYPE_REGISTRY", None)
-_find = optree.register_pytree_node.get if _registered is None else _registered.get
+
+
+def _find(kind: type) -> Any:
+    """Return the entry of a class with optree. A process that has not imported optree (5 ms) has registered none."""
+    registry = sys.modules.get("optree.registry")
+    # The table behind `register_pytree_node.get`, which also calls C++.
+    known = getattr(registry, "_NODETYPE_REGISTRY", None) or getattr(registry, "register_pytree_node", None)
+    return None if known is None else known.get(kind)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:

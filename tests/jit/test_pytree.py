@@ -112,3 +112,24 @@ print("end", flush=True)
 def test_a_process_ends_while_threads_call() -> None:
     for _ in range(3):
         assert run(ENDS) == "end"
+
+
+def test_smelt_does_not_import_optree():
+    """Before or after smelt: a class is a node as soon as it is registered."""
+    code = """
+import sys
+import numpy as np
+import smelt
+
+class Pair:
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+double = smelt.jit(lambda pair: (pair.left if isinstance(pair, Pair) else pair[0]) * 2)
+print(double((np.ones(2), 1)), "optree" in sys.modules)
+import optree
+optree.register_pytree_node(Pair, lambda p: ((p.left, p.right), None), lambda _, items: Pair(*items),
+    namespace=optree.registry.__GLOBAL_NAMESPACE)
+print(double(Pair(np.ones(2), 1)))
+"""
+    assert run(code).split("\n")[:2] == ["[2. 2.] False", "[2. 2.]"]
