@@ -378,14 +378,9 @@ def _astype(
 
 
 def _view(self: Value, *size: Any, **named: Any) -> Any:
-    """Reshape, as in PyTorch. NumPy's meaning, another type for the same bytes, is an error."""
+    """Reshape, as in PyTorch; or read the bits as another type, as in NumPy."""
     if "dtype" in named or (len(size) == 1 and isinstance(size[0], (type, str, np.dtype, DType))):
-        raise TraceError(
-            "x.view(dtype) reads the bytes of an array as another type, and a traced tensor has none. x.astype(dtype) "
-            "converts its numbers; for their bytes call view on the array, outside of the function",
-            current_location(),
-            f"the tensor is {self!r}",
-        )
+        return REGISTRY["view_dtype"](self, *size, **named)
     return REGISTRY["view"](self, *size, **named)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ir.errors import DTypeError, ShapeError
 from ..ir.proofs import floor_divide
-from ..ir.types import DType, TensorType, bf16, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8
+from ..ir.types import DType, TensorType, bf16, bool_, c64, c128, f16, f32, f64, i8, i16, i32, i64, u8
 from . import pointwise
 from .concat_pad import stack
 from .define import Tensor, composite, prim
@@ -39,8 +39,38 @@ def bitcast(self: Tensor, dtype: DType) -> Tensor:
     return {}  # type: ignore[return-value]
 
 
+def _half_to_whole(self: Tensor) -> Tensor:
+    """Return the bits of f16, which is computed as f32, from the parts of the f32."""
+    wide = pointwise.convert(self, f32)
+    bits = bitcast(wide, i32)
+    sign = pointwise.bitwise_and(pointwise.bitwise_right_shift(bits, 16), 0x8000)
+    exponent = pointwise.bitwise_and(pointwise.bitwise_right_shift(bits, 23), 0xFF)
+    upper = pointwise.bitwise_right_shift(pointwise.bitwise_and(bits, 0x7FFFFF), 13)
+    # Below 2**-14 a number is a multiple of 2**-24, in f16 as in the compute type.
+    small = pointwise.cast(pointwise.where(exponent < 113, pointwise.abs(wide) * 2.0**24, 0.0), i32)
+    usual = pointwise.bitwise_left_shift(exponent - 112, 10) + upper
+    found = pointwise.where(exponent < 113, small, pointwise.where(exponent == 255, upper + 0x7C00, usual))
+    whole = pointwise.bitwise_or(found, sign)
+    return pointwise.convert(pointwise.where(whole >= 0x8000, whole - 0x10000, whole), i16)
+
+
+def _half_from_whole(self: Tensor) -> Tensor:
+    """Return the f16 with these bits."""
+    bits = pointwise.convert(pointwise.convert(self, i16), i32)
+    sign = pointwise.bitwise_left_shift(pointwise.bitwise_and(bits, 0x8000), 16)
+    exponent = pointwise.bitwise_and(pointwise.bitwise_right_shift(bits, 10), 0x1F)
+    upper = pointwise.bitwise_and(bits, 0x3FF)
+    small = bitcast(pointwise.cast(upper, f32) * 2.0**-24, i32)
+    wide = pointwise.bitwise_left_shift(upper, 13)
+    usual = pointwise.bitwise_left_shift(exponent + 112, 23) + wide
+    found = pointwise.where(exponent == 0, small, pointwise.where(exponent == 31, wide + 0x7F800000, usual))
+    return pointwise.convert(bitcast(pointwise.bitwise_or(found, sign), f32), f16)
+
+
 def _to_whole(self: Tensor) -> Tensor:
     """Return the bits as an integer of the same width."""
+    if self.dtype is f16:
+        return _half_to_whole(self)
     if self.dtype is bf16:
         high = pointwise.bitwise_right_shift(bitcast(pointwise.convert(self, f32), i32), 16)
         return pointwise.convert(high, i16)
@@ -51,6 +81,8 @@ def _to_whole(self: Tensor) -> Tensor:
 
 def _from_whole(self: Tensor, dtype: DType) -> Tensor:
     """Return the number with these bits; of a wider integer the lowest bits count."""
+    if dtype is f16:
+        return _half_from_whole(self)
     if dtype is bf16:
         low = pointwise.convert(pointwise.convert(self, i16), i32)
         return pointwise.convert(bitcast(pointwise.bitwise_left_shift(low, 16), f32), bf16)
@@ -64,7 +96,7 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     """The same bits as another type: PyTorch's x.view(dtype). The last dimension grows or shrinks with the bits."""
     if dtype is self.dtype:
         return self
-    if "f16" in (str(dtype), str(self.dtype)) or dtype is bool_:
+    if dtype is bool_:
         raise DTypeError(f"there is no view of {self.dtype} as {dtype}")
     if self.dtype in PARTS:
         pairs = view_as_real(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .table import ANY, D, S, Sample, entry, t
+from .table import ANY, D, S, Sample, entry, t, values
 
 EVERY = {"dtypes": ANY, "special": False}
 
@@ -20,6 +20,10 @@ def as_strided_scatter(
     places = torch.as_strided(torch.arange(self.numel()), size, stride, offset)
     return self.reshape(-1).index_put((places,), src).reshape(self.shape)
 
+
+HALVES = values(
+    0.0, -0.0, 1.0, -2.5, 65504.0, float("inf"), -float("inf"), 6e-8, -6e-5, 6.104e-5, 0.333, float("nan"), dtype="f16"
+)
 
 ENTRIES = {
     "permute": moves(
@@ -62,6 +66,12 @@ ENTRIES = {
         S(t(3, 4), D("u8")),
         S(t(), D("i32")),
         S(t(0), D("i64")),
+        S(t(6, dtype="f16"), D("i16")),
+        S(HALVES, D("i16")),
+        S(HALVES, D("i32")),
+        S(t(2, 3), D("f16")),
+        S(values(*range(-32768, 32767, 997), dtype="i16"), D("f16")),
+        S(values(0, 1, 1023, 1024, 31743, 31744, -1024, -32768, dtype="i16"), D("f16")),
         torch=torch.Tensor.view,
         dtypes=("f32",),
         special=False,
