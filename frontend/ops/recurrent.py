@@ -11,15 +11,17 @@ from typing import Any
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Expr, SizeNeeded
+from ..ir.types import u8
 from .activation import relu
 from .concat_pad import cat, stack
+from .create import zeros
 from .define import Tensor, composite
 from .elementary import sigmoid, tanh
 from .linalg import linear
 from .opdef import OpDef
 from .pointwise import ge, where
 from .random import STREAMS, rand
-from .view import chunk, select, transpose
+from .view import chunk, reshape, select, transpose
 
 State = tuple[Tensor, ...]
 Step = Callable[[Tensor, Tensor, State], State]  # of the products of input and state, and the state before
@@ -266,3 +268,31 @@ def _declare(name: str, step: Step, doc: str) -> None:
 _declare("gru", _gru_step, "A gated recurrent unit")
 _declare("rnn_tanh", _rnn_step(tanh), "A recurrent network with tanh")
 _declare("rnn_relu", _rnn_step(relu), "A recurrent network with relu")
+
+
+@composite
+def mkldnn_rnn_layer(
+    input: Tensor,
+    weight0: Tensor,
+    weight1: Tensor,
+    weight2: Tensor,
+    weight3: Tensor,
+    hx_: Tensor,
+    cx_: Tensor,
+    reverse: bool,
+    batch_sizes: Sequence[int],
+    mode: int,
+    hidden_size: int,
+    num_layers: int,
+    has_biases: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    train: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One direction of one layer of lstm (mode 2): the hidden states, the last one and its cell, and nothing."""
+    if mode != 2 or num_layers != 1 or bidirectional or batch_first or batch_sizes:
+        raise ArgumentError("expected one direction of one layer of lstm (mode 2) over sequences of one length")
+    layers = Layers((weight0, weight1, weight2, weight3), True, 1, False)
+    start = tuple(reshape(item, item.shape[-2:]) for item in (hx_, cx_))
+    found, last = _along(_lstm_step, input, start, layers, 0, reverse)
+    return found, reshape(last[0], hx_.shape), reshape(last[1], cx_.shape), zeros((0,), dtype=u8)

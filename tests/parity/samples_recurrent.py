@@ -64,7 +64,21 @@ PROJECTED = S(
     *(True, 1, 0.0, False, False, False),
 )
 
+
+def one_layer(x: Any, w: Any, v: Any, b: Any, c: Any, h: Any, cell: Any, reverse: bool, *rest: Any) -> Any:
+    """mkldnn_rnn_layer, which PyTorch has for f32 alone, by lstm."""
+    x = x.flip(0) if reverse else x
+    found, last, cells = torch.lstm(x, [h, cell], [w, v, b, c], True, 1, 0.0, False, False, False)
+    return found.flip(0) if reverse else found, last, cells, torch.zeros(0, dtype=torch.uint8)
+
+
+def layer(reverse: bool) -> Any:
+    rest = (reverse, [], 2, 5, 1, True, False, False, False)
+    return S(t(3, 2, 4), *weights(4), t(1, 2, 5), t(1, 2, 5), *rest)
+
+
 ENTRIES: dict[str, Entry] = {
+    "mkldnn_rnn_layer": entry(layer(False), layer(True), **PLAIN, torch=one_layer),
     "rnn_tanh_cell": entry(S(*CELL, *weights(1)), S(*CELL, *weights(1, biased=False)), **PLAIN),
     "rnn_relu_cell": entry(S(*CELL, *weights(1)), **PLAIN),
     "lstm_cell": entry(S(t(3, 4), [t(3, 5), t(3, 5)], *weights(4)), **PLAIN),
