@@ -493,4 +493,5 @@ def install() -> None:
     for method, ufunc in NUMPY_UNARY.items():
         setattr(Array, f"__{method}__", partialmethod(_numpys_alone, ufunc))
     Array.round = as_method(np.round)  # type: ignore[attr-defined]
+    Array.nonzero = as_method(np.nonzero)  # type: ignore[attr-defined]
     Array.__hash__ = object.__hash__  # type: ignore[method-assign, assignment]

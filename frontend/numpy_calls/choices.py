@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import ArgumentError, DTypeError, TraceError
+from ..ir.errors import ArgumentError, DTypeError
 from ..ir.graph import current_location
 from ..ir.open_size import expression
 from ..ir.types import bool_
 from ..promotion import apply_ufunc
 from .common import call, is_int, numpys, refuse, tensor, together
+from .data_sizes import places
 
 
 @numpys(np.clip)
@@ -38,12 +39,10 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min:
 
 @numpys(np.where)
 def where(condition: Any, *choices: Any) -> Any:
+    if not choices:
+        return places(condition)
     if len(choices) != 2:
-        raise TraceError(
-            "numpy.where of a condition alone on a traced tensor: the size of its result is data-dependent. Use "
-            "numpy.where(condition, a, b), or a sum of it",
-            current_location(),
-        )
+        raise ArgumentError(f"numpy.where: {len(choices)} choices, expected none or 2", current_location())
     given = tensor(condition)
     return call("where", given if given.dtype is bool_ else given != 0, *together(*choices))
 

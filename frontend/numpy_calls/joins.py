@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from ..ir.errors import ArgumentError, DTypeError, ShapeError
 from ..ir.graph import Array, Value, current_location
 from ..ir.symbolic import Expr
 from ..ir.types import user_dtype
 from ..ops.shapes import divides, equal
 from ..promotion import in_dtype
 from .common import call, dimension, is_int, numpys, refuse, tensor, together
+from .data_sizes import repeated
 
 
 def _sequence(arrays: Any, function: str) -> list[Any]:
@@ -118,12 +119,13 @@ def _integers(indices: Any) -> Any:
 
 @numpys(np.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """np.repeat with one count or one for each element. Counts decide the shape, so they must be known while
-    tracing."""
+    """np.repeat with one count or one for each element."""
     source = call("ravel", tensor(a)) if axis is None else tensor(a)
     along = 0 if axis is None else dimension(axis, source.ndim)
-    if isinstance(repeats, (Value, Expr)):
-        raise TraceError("numpy.repeat: repeats must be known while tracing", current_location())
+    if isinstance(repeats, Expr):
+        return call("repeat_interleave", source, repeats, along)
+    if isinstance(repeats, Value):
+        return repeated(source, repeats, along)
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu" or counts.ndim > 1:
         raise ArgumentError(f"numpy.repeat: repeats is {repeats!r}, expected integers", current_location())

@@ -65,6 +65,7 @@ FAMILIES = (
     "quantize",
     "fake_quantize",
     "quantized_products",
+    "unique",
 )
 
 for _family in FAMILIES:

@@ -16,7 +16,7 @@ from . import pointwise, reduce
 from .create import new_zeros, number_of, zeros_like
 from .define import Tensor, composite
 from .pooling import added_at, found_at
-from .view import expand, repeat_interleave, replaced, reshape, squeeze, unsqueeze
+from .view import each_repeated, expand, replaced, reshape, squeeze, unsqueeze
 from .windows import (
     Window,
     adaptive_bounds,
@@ -69,7 +69,7 @@ def _total(value: Tensor, counts: Sequence[Dim]) -> Tensor:
         if size == 1:
             value = expand(value, replaced(value.shape, dim, count))
         elif isinstance(size, int) and isinstance(count, int) and count > 0 and count % size == 0:
-            value = repeat_interleave(value, count // size, dim)
+            value = each_repeated(value, count // size, dim)
         else:
             value = total(adaptive_taps((value,), dim, count))
     return value

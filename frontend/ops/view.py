@@ -499,13 +499,10 @@ def tile(self: Tensor, dims: Size) -> Tensor:
     return repeat(self, (*(1 for _ in range(self.ndim - len(dims))), *dims))
 
 
-@composite
-def repeat_interleave(self: Tensor, repeats: int, dim: int | None = None) -> Tensor:
-    """Each element along dim repeated in place."""
-    source = ravel(self) if dim is None else self
-    axis = 0 if dim is None else axis_of(dim, self.ndim)
-    spread = expand(unsqueeze(source, axis + 1), (*source.shape[: axis + 1], repeats, *source.shape[axis + 1 :]))
-    return reshape(spread, replaced(source.shape, axis, source.shape[axis] * repeats))
+def each_repeated(value: Tensor, repeats: Dim, axis: int) -> Tensor:
+    """Return a value with each element along an axis repeated in place."""
+    spread = expand(unsqueeze(value, axis + 1), (*value.shape[: axis + 1], repeats, *value.shape[axis + 1 :]))
+    return reshape(spread, replaced(value.shape, axis, value.shape[axis] * repeats))
 
 
 @composite

@@ -163,3 +163,81 @@ def test_a_target_without_parts_says_so() -> None:
 def test_a_mask_of_another_shape() -> None:
     with pytest.raises(SmeltError, match="mask"):
         smelt.jit(lambda x, mask: x[mask])(floats(4), np.ones(5, bool))
+
+
+ARRAYS = {
+    "integers": np.random.default_rng(0).integers(0, 6, (4, 5)),
+    "floats": np.random.default_rng(1).normal(size=(4, 5)).round(1).astype(np.float32),
+    "zeros": np.zeros((3, 2)),
+    "nothing": np.zeros((0, 2)),
+    "bools": np.random.default_rng(2).integers(0, 2, (4, 5)).astype(bool),
+    "nan": np.array([[1, np.nan, 2, np.nan]]),
+}
+NUMPYS: dict[str, Callable[[Any], Any]] = {
+    "nonzero": np.nonzero,
+    "the method nonzero": lambda x: x.nonzero(),
+    "flatnonzero": np.flatnonzero,
+    "argwhere": lambda x: np.argwhere(x > 1),
+    "where": lambda x: np.where(x > 1),
+    "extract": lambda x: np.extract(x > 1, x),
+    "compress": lambda x: np.compress(x[:, 0] > 0, x, axis=0),
+    "compress, flat": lambda x: np.compress(x.reshape(-1) > 0, x),
+    "unique": np.unique,
+    "unique, all": lambda x: np.unique(x, return_index=True, return_inverse=True, return_counts=True),
+    "unique, rows": lambda x: np.unique(x, True, True, True, axis=0),
+    "unique, columns": lambda x: np.unique(x, axis=1),
+    "unique, each NaN": lambda x: np.unique(x, equal_nan=False),
+    "unique_values": lambda x: np.unique_values(x).sum(),
+    "unique_counts": lambda x: tuple(np.unique_counts(x)),
+    "unique_inverse": lambda x: tuple(np.unique_inverse(x)),
+    "unique_all": lambda x: tuple(np.unique_all(x)),
+    "intersect1d": lambda x: np.intersect1d(x, x[:1] * 2),
+    "union1d": lambda x: np.union1d(x, x[:1] * 2),
+    "setdiff1d": lambda x: np.setdiff1d(x, x[:1]),
+    "setxor1d": lambda x: np.setxor1d(x, x[:1] * 2),
+    "repeat": lambda x: np.repeat(x, abs(x[:, 0].astype("int64")), axis=0),
+    "bincount": lambda x: np.bincount(abs(x.reshape(-1).astype("int64")), minlength=4),
+    "bincount, weights": lambda x: np.bincount((x.reshape(-1) > 0).astype("int64"), weights=x.reshape(-1)),
+}
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+@pytest.mark.filterwarnings("ignore")
+def test_numpy_functions(name: str) -> None:
+    compared = 0
+    for x in ARRAYS.values():
+        try:
+            NUMPYS[name](x)
+        except (TypeError, ValueError, IndexError):
+            continue
+        same(NUMPYS[name], x)
+        compared += 1
+    assert compared > 2
+
+
+def test_unique_of_what_data_chose() -> None:
+    compiled = smelt.jit(lambda y: ops.unique(y[y > 1], return_counts=True), options=CHECKED)
+    for y in (np.array([1, 1, 3, 2, 3]), np.zeros(5, int), np.full(5, 4)):
+        for found, wanted in zip(compiled(y), np.unique(y[y > 1], return_counts=True), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    assert compiled.compiles == 1
+
+
+def test_sizes_and_fill_values() -> None:
+    x = np.array([3.0, 1.0, 3.0, 2.0])
+    found = smelt.jit(lambda x: ops.unique(x, True, True, True, size=5, fill_value=9))(x)
+    for item, wanted in zip(found, ([1, 2, 3, 9, 9], [2, 0, 2, 1], [1, 1, 2, 0, 0]), strict=True):
+        np.testing.assert_array_equal(item, wanted)
+    np.testing.assert_array_equal(smelt.jit(lambda x: ops.unique(x, size=2)[0])(x), [1, 2])
+    np.testing.assert_array_equal(smelt.jit(lambda x: ops.flatnonzero(x > 1, size=5, fill_value=8))(x), [0, 2, 3, 8, 8])
+    np.testing.assert_array_equal(smelt.jit(lambda x: ops.bincount(x.astype("int64"), length=3))(x), [0, 1, 1])
+    np.testing.assert_array_equal(
+        smelt.jit(lambda x: ops.repeat_interleave(x.astype("int64"), output_size=9))(x)[:3], 0
+    )
+
+
+def test_numbers_that_counts_refuse() -> None:
+    with pytest.raises(ShapeError, match=r"test_data_sizes.py:\d+: repeats are negative.*= -1"):
+        smelt.jit(lambda x, r: np.repeat(x, r))(floats(3), np.array([2, -1, 0]))
+    with pytest.raises(SmeltError, match="index -2 is out of range"):
+        smelt.jit(np.bincount)(np.array([1, -2, 3]))

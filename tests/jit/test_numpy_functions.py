@@ -247,6 +247,22 @@ def others() -> Iterator[str]:
     yield from ("np.size(x, 1)", "np.size(x, -1)", "np.copy(x, 'F')")
 
 
+def data_sizes() -> Iterator[str]:
+    for x in ("i", "b", "x", "n", "e", "s", "c"):
+        for name in ("nonzero", "flatnonzero", "argwhere", "where", "extract", "compress"):
+            yield f"np.{name}({x})" if name not in ("extract", "compress") else f"np.{name}(b, {x})"
+    for x in ("i", "b", "n", "e", "u % 5"):
+        yield from (f"np.unique({x})", f"np.unique({x}, True, True, True)", f"np.unique({x}, axis=0)")
+        yield from (f"np.unique_counts({x})", f"np.unique_inverse({x})", f"np.unique_all({x})")
+        yield f"np.unique_values({x})[:0]"  # in no order
+        yield from (f"np.union1d({x}, i)", f"np.intersect1d({x}, i)", f"np.setdiff1d({x}, i)", f"np.setxor1d({x}, i)")
+        yield f"np.setdiff1d({x}, i, assume_unique=True)"
+    yield from ("np.compress(b[0], i, axis=1)", "np.compress(b[0], i, 1)", "np.compress(b[:, 0], i, axis=0)")
+    yield from ("np.bincount(u[0])", "np.bincount(i[0])", "np.bincount(u[0] % 3, minlength=7)", "np.bincount(v)")
+    yield from ("np.bincount(i[2], v)", "np.bincount(i[2] * 0, v, 3)", "np.bincount(i)", "np.bincount(i[2], v[:2])")
+    yield from ("np.repeat(i, i[2], axis=1)", "np.repeat(v, i[2])", "np.repeat(i, i[2] - 9, axis=1)")
+
+
 METHODS = [
     f"{value}.{call}"
     for value, call in itertools.product(
@@ -267,6 +283,7 @@ CALLS = {
     "joins": [*joins()],
     "shapes": [*shapes()],
     "others": [*others()],
+    "data sizes": [*data_sizes()],
     "methods": METHODS,
     **TEXTS,
 }
@@ -284,6 +301,8 @@ def in_smelt(code: Any) -> Any:
 
     def run(values: dict[str, Any]) -> Any:
         result = eval(code, {"np": np}, dict(values))
+        if isinstance(result, tuple) and any(isinstance(item, smelt.ir.graph.Value) for item in result):
+            result = list(result)
         kept["is tensor"] = isinstance(result, smelt.ir.graph.Value)
         leaves = result if isinstance(result, (list, tuple)) else [result]
         kept["fixed"] = not any(isinstance(item, smelt.ir.graph.Value) for item in leaves)

@@ -120,7 +120,6 @@ ENTRIES = {
     "broadcast_to": moves(S(t(3, 1), (2, 3, 4)), S(t(), (3,))),
     "repeat": moves(S(t(3), (2,)), S(t(2, 3), (2, 1, 2)), S(t(), (3,)), S(t(2, 3), (0, 1))),
     "tile": moves(S(t(3), (2,)), S(t(2, 3), (2,)), S(t(3), (2, 1, 2))),
-    "repeat_interleave": moves(S(t(3), 2), S(t(2, 3), 2, 1), S(t(2, 3), 3, 0), torch="repeat_interleave"),
     "slice_scatter": moves(S(t(8), t(3), 0, 2, 5), S(t(4, 8), t(4, 4), 1, 0, 8, 2), S(t(4, 8), t(2, 8), 0, -2)),
     "select_scatter": moves(S(t(3, 4), t(4), 0, 1), S(t(3, 4), t(3), 1, -1)),
     "diagonal_scatter": moves(S(t(3, 4), t(3)), S(t(3, 4), t(3), 1)),
