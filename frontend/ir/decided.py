@@ -19,6 +19,10 @@ class DecidesSize(Exception):
     """The body of an op decides a size by data."""
 
 
+class NotTraced(ArgumentError):
+    """Data decide a size where no function is traced."""
+
+
 class Decision:
     """A symbol, the count that it stands for, and the op that the user called."""
 
@@ -33,7 +37,7 @@ def decided(count: Value, op: str) -> Dim:
     """Return the size that a count decides. Equal counts are one size, so that x[x > 0] * y[x > 0] fits together."""
     trace = asked.current()
     if trace is None:
-        raise ArgumentError("data decide the size of the result, so size is needed here", current_location())
+        raise NotTraced("data decide the size of the result, so size is needed here", current_location())
     if trace.is_body:
         raise DecidesSize
     for item in trace.decisions:

@@ -22,8 +22,8 @@ from .ufuncs import call_ufunc
 __all__ = ["FAMILIES", "NEED_NOTHING", "ONLY_NUMPYS", "as_method", "call_function", "call_ufunc", "functions"]
 
 FAMILIES = (
-    "arrange", "choices", "creation", "data_sizes", "elements", "functional", "joins", "piecewise", "polynomials", "products",
-    "rearrange", "reductions", "statistics",
+    "arrange", "choices", "creation", "data_sizes", "elements", "functional", "joins", "piecewise",
+    "polynomials", "products", "rearrange", "reductions", "statistics",
 )  # fmt: skip
 
 # Argument names that only NumPy has: a method called with one of them is NumPy's function.

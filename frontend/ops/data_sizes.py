@@ -10,17 +10,18 @@ from collections.abc import Sequence
 
 from ..ir.decided import decided, needed
 from ..ir.errors import ArgumentError, DTypeError, ShapeError
-from ..ir.symbolic import Dim, product
+from ..ir.symbolic import Dim, Expr, product
 from ..ir.types import bool_, f32, f64, i64
 from . import minmax, pointwise, reduce
 from .concat_pad import cat, stack
 from .create import full, iota, number_of
-from .define import Scalar, Size, Tensor, composite, known_number
+from .define import Scalar, Size, Tensor, composite
 from .indexing import index_select, scatter_add, select_along
 from .places import indices_at, places_of, true_places, truth
 from .scan import cumsum
 from .shapes import broadcast, dimension, equal
 from .sorted_search import searchsorted
+from .values import known_number
 from .view import each_repeated, expand, reshape, unsqueeze
 
 
@@ -106,7 +107,9 @@ def repeat_interleave(
     axis = 0 if dim is None else dimension(dim, self.ndim)
     length = source.shape[axis]
     number = known_number(repeats) if isinstance(repeats, Tensor) else repeats
-    if number is not None:
+    if number is not None or not isinstance(repeats, Tensor):
+        if not isinstance(number, (int, Expr)):
+            raise ArgumentError(f"repeats is {number!r}, expected an integer")
         return each_repeated(source, number, axis)
     if repeats.ndim > 1:
         raise ShapeError(f"repeats has {repeats.ndim} dimensions, expected at most 1")

@@ -19,7 +19,7 @@ from . import pointwise
 from .create import full, iota, number_of, ones_like, zeros, zeros_like
 from .define import Scalar, Size, Tensor, composite, constant, prim
 from .kinds import Arguments, ElementBuilder, Gather, Index, Scatter
-from .places import indices_at, places_of, truth
+from .places import indices_at, places_as_many, places_of, truth
 from .registry import as_held, rounded
 from .scan import cumsum
 from .shapes import Shape, at_least, broadcast, dimension, equal
@@ -199,8 +199,10 @@ def aligned(index: Index, shape: Sequence[Dim], operand_shape: Sequence[Dim]) ->
     ]
 
 
-def _index_tensors(value: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    wanted = _without_masks(value, indices)
+def _index_tensors(
+    value: Tensor, indices: Sequence[Tensor | None], count: Dim | None = None
+) -> tuple[Tensor | None, ...]:
+    wanted = _without_masks(value, indices, count)
     while wanted and wanted[-1] is None:
         wanted.pop()
     if not wanted:
@@ -217,8 +219,9 @@ def _is_mask(item: Tensor | None) -> bool:
     return item is not None and item.dtype is bool_ and item.ndim > 0
 
 
-def _without_masks(value: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Return indices with each mask replaced by the indices of its true elements, one for each of its dims."""
+def _without_masks(value: Tensor, indices: Sequence[Tensor | None], count: Dim | None) -> list[Tensor | None]:
+    """Return indices with each mask replaced by the indices of its true elements, one for each of its dims. count:
+    how many there must be, if that is known."""
     found: list[Tensor | None] = []
     for item in indices:
         if item is None or not _is_mask(item):
@@ -227,7 +230,9 @@ def _without_masks(value: Tensor, indices: Sequence[Tensor | None]) -> list[Tens
         sizes = value.shape[len(found) : len(found) + item.ndim]
         if len(sizes) < item.ndim or not all(map(equal, item.shape, sizes)):
             raise ShapeError(f"the mask {list(item.shape)} indexes dims of sizes {list(sizes)}")
-        found += indices_at(places_of(truth(item), "index"), item.shape)
+        mask = truth(item)
+        places = places_of(mask, "index") if count is None else places_as_many(mask, count, "index_put")
+        found += indices_at(places, item.shape)
     return found
 
 
@@ -299,6 +304,15 @@ def _update_chosen_by(arguments: Arguments) -> range:
     return range(placement.start, placement.start + len(placement.common))
 
 
+def _count_of(value: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Dim | None:
+    """Return how many values there are for a mask that is the only index; None if they are broadcast."""
+    given = [item for item in indices if item is not None]
+    if len(given) != 1 or not _is_mask(given[0]) or given[0] is not indices[0]:
+        return None
+    dim = values.ndim - 1 - (value.ndim - given[0].ndim)
+    return None if dim < 0 or values.shape[dim] == 1 else values.shape[dim]
+
+
 @prim(
     Scatter(
         lambda a: _update_placement(a).shape,
@@ -311,7 +325,7 @@ def _update_chosen_by(arguments: Arguments) -> range:
 )
 def index_update(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """self with values, broadcast to the shape of self[indices], written or added at indices."""
-    wanted = _index_tensors(self, indices)
+    wanted = _index_tensors(self, indices, _count_of(self, indices, values))
     shape = Placement(self, wanted).shape
     surplus = values.ndim - len(shape)
     if surplus > 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.decided import decided
+from ..ir.decided import decided, needed
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, contiguous_strides
 from ..ir.types import bool_, i64
@@ -33,6 +33,15 @@ def truth(value: Tensor) -> Tensor:
 def places_of(mask: Tensor, op: str) -> Tensor:
     """Return the places of all true elements of a 1-dim mask: as many as data decide, for an op of this name."""
     return true_places(mask, decided(reduce.sum(mask), op))
+
+
+def places_as_many(mask: Tensor, size: Dim, op: str) -> Tensor:
+    """Return the places of all true elements of a 1-dim mask, of which there must be size."""
+    count = decided(reduce.sum(mask), op)
+    for gap in (count - size, size - count):
+        if gap != 0:
+            needed(gap, f"{size} values for the true elements of a mask")
+    return true_places(mask, size)
 
 
 def indices_at(places: Tensor, shape: Shape) -> list[Tensor]:

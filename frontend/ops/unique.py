@@ -157,7 +157,7 @@ def unique_dim(
     self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct slices along dim in lexicographic order, with inverse and counts."""
-    return _of_slices(self, "unique_dim", dim, True, return_inverse, return_counts)
+    return _of_slices(self, "unique_dim", dim, True, True, True)
 
 
 @composite(differentiable=False)
@@ -167,7 +167,7 @@ def unique_consecutive(
     """The first element (or slice along dim) of each run of equal ones, with inverse and counts."""
     if dim is None:
         return _of_elements(self, "unique_consecutive", False, return_inverse, return_counts)
-    return _of_slices(self, "unique_consecutive", dim, False, return_inverse, return_counts)
+    return _of_slices(self, "unique_consecutive", dim, False, True, True)
 
 
 @composite(differentiable=False)
@@ -175,4 +175,4 @@ def unique_dim_consecutive(
     self: Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The first slice along dim of each run of equal ones, with inverse and counts."""
-    return _of_slices(self, "unique_dim_consecutive", dim, False, return_inverse, return_counts)
+    return _of_slices(self, "unique_dim_consecutive", dim, False, True, True)

@@ -96,7 +96,7 @@ def _compile_program(
         {
             "kind": kind,
             "devices": list(dict.fromkeys(str(step.device) for step in program.natives)),
-            "native_ops": sum(len(level.nodes) for level in found.levels if level.native),
+            "native_ops": sum(len(level.nodes) for level in found.levels if level.native) + len(found.deciding),
             "fallback": program.fallback,
             "packed": packed,
             "kernels": lambda: sum(step.kernels for step in program.natives),

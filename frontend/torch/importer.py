@@ -83,8 +83,9 @@ class Importer:
         found = dim_of(size)
         return found if isinstance(found, int) or not self.pinned else substitute(found, self.pinned)
 
-    def call(self, node: Node, lookup: Callable[[Node], Any]) -> Any:
-        """Return the results of a node: a value, or a tuple of values."""
+    def call(self, node: Node, lookup: Callable[[Node], Any], is_apart: bool = False) -> Any:
+        """Return the results of a node: a value, or a tuple of values. is_apart: it is a program of its own, so that
+        data may decide their sizes."""
         if node.target is operator.getitem:
             return lookup(node.args[0])[node.args[1]]  # type: ignore[arg-type, index]
         target = node.target
@@ -92,7 +93,7 @@ class Importer:
             raise Unsupported(f"{op_name(node)} is not an aten op")
         if target.namespace not in NAMESPACES:
             raise Unsupported(f"smelt has no ops of {target.namespace}")
-        if node.meta.get("unbacked_bindings"):
+        if node.meta.get("unbacked_bindings") and not is_apart:
             raise Unsupported("the sizes of its results are data-dependent")
         for tensor in result_tensors(node):
             if isinstance(tensor, torch.Tensor) and (reason := refusal(tensor)):

@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from ..ir.decided import NotTraced
 from ..ir.graph import Value
-from ..ir.symbolic import Dim, Symbol
+from ..ir.symbolic import Dim, SizeNeeded, Symbol, UndecidedSize
 from ..ir.types import TensorType
+from .data_sizes import check, decides
 from .importer import Importer, Unsupported, extents_of, op_name, result_tensors
 from .limits import LIMITS
 from .memory import root_of
@@ -48,6 +50,7 @@ class Partition:
     constants: list[Node]  # PyTorch computes them once, when the program is made
     writes: list[Node]  # copy_ of results into the caller's tensors, after all steps
     sizes: dict[Symbol, int]  # of the symbols while tracing
+    deciding: set[Node]  # nodes whose sizes data decide, steps of their own (data_sizes.py)
 
 
 def is_size(node: Node) -> bool:
@@ -105,6 +108,7 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
     values: dict[Node, Any] = {}
     refused: dict[Node, str] = {}
     eager: set[Node] = set()
+    deciding: set[Node] = set()
     level: dict[Node, int] = {}
     levels: dict[int, Level] = {}
     writes: list[Node] = []
@@ -159,7 +163,8 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
             levels.setdefault(level[node], Level(False)).nodes.append(node)
             continue
         follows = node.target is operator.getitem and node.args[0] in eager
-        if not follows:
+        is_decided = decides(node)
+        if not follows and not is_decided:
             try:
                 values[node] = importer.call(node, lookup)
                 level[node] = max([at + at % 2 for at in before], default=0)
@@ -171,6 +176,14 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
                     constants.append(node)
                     values[node], level[node] = fresh(node.meta["val"]), -1
                     continue
+                is_decided = isinstance(error.__cause__, NotTraced)
+                if not is_decided:
+                    refused[node] = str(error)
+        if is_decided:
+            try:
+                check(importer, node, lookup)
+                deciding.add(node)
+            except (Unsupported, UndecidedSize, SizeNeeded) as error:
                 refused[node] = str(error)
         eager.add(node)
         items = [fresh(item) for item in result_tensors(node)]
@@ -180,4 +193,4 @@ def partition(graph: Graph, eager_random: bool, returned: int | None = None) -> 
             # In program order, as in eager mode.
             level[node] = last_draw = max(level[node], last_draw)
         levels.setdefault(level[node], Level(False)).nodes.append(node)
-    return Partition([levels[at] for at in sorted(levels)], refused, constants, writes, sizes)
+    return Partition([levels[at] for at in sorted(levels)], refused, constants, writes, sizes, deciding)

@@ -12,8 +12,9 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .data_sizes import compiled
 from .importer import device_of, op_name
-from .native import NativeStep
+from .native import NativeStep, follow_threads
 from .partition import Partition, is_size
 from .specialized_call import Run, specialized_call
 from .types import number_type
@@ -136,12 +137,25 @@ class Program:
         """Return a step that runs the node in PyTorch."""
         target = node.target
         place = self.slot(node)
+        if node in self.partition.deciding:
+            return self._deciding(node)
         given = map_arg((node.args, dict(node.kwargs)), self._place)
         fill = _filler(given)
 
         def run(slots: Slots) -> None:
             args, kwargs = fill(slots)
             slots[place] = target(*args, **kwargs)  # type: ignore[operator]
+
+        return run
+
+    def _deciding(self, node: Node) -> Step:
+        """Return a step that computes a node whose sizes data decide."""
+        function, place = compiled(node, self.eager_random), self.slot(node)
+        read = [self.slot(item) for item in node.all_input_nodes]
+
+        def run(slots: Slots) -> None:
+            follow_threads()
+            slots[place] = function(*[slots[at] for at in read])
 
         return run
 

@@ -166,6 +166,13 @@ def selected(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias() if a["self"].ndim == 0 else indexing.index_select(**a)
 
 
+@rule("repeat_interleave")
+def repeated(node: Node, a: dict[str, Any]) -> Any:
+    if "self" not in a:  # the overload that returns places
+        a = {"self": a["repeats"], "output_size": a.get("output_size")}
+    return apply("repeat_interleave", **a)
+
+
 @rule("resolve_conj", "resolve_neg")
 def resolved(node: Node, a: dict[str, Any]) -> Any:
     return a["self"].alias()

@@ -61,17 +61,23 @@ class Compacting:
         def collect(index: Place) -> None:
             (at,) = index
             length = minimum(chunk, self.count - at * chunk)
+
+            def number_at(place: Dim) -> Operand:
+                return self.l.cast(self.l.element(self.mask, (at * chunk + place,)), i64)
+
             step = self.l.new_variable(length)
             self.l.open(step, 0, length)
-            place = at * chunk + step.expr()
-            item = self.l.element(self.mask, (place,))
-            number = self.l.cast(item, i64)
-            after = self.l.prefix("add", number, zero)
-            # Without a branch: the next true element overwrites the place of one that is false.
-            here, guard = self.l.dynamic(self.l.let("sub", i64, [after, number]), chunk, False)
-            self._add(found, (at, here), self.l.index(place), guard)
-            ((total,),) = self.l.close([("add", (number,))])
+            ((total,),) = self.l.close([("add", (number_at(step.expr()),))])
             self._add(counts, (at,), total)
+
+            def collected(step: Place) -> None:
+                number = number_at(step[0])
+                after = self.l.prefix("add", number, zero)
+                # Without a branch: the next true element overwrites the place of one that is false.
+                here, guard = self.l.dynamic(self.l.let("sub", i64, [after, number]), chunk, False)
+                self._add(found, (at, here), self.l.index(at * chunk + step[0]), guard)
+
+            self.l.nest((length,), collected)
 
         def start(index: Place) -> None:
             (at,) = index

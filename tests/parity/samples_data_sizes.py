@@ -116,9 +116,7 @@ ENTRIES = {
         derivative=False,
         torch=torch.unique,
     ),
-    "unique_dim": entry(
-        S(ROWS, 0, True, True, True), S(ROWS, -1, True, True, True), dtypes=(*FLOAT, *INTEGER), derivative=False
-    ),
+    "unique_dim": entry(S(ROWS, 0, True, True, True), S(ROWS, -1), dtypes=(*FLOAT, *INTEGER), derivative=False),
     "unique_consecutive": entry(
         S(REPEATED, True, True),
         S(REPEATED),
@@ -127,9 +125,7 @@ ENTRIES = {
         dtypes=(*FLOAT, *EXACT),
         derivative=False,
     ),
-    "unique_dim_consecutive": entry(
-        S(ROWS, 0, True, True), S(ROWS, 1, True, True), dtypes=(*FLOAT, *INTEGER), derivative=False
-    ),
+    "unique_dim_consecutive": entry(S(ROWS, 0, True, True), S(ROWS, 1), dtypes=(*FLOAT, *INTEGER), derivative=False),
     "_jagged_to_padded_dense_forward": entry(
         S(t(5, 3), (OFFSETS,), (4,)),
         S(t(5, 3), (OFFSETS,), (2,), -1.5),
