@@ -118,6 +118,13 @@ def _graph(name: str, ops: Sequence[Op], takes: Sequence[Value], makes: Sequence
     return Graph(name, params, new_ops, [lookup[value] for value in makes])
 
 
+def _refused(decision: Decision, where: str) -> CompileError:
+    problem = (
+        f"{decision.op}: data decide the size of its result, which is not supported {where}: give it a fixed size="
+    )
+    return CompileError(problem, decision.location)
+
+
 class Parts:
     """The executable of a graph in parts."""
 
@@ -127,12 +134,7 @@ class Parts:
         decisions = traced.decisions
         self.target = options.target
         if not targets.find(options.target).takes_parts:
-            first = decisions[0]
-            raise CompileError(
-                f"{first.op}: data decide the size of its result, which the target {options.target!r} cannot do: give "
-                "it a fixed size=",
-                first.location,
-            )
+            raise _refused(decisions[0], f"for the target {options.target!r}")
         graph = traced.graph
         carriers = set(graph.params[given : given + len(decisions)])
         params = [value for value in graph.params if value not in carriers]
@@ -176,6 +178,8 @@ class Parts:
 
     def run(self, arrays: Sequence[Any], sizes: dict[str, int]) -> list[Any]:
         """Run all parts; add the sizes that data decide to `sizes`."""
+        if not all(isinstance(item, np.ndarray) for item in arrays):
+            raise _refused(self.parts[0].decides[0], "of arrays in a GPU's memory")
         known: dict[Value, Any] = dict(zip(self.params, arrays, strict=True))
         for at, part in enumerate(self.parts):
             made = self._launcher(at, sizes)([known[value] for value in part.takes])
@@ -206,7 +210,7 @@ class Parts:
                 return launch(arrays + carriers)  # type: ignore[no-any-return]
 
             if len(table) >= REMEMBERED.launchers:
-                del table[next(iter(table))]
+                table.pop(next(iter(table)), None)
             table[key] = known
         return known
 

@@ -34,6 +34,7 @@ class CudaTarget(Target):
     """NVIDIA GPUs. Modules are imported inside the methods: a hit in the cache does not load Numba."""
 
     name = "cuda"
+    takes_parts = True
     stages = ("graph", "decompose", "simplify", "fuse", "loops", "cuda", "ptx", "sass")
     has_architectures = True
     inlines = False
