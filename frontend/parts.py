@@ -231,6 +231,7 @@ class BoundParts(Bound):
         super().__init__(version, None, version.fixed)
         self.parts = version.executable
         self.sizes = sizes
+        self.hidden = version.traced.arrays  # in the host's memory, as all arguments are
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Any:
         sizes = dict(self.sizes)

@@ -128,6 +128,21 @@ print([hashlib.md5(item.tobytes()).hexdigest() for item in found])
     assert one == two
 
 
+WEIGHTS = floats(60, seed=3)
+
+
+def test_captured_arrays_and_random_numbers() -> None:
+    same(lambda x: (x * WEIGHTS)[x > 0] * 2, floats(60))
+    drawn = smelt.jit(lambda x: (ops.rand_like(x[x > 0]), ops.dropout(x, 0.5)[x > 0]))
+    smelt.manual_seed(0)
+    first, second = drawn(np.ones(50, np.float32)), drawn(np.ones(50, np.float32))
+    smelt.manual_seed(0)
+    again = drawn(np.ones(50, np.float32))
+    for one, other, repeated in zip(first, second, again, strict=True):
+        assert one.shape == (50,) and not np.array_equal(one, other)
+        np.testing.assert_array_equal(one, repeated)
+
+
 def test_one_native_call_for_each_part() -> None:
     compiled = smelt.jit(two_cuts)
     compiled(floats(4, 5))
