@@ -20,14 +20,15 @@ from ..ir.errors import ArgumentError, ShapeError
 from ..ir.proofs import ceil_divide, non_negative
 from ..ir.proofs import maximum as larger
 from ..ir.symbolic import Dim
-from ..ir.types import DType, f32, f64, i32, i64, u8
+from ..ir.types import DType, Order, f32, f64, i32, i64, inverse, u8
 from . import elementary, minmax, pointwise, reduce, rounding
 from .create import iota, number_of
 from .define import Tensor, constant
 from .grid_sample import cubic
 from .indexing import select_along
+from .kinds import Elementwise
 from .shapes import at_least, equal
-from .view import reshape
+from .view import permute, reshape
 from .windows import CHAIN
 
 Scale = float | None
@@ -419,10 +420,29 @@ Step = Callable[[Tensor, int, Axis, Mode], Tensor]
 
 def all_dims(value: Tensor, axes: Sequence[Axis], mode: Mode, step: Step) -> Tensor:
     """Apply a step along each dim. The last dim is first, where adjacent elements of a result read far elements: it is
-    done while the others are small."""
+    done while the others are small. What is kept between the steps has the memory order of the image, so that channels
+    which are last stay last; the values are the same in any order."""
+    order = _memory_order(value)
+    if order is not None:
+        value = permute(value, order)
     for number in reversed(range(len(axes))):
-        value = step(value, number + 2, axes[number], mode)
-    return value
+        dim = number + 2 if order is None else order.index(number + 2)
+        value = step(value, dim, axes[number], mode)
+    return value if order is None else permute(value, inverse(order))
+
+
+def _memory_order(value: Tensor) -> Order | None:
+    """Return the dims of a permuted image in memory order, seen through elementwise ops; None if it is row-major."""
+    source = value
+    while source.op is not None and isinstance(source.op.defn.kind, Elementwise):
+        alike = [operand for operand in source.op.operands if operand.shape == value.shape]
+        if not alike:
+            return None
+        source = alike[0]
+    if source.op is None or source.op.defn is not permute:
+        return None
+    dims = source.op.arguments["dims"]
+    return tuple(dims.index(dim) for dim in range(value.ndim))
 
 
 def checked_gradient(grad_output: Tensor, image: Sequence[Dim], output_size: Sequence[Dim]) -> Tensor:

@@ -66,7 +66,7 @@ def _loop(loop: Loop, machine: Machine) -> Loop:
     here = adjacent(loop) if vectorizable(loop) else None
     if here is not None and loop.extent != 1:
         below = sum(best_below(child) for child in children)
-        if _pays(loop, here) if not children else here > below:
+        if _pays(loop, here) if not children else here - chosen_accesses(loop) > below:
             return replace(loop, kind="vector", width=lanes(loop, machine))
     return with_body(loop, [_statement(item, machine) for item in loop.body])
 
@@ -91,6 +91,22 @@ def adjacent(loop: Loop) -> int:
             step = stride(statement, loop.variable)
             score += 1 if step == 1 else 0 if step == 0 else -1
     return score
+
+
+def chosen_accesses(loop: Loop) -> int:
+    """Count the accesses at places that data choose for each iteration: vectors of them would be scattered."""
+    symbols = {
+        statement.symbol  # type: ignore[attr-defined]
+        for statement in walk(loop.body)
+        if "position" in roles_of(statement) and chosen(statement)
+    }
+    if not symbols:
+        return 0
+    return sum(
+        any(not symbols.isdisjoint(symbols_of(place)) for place in statement.index)
+        for statement in walk(loop.body)
+        if isinstance(statement, (Load, Store))
+    )
 
 
 def vectorizable(loop: Loop) -> bool:

@@ -110,3 +110,15 @@ def test_pools_and_grids(name: str) -> None:
     (wanted,), (gradient,) = (torch.autograd.grad(result, x, weight) for result in (expected, found))
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradient, wanted)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_channels_stay_last(mode: str) -> None:
+    """Vectors run along the channels, where memory is adjacent, between the two dims, too."""
+    torch._dynamo.reset()
+    smelt.torch.reset_stats()
+    x = torch.randn(1, 48, 4, 4).contiguous(memory_format=torch.channels_last)
+    torch.compile(lambda x: interpolate(x, size=(9, 9), mode=mode), backend="smelt")(x)
+    (graph,) = smelt.torch.graphs()
+    loops = [line for line in graph.text("loops").splitlines() if "in 0..48 " in line]
+    assert len(loops) == 2 and all("vector" in line for line in loops)
