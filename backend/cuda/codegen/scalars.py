@@ -250,7 +250,7 @@ def literal(value: Any, dtype: DType) -> str:
 
 
 def memory_name(dtype: DType) -> str:
-    """Return NumPy's name of a buffer's elements in memory: bools are bytes, bf16 its bits."""
+    """Return NumPy's name of a buffer's elements in memory: bools are bytes, bf16 and float8 their bits."""
     return {"bool": "uint8", "bf16": "uint16", "f16": "float16"}.get(dtype.name) or NAMES[dtype.name]
 
 

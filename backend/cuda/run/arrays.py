@@ -14,7 +14,7 @@ import numpy as np
 
 from ....ir.errors import ArgumentError, DTypeError
 from ....ir.process import process
-from ....ir.types import DType, bf16, dtype
+from ....ir.types import STORAGE, DType, bf16, dtype
 from ..codegen.launch import ALIGN
 from .driver import read, write
 
@@ -167,7 +167,7 @@ class Numba(Other):
         return Argument(self, array, array.dtype, shape, order, address, device, found["stream"] or LEGACY)
 
     def empty(self, like: Argument, kind: DType, shape: tuple[int, ...], stream: Stream) -> tuple[Any, int]:
-        if kind is bf16:
+        if kind in (bf16, *STORAGE):
             return super().empty(like, kind, shape, stream)  # NumPy has no such type, so neither has Numba
         made = sys.modules["numba"].cuda.device_array(shape, kind.numpy, stream=like.array.stream)
         return made, made.__cuda_array_interface__["data"][0]
@@ -184,6 +184,8 @@ KIND_NAMES = {
     "i16": "int16",
     "i32": "int32",
     "i64": "int64",
+    "f8_e4m3fn": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
     "f16": "float16",
     "bf16": "bfloat16",
     "f32": "float32",

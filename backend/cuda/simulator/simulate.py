@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....ir.symbolic import evaluate, product
-from ....ir.types import bf16, bool_
+from ....ir.types import STORAGE, bf16, bool_
 from ...interp.loops import garbage
 from ..codegen.launch import Launch, blocks
 from ..codegen.library import SIMULATED_SOURCE, names
@@ -63,9 +63,9 @@ class Simulated:
 
 
 def _device(array: np.ndarray) -> Memory:
-    """Make a flat copy as kernels see it: bools as bytes, bf16 as its bits."""
+    """Make a flat copy as kernels see it: bools as bytes, bf16 and float8 as their bits."""
     flat = np.array(array).reshape(-1)
-    if flat.dtype == bool_.numpy:
+    if flat.dtype in (bool_.numpy, *(item.numpy for item in STORAGE)):
         flat = flat.view(np.uint8)
     elif flat.dtype == bf16.numpy:
         flat = flat.view(np.uint16)
