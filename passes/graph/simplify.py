@@ -17,7 +17,7 @@ from typing import Any
 from ...ir.graph import Graph, Op, Value, operands_of
 from ...ir.record import Record
 from ...ir.symbolic import Dim, Expr, UndecidedSize
-from ...ir.types import DType
+from ...ir.types import DType, i32, i64, u32
 from ...kernels.scalar.table import COMBINERS
 from ...ops.create import iota
 from ...ops.define import REGISTRY, constant, scalar_value
@@ -239,7 +239,17 @@ def cast_to_same(x: Value, dtype: Any) -> Value | None:
 @rules.rule("cast(cast(%x)) {dtype = %dtype}", on=ANY)
 def cast_of_cast(x: Value, dtype: Any, op: Op) -> Value | None:
     between = op.operands[0].dtype
-    return REGISTRY["cast"](x, dtype) if holds_all(x.dtype, between) else None
+    return (
+        REGISTRY["cast"](x, dtype) if holds_all(x.dtype, between) and not _saturates(x.dtype, between, dtype) else None
+    )
+
+
+def _saturates(source: DType, between: DType, dtype: DType) -> bool:
+    """Whether a cast of an integer by way of a float may end at a limit of a type where a direct cast wraps."""
+    if not source.is_integer or between.is_integer or not dtype.is_integer:
+        return False
+    made = i32 if dtype.bits < 32 else i64 if dtype is u32 else dtype  # of the float (kernels/scalar/reference.py)
+    return source.bounds[0] < made.bounds[0] or source.bounds[1] > made.bounds[1]
 
 
 # The bits of an integer's magnitude, and those that a float type has for it.

@@ -15,7 +15,7 @@ from smelt import ops
 from smelt.ir.errors import SmeltError
 from smelt.ir.graph import Graph, Value
 from smelt.ir.parser import CallPattern, NumberCapture, ValueCapture, parse_pattern
-from smelt.ir.types import DTYPES, DType, TensorType, bool_, f16
+from smelt.ir.types import DTYPES, STORAGE, DType, TensorType, bool_, f16
 from smelt.ops.define import REGISTRY, constant, scalar_value
 from smelt.passes.graph.cleanup import fold
 from smelt.passes.graph.rules import ANY, Rules, same_number
@@ -24,7 +24,7 @@ from smelt.passes.graph.split_reductions import split
 from smelt.passes.rewrite import rebuild
 from support import compiled, interpret, to_torch
 
-TYPES = list(DTYPES.values())
+TYPES = [item for item in DTYPES.values() if item not in STORAGE]
 GIVEN = {f"{function.__name__}: {text}": (text, on, function) for text, on, function in rules.given}
 
 # What docstrings say is not the same to the bit, with PyTorch's agreement.
