@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, product
 from ..ir.types import i64
+from .concat_pad import constant_pad_nd
 from .create import full, iota, number_of, zeros
 from .define import Scalar, Tensor, composite
 from .indexing import gather_along, scatter_combine, scatter_reduce
@@ -37,7 +38,7 @@ def index_reduce(
 class Segments:
     """The segments of a tensor, as [outer, elements along the axis, inner]."""
 
-    def __init__(self, data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int):
+    def __init__(self, data: Tensor, lengths: Tensor | None, offsets: Tensor | None, axis: int, checked: bool):
         if (lengths is None) == (offsets is None):
             raise ArgumentError("give either lengths or offsets")
         axis = dimension(axis, data.ndim)
@@ -54,8 +55,8 @@ class Segments:
         else:
             self.count = given.shape[-1]
             sizes, ends = marks, cumsum(marks, 1)
-        # The number of segments that end at an element or before it. Elements after all of them have a number that is
-        # out of range, and so do those before the first offset.
+        # The number of segments that end at an element or before it. Elements after all of them, and those before the
+        # first offset, have the number of one more segment: out of range if that is to be checked, else of no use.
         ended = zeros((outer, size + 1), dtype=i64)
         ended = scatter_combine(ended, 1, ends, full(ends.shape, 1, dtype=i64), combine="add")
         numbers = slice(cumsum(ended, 1), 1, 0, size)
@@ -68,14 +69,19 @@ class Segments:
         self.places = expand(unsqueeze(numbers, 2), self.rows)
         self.sizes = unsqueeze(sizes, 2)
         self.reduced = (outer, self.count, inner)
+        self.more = 0 if checked else 1
 
     def combined(self, base: Tensor, rows: Tensor, combine: str) -> Tensor:
         """Combine the elements of each segment into base."""
-        return scatter_combine(base, 1, self.places, rows, combine=combine)
+        found = scatter_combine(self._with_one_more(base), 1, self.places, rows, combine=combine)
+        return slice(found, 1, 0, self.count) if self.more else found
+
+    def _with_one_more(self, value: Tensor) -> Tensor:
+        return constant_pad_nd(value, (0, 0, 0, self.more)) if self.more else value
 
     def spread(self, value: Tensor) -> Tensor:
-        """Return the segment's value at each element."""
-        return gather_along(value, 1, self.places)
+        """Return the segment's value at each element; 0 at one that is in none."""
+        return gather_along(self._with_one_more(value), 1, self.places)
 
 
 def _reduction(reduce: str) -> str:
@@ -100,7 +106,7 @@ def segment_reduce(
     if indices is not None:
         raise ArgumentError("indices is given: expected lengths or offsets, as in PyTorch")
     combine = _reduction(reduce)
-    segments = Segments(data, lengths, offsets, axis)
+    segments = Segments(data, lengths, offsets, axis, checked=offsets is None and not unsafe)
     start = EMPTY["sum" if reduce == "mean" else reduce] if initial is None else initial
     base = full(segments.reduced, start, dtype=data.dtype)
     found = segments.combined(base, reshape(data, segments.rows), combine)
@@ -125,7 +131,7 @@ def _segment_reduce_backward(
 ) -> Tensor:
     """The gradient of segment_reduce by data; equal largest (or smallest) elements share it."""
     combine = _reduction(reduce)
-    segments = Segments(data, lengths, offsets, axis)
+    segments = Segments(data, lengths, offsets, axis, checked=False)
     rows, slope = reshape(data, segments.rows), reshape(grad, segments.reduced)
     if reduce == "mean":
         slope = slope / convert(where(eq(segments.sizes, 0), 1, segments.sizes), slope.dtype)

@@ -129,6 +129,8 @@ ENTRIES: dict[str, Entry] = {
         *(S(distinct(6), name, offsets=STARTS, initial=0.5) for name in ("sum", "prod", "mean", "max")),
         S(distinct(2, 5, 3), "sum", lengths=NESTED, axis=1),
         S(distinct(2, 5, 3), "max", lengths=NESTED, axis=1, unsafe=True),
+        S(distinct(8, 2), "sum", offsets=STARTS),
+        S(distinct(8, 2), "prod", lengths=LENGTHS, unsafe=True),
         forward_mode=False,
         **PLAIN,
     ),
