@@ -119,8 +119,8 @@ def _unary(name: str) -> Callable[[Value], Any]:
 
 # Methods that change an array in place in NumPy, and their alternatives.
 IN_PLACE = {
-    "fill": "x = smelt.ops.full_like(x, value)", "sort": "sort the array before the call",
-    "partition": "partition the array before the call", "put": "x = smelt.ops.index_put(x, [index], values)",
+    "fill": "x = smelt.ops.full_like(x, value)", "sort": "x = np.sort(x)",
+    "partition": "x = np.partition(x, kth)", "put": "x = smelt.ops.index_put(x, [index], values)",
     "itemset": "x = smelt.ops.index_put(x, [index], values)", "resize": "x = x.reshape(shape)",
     "setfield": "x = x.astype(dtype)", "setflags": "set the flags of the array",
     "byteswap": "swap the bytes of the array before the call",
@@ -455,6 +455,7 @@ def install() -> None:
         "round": _rounded,
         "clip": as_method(np.clip),
         "dot": as_method(np.dot),
+        "argpartition": as_method(np.argpartition),
         "__format__": _format,
         "T": property(_transposed),
         "transpose": _transpose,

@@ -10,6 +10,7 @@ MODULES = (
     "graph.simplify",
     "graph.sink_slices",
     "graph.split_reductions",
+    "graph.sorts",
     "graph.joins",
     "fusion.fuse",
     "loop.split_ranges",

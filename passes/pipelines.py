@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # To primitives, without redundant work: the start of every target.
-GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce", "joins")
+GRAPH = ("decompose", "split", "slices", "simplify", "cse", "dce", "sorts", "joins")
 
 # Loops of one kernel: from serial to vectorised and parallel.
 LOOPS = (

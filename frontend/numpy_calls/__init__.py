@@ -22,7 +22,7 @@ from .ufuncs import call_ufunc
 __all__ = ["FAMILIES", "NEED_NOTHING", "ONLY_NUMPYS", "as_method", "call_function", "call_ufunc", "functions"]
 
 FAMILIES = (
-    "arrange", "choices", "creation", "data_sizes", "elements", "functional", "joins", "piecewise",
+    "arrange", "choices", "creation", "data_sizes", "elements", "functional", "joins", "ordering", "piecewise",
     "polynomials", "products", "rearrange", "reductions", "statistics",
 )  # fmt: skip
 

@@ -61,7 +61,9 @@ def _sorted(self: Tensor, dim: int, descending: bool, count: Dim | None = None) 
         kept = (1,) if count is None else (count,)
         return (alias(self), full((), 0, dtype=i64)) if kept == (1,) else (full((0,), 0), full((0,), 0))
     rows = transpose(self, dim, -1)
-    values, places = sorted_values(rows, descending, 0, count), sorted_places(rows, descending, 0, count)
+    places = sorted_places(rows, descending, 0, count)
+    # passes/graph/sorts.py: without the places, elements alone are sorted.
+    values = sorted_values(rows, descending) if count is None else gather_along(rows, -1, places)
     return transpose(values, dim, -1), transpose(places, dim, -1)
 
 

@@ -338,8 +338,46 @@ def elementwise() -> Iterator[str]:
             yield f"np.{name}({one}, {other})"
 
 
+def orders() -> Iterator[str]:
+    for name, value, axis in itertools.product(("sort", "argsort"), "xiubvsne", ("None", "0", "-1", "1", "5")):
+        yield f"np.{name}({value}, axis={axis})"
+    for name in ("sort", "argsort"):
+        # A kind that is not stable gives argsort any order of equal elements: these have none.
+        yield from (f"np.{name}(v)", f"np.{name}(x, 0, 'stable')", f"np.{name}(x, stable=True)", f"np.{name}(c)")
+    for name, kth, axis in itertools.product(
+        ("partition", "argpartition"), ("0", "1", "-1", "[0, 1]", "9"), ("0", "-1")
+    ):
+        # What stands on each side of the kth has no order: sorted, it is compared.
+        yield f"np.sort(np.{name}(x, {kth}, {axis}), {axis})"
+        yield f"np.take(np.{name}(v, {kth}), {kth})"
+    yield from (
+        "np.lexsort((b[0], i[1], i[0]))",
+        "np.lexsort((u, i), axis=0)",
+        "np.lexsort((i,))",
+        "np.lexsort(x[:, 0])",
+    )
+    for name, value, axis in itertools.product(("median", "nanmedian"), "xiuvshne", AXES):
+        yield f"np.{name}({value}, axis={axis})"
+        yield f"np.{name}({value}, {axis}, keepdims=True)"
+    for name, q in (
+        *itertools.product(
+            ("quantile", "nanquantile"),
+            ("0.3", "1", "[0.2, 0.9]", "np.float32([0.2, 0.9])", "np.array([[0.1], [0.5]])", "1.5", "'a'"),
+        ),
+        *itertools.product(("percentile", "nanpercentile"), ("30", "100", "[20, 90]", "np.float32([20, 90])", "101")),
+    ):
+        for value, axis in itertools.product("xivhn", ("None", "0", "-1", "(0, 1)")):
+            yield f"np.{name}({value}, {q}, axis={axis})"
+        yield from (f"np.{name}(x, {q}, 1, keepdims=True)", f"np.{name}(x, {q}, keepdims=True)")
+        for method in ("linear", "lower", "higher", "midpoint", "nearest", "hazen"):
+            yield f"np.{name}(v, {q}, method='{method}')"
+            yield f"np.{name}(i, {q}, 0, method='{method}')"
+    yield from ("v.argpartition(2)[2]", "v.argsort()", "x.argsort(axis=0)", "x.argsort(1)")
+
+
 TEXTS = {
     "elementwise": [*elementwise()],
+    "orders": [*orders()],
     "statistics": [*statistics()],
     "arrangements": [*arrangements()],
     "creations": [*creations()],

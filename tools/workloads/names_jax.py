@@ -13,6 +13,7 @@ from jax.nn import log_softmax, mish, relu, sigmoid, silu, softmax
 from jax.numpy import (
     abs,
     argmax,
+    argsort,
     cumsum,
     exp,
     log,
@@ -21,6 +22,7 @@ from jax.numpy import (
     minimum,
     roll,
     sin,
+    sort,
     sqrt,
     stack,
     tanh,
@@ -32,11 +34,11 @@ from jax.numpy import transpose as permute
 from jax.scipy.special import erf, logsumexp
 
 __all__ = [
-    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat", "clamp",
-    "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add",
-    "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu",
-    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var",
-    "where", "zeros_like",
+    "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat",
+    "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
+    "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
+    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
+    "stack", "sum", "tanh", "topk", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
@@ -122,3 +124,11 @@ def binary_cross_entropy_with_logits(logits: Any, wanted: Any) -> Any:
 def attention(query: Any, key: Any, value: Any) -> Any:
     scores = query @ jnp.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
     return softmax(scores, -1) @ value
+
+
+def topk(x: Any, k: int) -> Any:
+    return jax.lax.top_k(x, k)[0]
+
+
+def lower_median(x: Any) -> Any:
+    return jnp.sort(x)[..., (x.shape[-1] - 1) // 2]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy import (
     abs,
     argmax,
+    argsort,
     cumsum,
     exp,
     log,
@@ -18,6 +19,7 @@ from numpy import (
     minimum,
     roll,
     sin,
+    sort,
     sqrt,
     stack,
     tanh,
@@ -30,10 +32,11 @@ from scipy.special import erf
 from scipy.special import expit as sigmoid
 
 __all__ = [
-    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "cat", "clamp", "cross_entropy", "cumsum", "embedding",
-    "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm", "log", "log1p",
-    "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid",
-    "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "var", "where", "zeros_like",
+    "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "cat", "clamp", "cross_entropy", "cumsum",
+    "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm", "log",
+    "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean", "minimum", "mish", "permute", "relu",
+    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt", "stack", "sum", "tanh", "topk", "var",
+    "where", "zeros_like",
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
@@ -146,3 +149,12 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
 def attention(query: Any, key: Any, value: Any) -> Any:
     scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
     return softmax(scores, -1) @ value
+
+
+def topk(x: Any, k: int) -> Any:
+    return np.sort(np.partition(x, x.shape[-1] - k)[..., -k:])[..., ::-1]
+
+
+def lower_median(x: Any) -> Any:
+    middle = (x.shape[-1] - 1) // 2
+    return np.partition(x, middle)[..., middle]

@@ -10,6 +10,7 @@ from ...ops import (
     amax,
     amin,
     argmax,
+    argsort,
     binary_cross_entropy_with_logits,
     cat,
     clamp,
@@ -47,11 +48,11 @@ from ...ops import (
 from ...ops import scaled_dot_product_attention as attention
 
 __all__ = [
-    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat", "clamp",
-    "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add",
-    "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu",
-    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var",
-    "where", "zeros_like",
+    "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat",
+    "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
+    "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
+    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
+    "stack", "sum", "tanh", "topk", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 
@@ -73,3 +74,15 @@ def rms_norm(x: Any, weight: Any) -> Any:
 
 def batch_norm(x: Any, weight: Any, bias: Any) -> Any:
     return ops.batch_norm(x, weight, bias, None, None, True, 0.1, 1e-5)
+
+
+def sort(x: Any) -> Any:
+    return ops.sort(x)[0]
+
+
+def topk(x: Any, k: int) -> Any:
+    return ops.topk(x, k)[0]
+
+
+def lower_median(x: Any) -> Any:
+    return ops.median(x, -1)[0]

@@ -13,6 +13,7 @@ from torch import (
     amax,
     amin,
     argmax,
+    argsort,
     cat,
     clamp,
     cumsum,
@@ -43,11 +44,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from torch.nn.functional import scaled_dot_product_attention as attention
 
 __all__ = [
-    "abs", "amax", "amin", "argmax", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat", "clamp",
-    "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add",
-    "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "maximum", "mean", "minimum", "mish", "permute", "relu",
-    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sqrt", "stack", "sum", "tanh", "value_and_grad", "var",
-    "where", "zeros_like",
+    "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat",
+    "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
+    "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
+    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
+    "stack", "sum", "tanh", "topk", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 
@@ -95,3 +96,15 @@ def value_and_grad(function: Callable[..., Any]) -> Callable[..., Any]:
         return value.detach(), optree.tree_unflatten(structure, grads)
 
     return both
+
+
+def sort(x: Any) -> Any:
+    return torch.sort(x).values
+
+
+def topk(x: Any, k: int) -> Any:
+    return torch.topk(x, k).values
+
+
+def lower_median(x: Any) -> Any:
+    return torch.median(x, -1).values

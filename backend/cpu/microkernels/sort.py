@@ -28,6 +28,8 @@ class SortTuning(Record):
     """Lengths of rows, in elements, by the way to sort them."""
 
     network: int = 2048  # words of a row, at most, that a bitonic network sorts
+    selected: int = 512  # words at the front of the order, at most, that are selected from a longer row
+    share: int = 8  # words of the row for each word of the selection's buffer, at least
     inserted: int = 24  # the same for words that vectors do not hold, by insertion
 
 
@@ -54,6 +56,7 @@ class SortText:
     def __init__(self, dtype: DType, places: bool, descending: bool, bits: int, declarations: set[str]):
         self.dtype, self.places, self.descending = dtype, places, descending
         self.declarations = declarations
+        self.vector_bits = bits
         self.key, self.bits = key_bits(dtype), word_bits(dtype, places)
         self.word, self.item = f"i{self.bits}", f"i{self.key}"
         self.shift = self.bits // 2 if places else 0  # of the key in a word
@@ -135,7 +138,7 @@ class SortText:
 
         f.loop(whole, stop, 1, one)
 
-    def fill(self, f: Function) -> str | None:
+    def fill(self, f: Function, stop: str = "%length") -> str | None:
         """Write the words of the source; return where it is noted that keys do not tell all elements, if they may."""
         noted = None
         if self.dtype.kind == "f" and not self.places:
@@ -147,11 +150,7 @@ class SortText:
             raw = self.load(f, "%source", at, lanes, self.item)
             word, odd = self.mapped(f, raw, lanes)
             if self.places:
-                kind = vector(self.word, lanes)
-                if self.key < self.bits:
-                    word = f.op(f"zext {vector(self.item, lanes)} {word} to {kind}")
-                word = f.op(f"shl {kind} {word}, {splat(self.word, lanes, self.shift)}")
-                word = f.op(f"or {kind} {word}, {self.numbers(f, at, lanes)}")
+                word = self.packed(f, word, at, lanes)
             elif noted:
                 mask = f.op(f"bitcast <{lanes} x i1> {odd} to i{lanes}") if lanes > 1 else odd
                 some = f.op(f"icmp ne i{lanes} {mask}, 0") if lanes > 1 else odd
@@ -159,8 +158,15 @@ class SortText:
                     f.write("store i8 1, ptr %odd")
             self.store(f, word, "%room", at, lanes, self.word)
 
-        self.each(f, "%length", words)
+        self.each(f, stop, words)
         return noted
+
+    def packed(self, f: Function, key: str, first: str, lanes: int) -> str:
+        """Write words of keys and their places, from `first` on."""
+        kind = vector(self.word, lanes)
+        word = f.op(f"zext {vector(self.item, lanes)} {key} to {kind}")
+        word = f.op(f"shl {kind} {word}, {splat(self.word, lanes, self.shift)}")
+        return f.op(f"or {kind} {word}, {self.numbers(f, first, lanes)}")
 
     def numbers(self, f: Function, first: str, lanes: int) -> str:
         """Write the places from `first` on, as words."""
@@ -177,7 +183,9 @@ class SortText:
 
     def row(self) -> str:
         f = self.function(self.name, ("target", "source", "room"), ("length", "first", "kept"))
-        f.return_if(Value(f, I1, f.compare("sle", "%length", 0)))
+        f.return_if(Value(f, I1, f.compare("sle", "%kept", 0)))
+        if self.places and self.lanes > 1:
+            self.select_few(f)
         noted = self.fill(f)
         limit = TUNING.network if self.lanes > 1 else TUNING.inserted if self.bits == 128 else 0
 
@@ -200,6 +208,15 @@ class SortText:
         else:
             ((_, words),) = by_digits()
 
+        self.unpack(f, words)
+        if noted:
+            found = f.op(f"load i8, ptr {noted}")
+            with f.if_(Value(f, I1, f.op(f"icmp ne i8 {found}, 0"))):
+                f.write(f"call void @{self.mend()}(ptr %target, ptr %source, i64 %length, i64 %first, i64 %kept)")
+        return self.finish(f)
+
+    def unpack(self, f: Function, words: str) -> None:
+        """Write the target from sorted words."""
         words = f.at(words, "%first", self.word)
 
         def result(at: str, lanes: int) -> None:
@@ -214,11 +231,80 @@ class SortText:
             self.store(f, word, "%target", at, lanes, "i64")
 
         self.each(f, "%kept", result)
-        if noted:
-            found = f.op(f"load i8, ptr {noted}")
-            with f.if_(Value(f, I1, f.op(f"icmp ne i8 {found}, 0"))):
-                f.write(f"call void @{self.mend()}(ptr %target, ptr %source, i64 %length, i64 %first, i64 %kept)")
-        return self.finish(f)
+
+    def select_few(self, f: Function) -> None:
+        """Return after the selection of a few words from a long row."""
+        end = f.add("%first", "%kept")
+        size = self.buffer_size(f, end)
+        few, long = f.compare("sle", end, TUNING.selected), f.compare("sle", f.multiply(size, TUNING.share), "%length")
+        with f.if_(Value(f, I1, f.op(f"and i1 {few}, {long}"))):
+            f.write(f"call void @{self.selection()}(ptr %source, ptr %room, i64 %length, i64 {end}, i64 {size})")
+            self.unpack(f, "%room")
+            f.return_()
+
+    def buffer_size(self, f: Function, end: str) -> str:
+        """Compute the words of a selection's buffer: a power of two of which at least half is free after each sort."""
+        self.declarations |= {"declare i64 @llvm.ctlz.i64(i64, i1)", "declare i64 @llvm.smax.i64(i64, i64)"}
+        most = f.op(f"call i64 @llvm.smax.i64(i64 {end}, i64 {2 * SORTING.spare})")
+        zeros = f.op(f"call i64 @llvm.ctlz.i64(i64 {f.add(most, -1)}, i1 false)")
+        return f.op(f"shl i64 2, {f.subtract(64, zeros)}")
+
+    def selection(self) -> str:
+        """Write the selection of the first words of the order: those that may be among them go to a buffer, which is
+        sorted and cut off when it is full. Its last word is the limit for what follows."""
+        f = Function(
+            f"{self.name}.selection",
+            [("ptr", "source"), ("ptr", "room"), ("i64", "length"), ("i64", "end"), ("i64", "size")],
+            ATTRIBUTES,
+        )
+        lanes = min(self.vector_bits // self.key, 16)
+        kind, mask = vector(self.item, lanes), f"<{lanes} x i1>"
+        self.declarations.add(f"declare i{lanes} @llvm.cttz.i{lanes}(i{lanes}, i1)")
+        v = f.variables
+        self.fill(f, "%size")
+        v.count = Value(f, I64, "%size")
+        v.limit = Value(f, self.item, "0")
+
+        def shrink() -> None:
+            f.write(f"call void @{self.network()}(ptr %room, i64 {v.count})")
+            last = self.load(f, "%room", f.add("%end", -1), 1, self.word)
+            v.limit = Value(f, self.item, f.op(f"trunc i64 {f.op(f'lshr i64 {last}, {self.shift}')} to {self.item}"))
+            v.count = Value(f, I64, "%end")
+
+        def append(place: str) -> None:
+            key, _ = self.mapped(f, self.load(f, "%source", place, 1, self.item), 1)
+            self.store(f, self.packed(f, key, place, 1), "%room", str(v.count), 1, self.word)
+            v.count = v.count + 1
+
+        def room_for(more: int) -> None:
+            with f.if_(Value(f, I1, f.compare("sgt", f.add(str(v.count), more), "%size"))):
+                shrink()
+
+        shrink()
+        rest = f.op(f"and i64 {f.subtract('%length', '%size')}, {-lanes}")
+        whole = f.add("%size", rest)
+        with f.for_(Value(f, I64, "%size"), Value(f, I64, whole), lanes) as at:
+            keys, _ = self.mapped(f, self.load(f, "%source", str(at), lanes, self.item), lanes)
+            one = f.op(f"insertelement {kind} poison, {self.item} {v.limit}, i64 0")
+            limit = f.op(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+            hits = f.op(f"bitcast {mask} {f.op(f'icmp ult {kind} {keys}, {limit}')} to i{lanes}")
+            with f.if_(Value(f, I1, f.op(f"icmp ne i{lanes} {hits}, 0"))):
+                room_for(lanes)
+                v.hits = Value(f, f"i{lanes}", hits)
+                with f.while_(lambda: Value(f, I1, f.op(f"icmp ne i{lanes} {v.hits}, 0"))):
+                    lane = f.op(f"call i{lanes} @llvm.cttz.i{lanes}(i{lanes} {v.hits}, i1 true)")
+                    append(f.add(str(at), f.op(f"zext i{lanes} {lane} to i64")))
+                    less = f.op(f"add i{lanes} {v.hits}, -1")
+                    v.hits = Value(f, f"i{lanes}", f.op(f"and i{lanes} {v.hits}, {less}"))
+                f.values.pop("hits")
+        with f.for_(Value(f, I64, whole), Value(f, I64, "%length")) as at:
+            key, _ = self.mapped(f, self.load(f, "%source", str(at), 1, self.item), 1)
+            with f.if_(Value(f, I1, f.op(f"icmp ult {self.item} {key}, {v.limit}"))):
+                room_for(1)
+                append(str(at))
+        shrink()
+        self.declarations.add(self.finish(f))
+        return f.name
 
     def finish(self, f: Function) -> str:
         self.declarations.update(routine.declaration for routine in f.called.values())
