@@ -23,6 +23,13 @@ CHUNK = 20  # programs of a task
 PATIENCE = 180.0  # seconds without an answer
 
 
+def passes(seed: int, ways: tuple[str, ...]) -> bool:
+    """Whether the program of a seed passes in a process without any defect."""
+    task = (str(seed), str(seed + 1))
+    answers = run([task], partial(answer, ways=ways, defect=None), most=1, workers=1, patience=PATIENCE)
+    return all(outcome["passed"] for _, outcomes in answers for outcome in outcomes)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=1000, help="programs (1000)")
@@ -61,13 +68,18 @@ def main() -> int:
             refused.update(outcome.get("refused", {}))
             typed.update({text.split("(")[0]: count for text, count in outcome.get("typed", {}).items()})
             ops.update(outcome.get("ops", ()))
-            if not outcome["passed"]:
+            if outcome["passed"]:
+                continue
+            seed = int(task[0]) + at
+            print(f"----- seed {seed}, {way}: {outcome['why']}\n", flush=True)
+            if options.defect is None:
                 failed[way] += 1
-                print(f"----- seed {int(task[0]) + at}, {way}: {outcome['why']}\n", flush=True)
-        if options.defect is not None and failed:
-            print(f"a failure within {sum(counts.values())} programs: the defect {options.defect} is shown if the seed")
-            print("passes without --defect")
-            return 0
+            elif passes(seed, ways):
+                print(f"the defect {options.defect} is found within {sum(counts.values())} programs:")
+                print(f"the program of seed {seed} passes without it")
+                return 0
+            else:
+                print(f"the program of seed {seed} fails without the defect {options.defect}, too\n", flush=True)
         show_progress(done, len(tasks), sum(failed.values()), task[0], begin)
     total = sum(counts.values())
     print(f"{total} programs in {time.monotonic() - begin:.0f} s, {sum(failed.values())} failed; {len(ops)} ops in")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import numpy as np
 import smelt
 import torch
+from smelt.backend.cuda import build as cuda
 from smelt.backend.options import CompileOptions
+from smelt.backend.report.timings import Stages
 from smelt.ir.errors import (
     ArgumentError,
     DerivativeError,
@@ -24,11 +28,13 @@ from smelt.ir.errors import (
     ShapeError,
     SmeltError,
 )
+from smelt.ir.graph import Graph
 from smelt.ops.opdef import OpDef
 from support import from_torch, to_torch
 
 from .defects import put_back
 from .draw import Drawer, Finding, drawable
+from .habits import small_thresholds
 from .oracle import Expected, expected
 from .program import Program
 
@@ -47,11 +53,14 @@ def forward(tensors: list[torch.Tensor], function: Callable[..., Any]) -> list[t
 
 
 class Derivative:
-    """The reverse or forward mode of a program by PyTorch, with respect to its real inputs."""
+    """The reverse or forward mode of a program by PyTorch, with respect to its real inputs.
 
-    def __init__(self, program: Program, seed: int, mode: str):
+    with_value: results are the weighted sum of the program's, which is differentiated, and then the gradients."""
+
+    def __init__(self, program: Program, seed: int, mode: str, with_value: bool = False):
         self.program = program
         self.mode = mode
+        self.with_value = with_value
         self.chosen = [at for at, array in enumerate(program.inputs) if getattr(array, "dtype", None) in DIFFERENTIABLE]
         self.random = np.random.default_rng(seed)
         self.weights: list[np.ndarray | None] = []
@@ -78,8 +87,9 @@ class Derivative:
             for item, weight in zip(results, self.weights)
             if weight is not None and item.requires_grad
         ]
+        value = [self.loss([item.detach() for item in results], to_torch)] if self.with_value else []
         if not pairs:
-            return [torch.zeros_like(leaf) for leaf in leaves]
+            return value + [torch.zeros_like(leaf) for leaf in leaves]
         outputs, seeds = [item for item, _ in pairs], [seed for _, seed in pairs]
         again = self.mode == "second"
         found = torch.autograd.grad(
@@ -97,7 +107,7 @@ class Derivative:
                 allow_unused=True,
                 materialize_grads=True,
             )
-        return [item.detach() for item in found]
+        return value + [item.detach() for item in found]
 
     def reached(self) -> list[int]:
         """The chosen inputs that some result depends on."""
@@ -122,8 +132,9 @@ class Derivative:
         """The results that can be differentiated."""
         return tuple(item for item, weight in zip(results, self.weights) if weight is not None)
 
-    def loss(self, results: Any) -> Any:
-        terms = [(item * weight).sum() for item, weight in zip(results, self.weights) if weight is not None]
+    def loss(self, results: Any, convert: Callable[[np.ndarray], Any] = lambda weight: weight) -> Any:
+        pairs = [(item, convert(weight)) for item, weight in zip(results, self.weights) if weight is not None]
+        terms = [(item * weight).sum() for item, weight in pairs]
         return sum(terms[1:], terms[0])
 
     def gradient(self, *arrays: Any) -> tuple[Any, ...]:
@@ -136,7 +147,11 @@ class Derivative:
             return sum(terms[1:], terms[0])
 
         leaves = [arrays[at] for at in self.chosen]
-        return smelt.grad(slope if self.mode == "second" else loss, tuple(range(len(leaves))))(*leaves)
+        numbers = tuple(range(len(leaves)))
+        if self.with_value:
+            value, gradients = smelt.value_and_grad(loss, numbers)(*leaves)
+            return (value, *gradients)
+        return smelt.grad(slope if self.mode == "second" else loss, numbers)(*leaves)
 
 
 class Refused(Finding):
@@ -191,7 +206,11 @@ def check(seed: int, ways: tuple[str, ...]) -> dict[str, Any]:
         most=SIMULATED if way == "simulator" else None,
     )
     try:
-        with warnings.catch_warnings(), default_float(torch.float64 if way in NUMPY else torch.float32):
+        with (
+            warnings.catch_warnings(),
+            default_float(torch.float64 if way in NUMPY else torch.float32),
+            small_thresholds(drawer.habits.is_small),
+        ):
             warnings.simplefilter("ignore")
             program = drawer.draw()
             report |= {"refused": drawer.refused, "typed": drawer.typed, "ops": [step.op for step in program.steps]}
@@ -227,6 +246,23 @@ def jitted(function: Callable[..., Any], arrays: list[np.ndarray]) -> list[Any]:
     return run_jitted(smelt.jit(function), arrays)
 
 
+def proved(function: Callable[..., Any], arrays: list[np.ndarray]) -> list[Any]:
+    """The results, and a proof that GPU kernels of the same graph stay in their memory and do not race."""
+    found: list[Graph] = []
+    module = sys.modules["smelt.jit"]
+    compile_graph = module._compile  # type: ignore[attr-defined]
+
+    def note(graph: Graph, options: Any) -> Any:
+        found.append(graph)
+        return compile_graph(graph, options)
+
+    with patch.object(module, "_compile", note):
+        results = jitted(function, arrays)
+    for graph in found:
+        cuda.build(graph, CompileOptions(target="cuda", verify=True), Stages(), None, False)
+    return results
+
+
 def run_jitted(function: Callable[..., Any], arrays: list[np.ndarray]) -> list[Any]:
     try:
         found = function(*arrays)
@@ -249,17 +285,18 @@ def by_eager(program: Program) -> Expected:
 
 
 def by_jit(program: Program, seed: int) -> tuple[str, float]:
-    return reported(by_eager(program), lambda: jitted(program.traced, program.inputs))
+    return reported(by_eager(program), lambda: proved(program.traced, program.inputs))
 
 
 def by_gradient(program: Program, seed: int, mode: str = "reverse") -> tuple[str, float]:
-    derivative = prepared(program, seed, mode)
+    derivative = prepared(program, seed, mode, with_value=mode == "reverse")
     known = derivatives(lambda: expected(program, derivative.eager))
-    return reported(known, lambda: jitted(derivative.gradient, program.inputs))
+    run = proved if mode == "reverse" else jitted
+    return reported(known, lambda: run(derivative.gradient, program.inputs))
 
 
-def prepared(program: Program, seed: int, mode: str) -> Derivative:
-    derivative = Derivative(program, seed, mode)
+def prepared(program: Program, seed: int, mode: str, with_value: bool = False) -> Derivative:
+    derivative = Derivative(program, seed, mode, with_value)
     try:
         is_ready = derivative.prepare()
     except Exception as error:
@@ -408,7 +445,7 @@ def by_simulator(program: Program, seed: int) -> tuple[str, float]:
     """Kernels for GPUs in Numba's simulator, which sees races; small programs, for it is slow."""
     function: Callable[..., Any] = program.traced
     known = by_eager(program)
-    if seed % 2 and (derivative := Derivative(program, seed, "reverse")).prepare():
+    if seed % 2 and (derivative := Derivative(program, seed, "reverse", with_value=True)).prepare():
         function, known = derivative.gradient, derivatives(lambda: expected(program, derivative.eager))
     compiled = smelt.jit(function, options=CompileOptions(target="cuda", verify=True))
     return reported(known, lambda: [np.asarray(item) for item in run_jitted(compiled, program.inputs)])

@@ -25,15 +25,15 @@ from smelt.ops.parameters import REQUIRED, Parameter
 from support import TORCH_DTYPES, flatten, to_torch
 
 from . import faults
+from .habits import Habits
 from .oracle import inexact
 from .program import Program, Ref, Step, Type, call, functions, references, renumber, substitute
 
-SIZES = (0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 33, 64, 65)
-LONG_SIZES = (100, 128, 255, 257, 1000, 4096, 2**15, 40000)
 MOST_ELEMENTS = 2**13
 DIFFERENTIABLE = (torch.float32, torch.float64)
 MOST_LONG_ELEMENTS = 2**20
-ELEMENTS = ("f32",) * 6 + ("f64",) * 3 + ("f16", "bf16") * 2 + ("i64",) * 2 + ("i32", "u8", "i8", "i16", "bool", "c64")
+# A call on fewer elements, with sizes of a smaller product, is made; a larger one runs without data first.
+FEW_OPERANDS, FEW_SIZES = 512, 4096
 TRIES = 30
 MOST_RESULTS = 64  # of a call: each later one looks at all values
 STEPS = 12
@@ -100,12 +100,8 @@ class Drawer:
         self.refused: Counter[str] = Counter()  # calls that PyTorch takes and smelt does not
         self.typed: Counter[str] = Counter()  # calls whose results have another type or shape in PyTorch
         self.differentiable: set[int] = set()  # floats that depend on an f32 or f64 input
-        self.long = self.random.random() < 0.04 and most is None
-        self.special = self.random.random() < 0.15 and not self.smooth
-        pool = LONG_SIZES if self.long else SIZES
-        self.sizes = [self.random.choice(pool if at == 0 else SIZES) for at in range(3)]
-        self.element = self.random.choice(("f32", "f32", "f64") if self.smooth else ELEMENTS)
-        self.most = most or (MOST_LONG_ELEMENTS if self.long else MOST_ELEMENTS)
+        self.habits = Habits(self.random, self.ops, self.smooth, most is not None)
+        self.most = most or (MOST_LONG_ELEMENTS if self.habits.long else MOST_ELEMENTS)
 
     def coin(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
@@ -113,9 +109,7 @@ class Drawer:
     def draw(self) -> Program:
         wanted = self.random.randint(1, STEPS)
         for _ in range(self.random.randint(1, 2)):
-            self.input(self.shape(), self.element)
-        # A program is about few ops: those are drawn again and again beside others.
-        favourites = self.random.sample(self.ops, min(4, len(self.ops)))
+            self.input(self.shape(), self.habits.element)
         for _ in range(wanted * 3):
             if len(self.program.steps) >= wanted and self.made():
                 break
@@ -123,7 +117,7 @@ class Drawer:
                 known = self.random.choice(self.program.steps)
                 self.step(REGISTRY[known.op], known)
             else:
-                self.step(self.random.choice(favourites if self.coin(0.4) else self.ops))
+                self.step(self.habits.op())
         if made := self.made():
             chosen = {made[-1], *self.random.sample(made, min(len(made), self.random.randint(0, 3)))}
             if self.coin():  # all that was drawn is computed
@@ -154,10 +148,8 @@ class Drawer:
     # Values
 
     def shape(self, dims: int | None = None) -> tuple[int, ...]:
-        count = self.random.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)) if dims is None else dims
-        return self.limited(
-            self.random.choice(self.sizes) if self.coin(0.8) else self.random.choice(SIZES) for _ in range(count)
-        )
+        count = self.habits.count() if dims is None else dims
+        return self.limited(self.habits.size() for _ in range(count))
 
     def limited(self, shape: Iterable[int]) -> tuple[int, ...]:
         """A shape with 1 in place of sizes that make too many elements."""
@@ -184,18 +176,19 @@ class Drawer:
             low, high = element.bounds
             if below is not None:
                 low, high = (-below if self.coin(0.2) and element.kind == "i" else 0), max(below - 1, 0)
-            elif not self.special or self.coin():
+            elif not self.habits.special and not self.habits.decades or self.coin():
                 low, high = max(low, -5), 5
             return source.integers(low, high, shape, endpoint=True).astype(element.numpy)
         real = self.floats(source, shape)
         if element.kind == "c":
             return np.asarray(real + 1j * self.floats(source, shape)).astype(element.numpy)
-        array = np.asarray(real).astype(element.numpy)
-        if self.special and array.size:
-            info = ml_dtypes.finfo(element.numpy)
-            # Nothing wider than f64 says whether a sum of products overflows in one order only.
-            most = float(info.max) if name != "f64" else MOST_F64
-            rare = [math.nan, math.inf, -math.inf, -0.0, 0.0, most, float(info.tiny) / 4, -float(info.tiny)]
+        info = ml_dtypes.finfo(element.numpy)
+        # Nothing wider than f64 says whether a sum of products overflows in one order only.
+        most = float(info.max) if name != "f64" else MOST_F64
+        array = np.asarray(np.clip(real, -most, most)).astype(element.numpy)
+        if self.habits.special and array.size:
+            rare = [-0.0, 0.0, most, -most, float(info.tiny) / 4, -float(info.tiny)]
+            rare += [math.nan, math.inf, -math.inf] if self.habits.special == "any" else []
             for place in source.integers(0, array.size, 1 + array.size // 8):
                 array.flat[place] = self.random.choice(rare)
         return array
@@ -206,7 +199,10 @@ class Drawer:
             return source.integers(-4, 4, shape, endpoint=True).astype(np.float64)
         if kind == 1:
             return source.uniform(0.05, 0.95, shape)
-        return source.standard_normal(shape) * self.random.choice((0.5, 1.0, 3.0, 30.0 if kind == 3 else 1.0))
+        found = source.standard_normal(shape) * self.random.choice((0.5, 1.0, 3.0, 30.0 if kind == 3 else 1.0))
+        if self.habits.decades and self.coin(0.6):
+            found = found * 10 ** self.random.uniform(-self.habits.decades, self.habits.decades)
+        return found
 
     def existing(self, test: Any = None) -> Ref | None:
         found = [
@@ -267,10 +263,17 @@ class Drawer:
 
     def has_room(self, step: Step) -> bool:
         """Whether the results are small enough to be made; known of most ops without making them."""
+        operands = [self.values[number] for number in references(tuple(step.arguments.values()))]
+        operands = [item for item in operands if isinstance(item, torch.Tensor)]
+        elements = sum(item.numel() for item in operands)
+        if elements > FEW_OPERANDS and broadcast(operands) > MOST_LONG_ELEMENTS:
+            return False  # a loss may be one number
+        if elements <= FEW_OPERANDS and math.prod(map(abs, integers(tuple(step.arguments.values())))) <= FEW_SIZES:
+            return True
         try:
             return self.fits(call(step, [on_meta(item) for item in self.values]))
         except Exception:
-            return not self.long
+            return not self.habits.long
 
     def fits(self, results: list[Any]) -> bool:
         tensors = [item for item in results if isinstance(item, torch.Tensor)]
@@ -347,7 +350,7 @@ class Drawer:
             if parameter.name in CHOSEN:
                 found[parameter.name] = CHOSEN[parameter.name]
                 continue
-            if parameter.name in FIXED or optional and self.coin(0.6 if parameter.is_tensor else 0.5):
+            if parameter.name in FIXED or optional and self.coin(self.habits.defaults):
                 continue
             value = self.argument(defn, parameter)
             if value is None and optional:
@@ -392,7 +395,7 @@ class Drawer:
         raise LookupError(annotation)
 
     def number(self) -> Any:
-        return self.random.choice(RARE_NUMBERS if self.coin(0.2) else NUMBERS)
+        return self.random.choice(RARE_NUMBERS if self.coin(0.5 if self.habits.decades else 0.2) else NUMBERS)
 
     def setting(self) -> Any:
         """A number that says what an op does, an order or a slope: none of these is NaN."""
@@ -415,7 +418,7 @@ class Drawer:
         indexes = "ind" in parameter.name or parameter.name in ("target", "sorter")
         first = self.first
         if parameter.name in SORTED:
-            ref = self.input(self.shape(1) if first is None or self.coin(0.7) else first.shape, self.element)
+            ref = self.input(self.shape(1) if first is None or self.coin(0.7) else first.shape, self.habits.element)
             array = self.program.inputs[-1]
             if array.dtype.kind not in "biu":  # NaN last, for bf16 too
                 array[...] = np.sort(array.astype(np.float64), axis=-1).astype(array.dtype)
@@ -425,20 +428,22 @@ class Drawer:
             return ref
         if not indexes:
             wanted = self.existing(lambda item: self.alike(item, first))
-            if wanted is not None and self.coin(0.65 if first is None else 0.5):
+            if wanted is not None and self.coin(self.habits.reuse):
                 return wanted
         shape = self.shape() if first is None else self.limited(self.related(tuple(first.shape)))
+        if first is not None and not indexes and self.coin(self.habits.scalars):
+            shape = ()
         if indexes:
-            sizes = [size for size in (first.shape if first is not None else self.sizes) if size] or [1]
+            sizes = [size for size in (first.shape if first is not None else self.habits.sizes) if size] or [1]
             below = self.random.choice(sizes) if self.coin(0.7) else min(sizes)
             if "mask" not in parameter.name and self.coin(0.25):
                 return self.filled(shape, self.random.randrange(below))
             return self.input(shape, self.random.choice(("i64", "i64", "i64", "i32", "bool")), below)
-        name = self.random.choice(ELEMENTS)
-        if first is not None and self.coin(0.75):
+        name = self.habits.type()
+        if first is not None and self.coin(0.75 if shape else 0.4):
             name = next(key for key, item in TORCH_DTYPES.items() if item is first.dtype)
         elif first is None and self.coin(0.7):
-            name = self.element
+            name = self.habits.element
         if "mask" in parameter.name or parameter.name == "condition":
             name = "bool"
         if defn.kind is not None and name not in takes:
@@ -455,23 +460,23 @@ class Drawer:
 
     def related(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A shape for an operand beside another one: equal, broadcast, smaller, for a product, or unrelated."""
-        kind = self.random.randrange(11)
-        if kind <= 2 or not shape:
-            return shape if kind <= 2 or self.coin() else self.shape()
-        if kind == 3:
+        kind = self.habits.relation()
+        if kind == 0 or not shape:
+            return shape if kind == 0 or self.coin() else self.shape()
+        if kind == 1:
             return tuple(1 if self.coin(0.4) else size for size in shape)
-        if kind == 4:
+        if kind == 2:
             return shape[self.random.randint(0, len(shape)) :]
-        if kind == 5:
+        if kind == 3:
             # Smaller or larger beside one dim, as gathers and scatters allow.
             return tuple(max(size + self.random.choice((-2, -1, 0, 0, 0, 1, 3)), 0) for size in shape)
-        if kind == 6:
+        if kind == 4:
             return tuple(self.random.randint(0, size) for size in shape)
-        if kind == 7:
-            return (*shape[:-2], shape[-1], self.random.choice(self.sizes))
-        if kind == 8:
+        if kind == 5:
+            return (*shape[:-2], shape[-1], self.random.choice(self.habits.sizes))
+        if kind == 6:
             return (self.random.choice(shape),)
-        if kind == 9 and len(shape) > 2:
+        if kind == 7 and len(shape) > 2:
             # A kernel for the first operand's channels.
             return (self.random.choice((1, 2, 3, 4)), shape[1], *(self.random.choice((1, 2, 3)) for _ in shape[2:]))
         return self.shape(len(shape) if self.coin() else None)
@@ -499,7 +504,7 @@ class Drawer:
 
     def size(self, parameter: Parameter) -> int:
         if "size" in parameter.name or "length" in parameter.name or self.coin(0.3):
-            sizes = (*(self.first.shape if self.first is not None else ()), *self.sizes)
+            sizes = (*(self.first.shape if self.first is not None else ()), *self.habits.sizes)
             return int(self.random.choice(sizes))
         return self.random.choice((0, 1, 1, 2, 2, 3, 4, -1, -2, 5))
 
@@ -539,10 +544,25 @@ class Drawer:
         return self.random.choice(TEXTS)
 
     def element_type(self, parameter: Parameter) -> Type:
-        return Type(self.random.choice(ELEMENTS))
+        return Type(self.habits.type())
 
     def real(self, parameter: Parameter) -> float:
         return float(self.setting())
+
+
+def broadcast(operands: Sequence[torch.Tensor]) -> int:
+    """The elements of what operands are broadcast to; 0 if they cannot be."""
+    try:
+        return math.prod(torch.broadcast_shapes(*(item.shape for item in operands)))
+    except RuntimeError:
+        return 0
+
+
+def integers(item: Any) -> list[int]:
+    """All integers but 0 in an argument."""
+    if isinstance(item, tuple):
+        return [number for inner in item for number in integers(inner)]
+    return [item] if type(item) is int and item else []
 
 
 def on_meta(item: Any) -> Any:
