@@ -188,6 +188,10 @@ def mode_of(way: str, seed: int) -> str | None:
     return "reverse" if way in DERIVATIVES or (way == "simulator" and seed % 2 == 1) else None
 
 
+def way_of(seed: int, ways: tuple[str, ...]) -> str:
+    return random.Random(seed).choices(ways, [SHARES.get(way, 1) for way in ways])[0]
+
+
 @cache
 def ops_for(way: str) -> list[OpDef]:
     return [defn for defn in drawable() if way != "simulator" or "conv" not in defn.name]  # which are slow in it
@@ -196,7 +200,7 @@ def ops_for(way: str) -> list[OpDef]:
 def check(seed: int, ways: tuple[str, ...]) -> dict[str, Any]:
     """Draw the program of a seed and run it in one of the ways; what is wrong is in "failure"."""
     report: dict[str, Any] = {"seed": seed, "way": "draw"}
-    way = random.Random(seed).choice(ways)
+    way = way_of(seed, ways)
     # Derivatives at infinities and kinks are a matter of convention, and have a table of their own.
     drawer = Drawer(
         seed,
@@ -461,6 +465,8 @@ WAYS: dict[str, Callable[[Program, int], tuple[str, float]]] = {
     "torch": by_torch,
     "training": by_torch_training,
 }
+# Programs of quick ways are many: those through Dynamo take five times as long.
+SHARES = {"jit": 4, "sizes": 2, "reverse": 3, "simulator": 3}
 # Numba's simulator is switched on before Numba is imported, for the whole process.
 if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
     WAYS["simulator"] = by_simulator

@@ -120,7 +120,7 @@ class Drawer:
                 self.step(self.habits.op())
         if made := self.made():
             chosen = {made[-1], *self.random.sample(made, min(len(made), self.random.randint(0, 3)))}
-            if self.coin():  # all that was drawn is computed
+            if self.coin(0.85):  # all that was drawn is computed
                 read = {number for step in self.program.steps for number in references(tuple(step.arguments.values()))}
                 chosen |= set(made) - read
             self.program.results = sorted(chosen)
@@ -176,7 +176,7 @@ class Drawer:
             low, high = element.bounds
             if below is not None:
                 low, high = (-below if self.coin(0.2) and element.kind == "i" else 0), max(below - 1, 0)
-            elif not self.habits.special and not self.habits.decades or self.coin():
+            elif element.bytes > 1 and not self.habits.special and not self.habits.decades or self.coin():
                 low, high = max(low, -5), 5
             return source.integers(low, high, shape, endpoint=True).astype(element.numpy)
         real = self.floats(source, shape)

@@ -73,7 +73,7 @@ class Habits:
             return self.random.choice(self.ops)
         if chance < 0.5:
             return self.random.choice(self.family)
-        if chance < 0.7 and self.kinds:
+        if chance < 0.75 and self.kinds:
             return self.random.choice(self.random.choice(self.kinds))
         return self.random.choice(self.all_ops)
 
