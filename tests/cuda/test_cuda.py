@@ -198,6 +198,14 @@ def test_shared_memory(function: Callable[..., Any], types: Sequence[str]) -> No
         assert item.resources.shared <= 48 << 10
 
 
+def test_values_without_elements() -> None:
+    """Loops of no iterations, which store and reduce one element at a time, are not shared out."""
+    built(
+        lambda x, w: smelt.value_and_grad(lambda x: ops.sum(ops.group_norm(x, 5) * w))(x),
+        ["f64[0, 0, 0]"] * 2,
+    )
+
+
 NAMES = [
     "min",
     "max",

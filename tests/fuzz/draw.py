@@ -278,7 +278,8 @@ class Drawer:
     def fits(self, results: list[Any]) -> bool:
         tensors = [item for item in results if isinstance(item, torch.Tensor)]
         return 0 < len(tensors) <= MOST_RESULTS and all(
-            item.numel() <= self.most and item.dtype in TORCH_DTYPES.values() for item in tensors
+            math.prod(max(size, 1) for size in item.shape) <= self.most and item.dtype in TORCH_DTYPES.values()
+            for item in tensors
         )
 
     def defined(self, step: Step, results: list[Any]) -> bool:

@@ -48,6 +48,11 @@ def _empty(operands: Operands, arguments: Arguments) -> bool:
     return any(item.numel() == 0 for item in operands)
 
 
+def _unlike(operands: Operands, arguments: Arguments) -> bool:
+    """Without a check, one operand's elements are taken for the others': the result depends on the memory's layout."""
+    return _empty(operands, arguments) or len({item.shape for item in operands[:2]}) > 1
+
+
 def _unsigned(operands: Operands, arguments: Arguments) -> bool:
     return any(item.dtype is torch.uint8 for item in operands)
 
@@ -180,6 +185,7 @@ FORWARD: dict[str, Call] = {
 # The same in second derivatives alone.
 SECOND: dict[str, Call] = {
     "dist": always,  # 0 / 0 for equal points
+    "binary_cross_entropy": always,  # adds 1e-12 to denominators
     "mvlgamma": _double,
     "lgamma": _double,
     "pow": _no_power,
@@ -192,6 +198,11 @@ MODES = {"reverse": (DERIVATIVES,), "forward": (DERIVATIVES, FORWARD), "second":
 
 def _nan(operands: Operands, arguments: Arguments) -> bool:
     """The sign of a NaN is not defined."""
+    return any(bool(item.isnan().any()) for item in operands)
+
+
+def _nan_in_order(operands: Operands, arguments: Arguments) -> bool:
+    """The search goes past any NaN that it meets: the last place or an earlier one, as the row's length has it."""
     return any(bool(item.isnan().any()) for item in operands)
 
 
@@ -209,6 +220,11 @@ def _zeros(operands: Operands, arguments: Arguments) -> bool:
 def _huge(operands: Operands, arguments: Arguments) -> bool:
     """Vector code makes NaN of quotients that overflow."""
     return any(bool((item.abs() > 1e30).any()) for item in operands if item.is_floating_point())
+
+
+def _short_integers(operands: Operands, arguments: Arguments) -> bool:
+    """Their difference wraps before it meets floats; smelt.jit makes floats of the operands."""
+    return any(item.dtype in (torch.uint8, torch.int8) for item in operands)
 
 
 def _large_integers(operands: Operands, arguments: Arguments) -> bool:
@@ -274,9 +290,12 @@ UNDEFINED: dict[str, Call] = {
         _extreme_order,
     ),
     **dict.fromkeys(("scatter_add", "scatter_reduce", "index_add", "index_put"), _narrow_updates),
-    "cosine_embedding_loss": _large_integers,
-    "poisson_nll_loss": _large_integers,
-    "binary_cross_entropy": _empty,  # the mean of no elements is left unwritten
+    **dict.fromkeys(
+        ("cosine_embedding_loss", "poisson_nll_loss"),
+        lambda operands, arguments: _short_integers(operands, arguments) or _large_integers(operands, arguments),
+    ),
+    **dict.fromkeys(("searchsorted", "bucketize"), _nan_in_order),
+    "binary_cross_entropy": _unlike,  # the mean of no elements is left unwritten, too
     "remainder": _huge,
     "fmod": _tiny_divisor,
     "cumprod": _huge,  # a running product that leaves the range of f32 and comes back: PyTorch's is f64
@@ -286,12 +305,10 @@ UNDEFINED: dict[str, Call] = {
     "isin": lambda operands, arguments: arguments.get("assume_unique") is True,  # says so of elements that are not
     "logspace": _out_of_range,
     "block_diag": _of_several_types,
-    # The difference of unsigned numbers wraps before it meets floats; smelt.jit makes floats of the operands.
-    "margin_ranking_loss": _unsigned,
     **dict.fromkeys(
-        ("pairwise_distance", "triplet_margin_loss"),
+        ("margin_ranking_loss", "pairwise_distance", "triplet_margin_loss"),
         lambda operands, arguments: (
-            _unsigned(operands, arguments)
+            _short_integers(operands, arguments)
             or _large_integers(operands, arguments)
             or _extreme_order(operands, arguments)
         ),

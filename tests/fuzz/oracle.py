@@ -204,10 +204,14 @@ def compare(
         if coarsest is not None and EPSILON[coarsest] > EPSILON[name]:  # steps in a narrower type may run in either
             allowed += EPSILON[coarsest] * (8 * magnitude + COMPOSITE[coarsest] * largest)
         near = (np.abs(actual - known) <= allowed) | (np.abs(actual - exact) <= allowed)
+        # A number of a narrow type on the way to a wider one, which eager rounds and a kernel need not.
+        near |= np.abs(actual - exact) <= np.abs(known - exact)
         rounded = exact.astype(got.dtype).astype(as_wide)
         right = near | same(actual, known) | same(actual, rounded)
         # A sum of products is scaled before or after the others are added: near the end of the range one way overflows.
         unstable |= ~np.isfinite(actual) & (np.abs(exact) > LARGEST[name] * NEAR_OVERFLOW[name])
+        # Products that overflow and cancel: infinite or NaN, as the order has it.
+        unstable |= ~np.isfinite(actual) & ~np.isfinite(known) & np.isfinite(exact)
         # Sums that cancel to nothing, overflows that depend on the order: as large as what the runs disagree by.
         unstable |= spread > 0.1 * np.maximum(np.abs(known), np.abs(exact)) + tiny
     return ~right & ~unstable, unstable

@@ -371,7 +371,9 @@ class Emitter:
     # Loops.
 
     def loop(self, loop: Loop) -> None:
-        if loop.kind == "vector":
+        if loop.extent == 0 and not prefixes(loop):
+            self.finish(loop, self.start(loop))  # one element is as good as another: such loops are not shared out
+        elif loop.kind == "vector":
             self.vector(loop)
         elif loop.kind == "thread":
             self.shared_out(loop)
