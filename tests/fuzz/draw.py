@@ -36,7 +36,7 @@ MOST_LONG_ELEMENTS = 2**20
 FEW_OPERANDS, FEW_SIZES = 512, 4096
 TRIES = 30
 MOST_RESULTS = 64  # of a call: each later one looks at all values
-STEPS = 12
+STEPS = 16
 NUMBERS = (0, 1, -1, 2, 3, 0.5, -0.5, 0.1, 1.5, 2.0, 1e-3, 10, 100.0, True)
 # Python numbers that few types hold: beyond f16, beyond u8, with more digits than f32 has.
 MOST_F64 = 1e150  # the largest f64 element: products of two are in range
