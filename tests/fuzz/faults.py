@@ -256,7 +256,7 @@ def _tiny_divisor(operands: Operands, arguments: Arguments) -> bool:
 
 def _pole(operands: Operands, arguments: Arguments) -> bool:
     """Large numbers in place of infinities."""
-    return any(bool(((item <= 0) & (item.double() == item.double().floor())).any()) for item in operands)
+    return any(bool(((item.double() <= 0) & (item.double() == item.double().floor())).any()) for item in operands)
 
 
 def _of_several_types(operands: Operands, arguments: Arguments) -> bool:
