@@ -299,6 +299,43 @@ def special_zeta(self: Tensor | Scalar, other: Tensor | Scalar) -> Tensor:
     return hurwitz_zeta(without_derivative(self) if isinstance(self, Value) else self, other)
 
 
+def _gamma_density(a: Tensor, x: Tensor) -> Tensor:
+    """x ** (a - 1) * exp(-x) / Gamma(a): the derivative of igamma by x."""
+    return exp((a - 1) * log(x) - x - lgamma(a))
+
+
+@prim(Elementwise("igamma", promote="float"), dtypes=FLOAT)
+def lower_gamma(self: Tensor, other: Tensor) -> Tensor:
+    """igamma(self, other) as a function of other alone."""
+
+
+@lower_gamma.vjp
+def lower_gamma_vjp(grad, self, other):
+    return grad * math.nan, grad * _gamma_density(self, other)
+
+
+@prim(Elementwise("igammac", promote="float"), dtypes=FLOAT)
+def upper_gamma(self: Tensor, other: Tensor) -> Tensor:
+    """igammac(self, other) as a function of other alone."""
+
+
+@upper_gamma.vjp
+def upper_gamma_vjp(grad, self, other):
+    return grad * math.nan, grad * -_gamma_density(self, other)
+
+
+@composite
+def igamma(self: Tensor, other: Tensor) -> Tensor:
+    """The integral of t ** (self - 1) * exp(-t) from 0 to other, divided by Gamma(self)."""
+    return lower_gamma(without_derivative(self), other)
+
+
+@composite
+def igammac(self: Tensor, other: Tensor) -> Tensor:
+    """1 - igamma(self, other), precise where that is small."""
+    return upper_gamma(without_derivative(self), other)
+
+
 @composite
 @rounded_once
 def polygamma(n: int, self: Tensor) -> Tensor:

@@ -32,7 +32,20 @@ import numpy as np
 from ...ir.process import process
 from ...ir.record import Record
 from ...ir.types import DType, bf16, bool_, c64, c128, dtype, f16, f64
-from . import basic, bessel, complexmath, normal, philox, polynomials, reference, special, trigonometry, vecmath, zeta
+from . import (
+    basic,
+    bessel,
+    complexmath,
+    incomplete,
+    normal,
+    philox,
+    polynomials,
+    reference,
+    special,
+    trigonometry,
+    vecmath,
+    zeta,
+)
 from .term import expand
 
 
@@ -516,6 +529,8 @@ scalar("j1", 1, terms=bessel.j1, cost=110)
 scalar("y0", 1, terms=bessel.y0, cost=150)
 scalar("y1", 1, terms=bessel.y1, cost=150)
 scalar("airy_ai", 1, terms=bessel.airy_ai, cost=200)
+scalar("igamma", 2, terms=incomplete.igamma, cost=800)
+scalar("igammac", 2, terms=incomplete.igammac, cost=800)
 scalar("zeta", 2, terms=zeta.zeta, cost=1000)
 scalar("chebyshev_t", 2, terms=polynomials.usual(polynomials.chebyshev_t), cost=200)
 scalar("chebyshev_u", 2, terms=polynomials.usual(polynomials.chebyshev_u), cost=200)

@@ -198,9 +198,11 @@ def test_degrees_of_polynomials() -> None:
     assert np.isnan(hermite(np.array([0.5], np.float32), np.array([129.0], np.float32)))
 
 
-def test_derivative_of_zeta_by_the_exponent_is_refused() -> None:
+@pytest.mark.parametrize("name", ["special_zeta", "igamma", "igammac"])
+def test_derivatives_that_do_not_exist_are_refused(name: str) -> None:
+    function = getattr(smelt.ops, name)
     with pytest.raises(smelt.SmeltError, match="no derivative of without_derivative"):
-        smelt.grad(lambda x, q: smelt.ops.special_zeta(x, q).sum())(np.array([2.0]), np.array([1.0]))
+        smelt.grad(lambda a, x: function(a, x).sum())(np.array([2.0]), np.array([1.0]))
 
 
 def test_polygamma_of_any_order() -> None:
@@ -208,3 +210,50 @@ def test_polygamma_of_any_order() -> None:
     for order in range(9):
         wanted = [float(mpmath.psi(order, item)) for item in x]
         np.testing.assert_allclose(smelt.jit(lambda x: smelt.ops.polygamma(order, x))(x), wanted, rtol=1e-14)  # noqa: B023
+
+
+GAMMA_RANGES = {
+    "near zero": (0.01, 1.2, 0.01, 1.1),
+    "tiny": (1e-8, 1e-3, 1e-3, 0.5),
+    "small": (0.5, 8, 0.1, 20),
+    "middle": (8, 50, 1, 80),
+    "large": (50, 100, 35, 140),
+    "far": (100, 1000, 200, 1500),
+}
+
+
+@pytest.mark.parametrize("kind", BOUND, ids=["f32", "f64"])
+@pytest.mark.parametrize("ranges", GAMMA_RANGES.values(), ids=GAMMA_RANGES)
+def test_accuracy_of_incomplete_gamma_functions(ranges: tuple[float, ...], kind: type) -> None:
+    """In units of the result, and of what it moves when x does."""
+    random = np.random.default_rng(0)
+    a, x = random.uniform(*ranges[:2], 40).astype(kind), random.uniform(*ranges[2:], 40).astype(kind)
+    lower, upper = smelt.jit(lambda a, x: (smelt.ops.igamma(a, x), smelt.ops.igammac(a, x)))(a, x)
+    with mpmath.workdps(40):
+        for place in range(len(a)):
+            order, end = mpmath.mpf(float(a[place])), mpmath.mpf(float(x[place]))
+            moves = mpmath.exp(order * mpmath.log(end) - end - mpmath.loggamma(order))
+            for found, limits in ((lower, (0, end)), (upper, (end, mpmath.inf))):
+                exact = mpmath.gammainc(order, *limits, regularized=True)
+                if exact > np.finfo(kind).tiny:
+                    error = abs(mpmath.mpf(float(found[place])) - exact) / ((exact + moves) * float(np.finfo(kind).eps))
+                    assert error <= BOUND[kind], f"({a[place]!r}, {x[place]!r}) is {float(error):.2f} units off"
+
+
+def test_incomplete_gamma_functions_of_large_operands() -> None:
+    """Temme's expansion holds for any size; so many steps of a series would take hours."""
+    a = np.array([1e6, 1e12, 1e300, 1e300, 1e300])
+    x = np.array([1e6, 1e12, 1e300, 2e300, 0.5e300])
+    lower, upper = smelt.jit(lambda a, x: (smelt.ops.igamma(a, x), smelt.ops.igammac(a, x)))(a, x)
+    middle = 1 / (3 * np.sqrt(2 * np.pi * a[:3]))
+    np.testing.assert_allclose(lower, [*(0.5 + middle), 1.0, 0.0], rtol=1e-9)
+    np.testing.assert_allclose(upper, [*(0.5 - middle), 0.0, 1.0], rtol=1e-9)
+
+
+def test_edges_of_incomplete_gamma_functions() -> None:
+    inf, nan = np.inf, np.nan
+    a = np.array([0.0, 0.0, 1.0, 1.0, inf, inf, -1.0, 1.0, nan, 1.0])
+    x = np.array([0.0, 1.0, 0.0, inf, 1.0, inf, 1.0, -1.0, 1.0, nan])
+    lower, upper = smelt.jit(lambda a, x: (smelt.ops.igamma(a, x), smelt.ops.igammac(a, x)))(a, x)
+    np.testing.assert_array_equal(lower, [nan, 1, 0, 1, 0, nan, nan, nan, nan, nan])
+    np.testing.assert_array_equal(upper, [nan, 0, 1, 0, 1, nan, nan, nan, nan, nan])

@@ -83,6 +83,26 @@ ENTRIES = {
         torch="special.zeta",
         special=False,  # those of special_zeta
     ),
+    **{
+        name: binary(
+            S(
+                values(0.5, 0.1, 2.0, 9.0, 60.0, 60.0, 400.0, differentiate=False),
+                values(0.1, 1.0, 7.0, 4.0, 55.0, 120.0, 390.0),
+            ),
+            left=t(low=0.2, high=12.0, differentiate=False),
+            right=t(low=0.2, high=12.0),
+            mixed=False,
+            dtypes=REAL,
+            torch=torch_name,
+            special=special,
+        )
+        for name, torch_name, special in (
+            ("igamma", "igamma", True),
+            ("igammac", "igammac", True),
+            ("lower_gamma", "igamma", False),
+            ("upper_gamma", "igammac", False),
+        )
+    },
     "without_derivative": unary(torch=lambda x: x + 0),
     "i0": unary(*WAVES, S(values(11.9, 12.1, -12.1)).only(*FULL), dtypes=REAL),
     "special_i0e": unary(*WAVES[:1], S(values(11.9, 12.1, -12.1)).only(*FULL), dtypes=REAL),
