@@ -8,13 +8,14 @@ and near each other. All is computed in f64.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ...ir.types import f64
+from ...ir.types import DType, f32, f64
 from .special import BERNOULLI, LGAMMA, stirling
 from .term import Term, fma, loop, polynomial, rare, select, two_product, two_sum
 from .vecmath import exp, exp_pair, expm1, log, log1p, log_fraction, log_pair
 
+Step = Callable[..., Sequence[Term]]
 NEAR = 0.3  # |x - a| / a, at most, for Temme's expansion
 LARGE = 50.0  # and a, at least
 # The places eta of -NEAR and NEAR: eta * eta / 2 = mu - log(1 + mu)
@@ -60,7 +61,8 @@ TEMME = (
     ),
 )
 # fmt: on
-EPSILON = 2.0**-54  # terms that are smaller, relative to the sum, change nothing
+# Terms that are smaller, relative to the sum, change nothing.
+EPSILON = {f32: 2.0**-31, f64: 2.0**-54}
 STIRLING_FROM = 8.0
 
 
@@ -99,28 +101,49 @@ def density(a: Term, x: Term) -> Term:
     return select(a < STIRLING_FROM, small * exp_pair(exponent, rest) / gamma_above(small), far)
 
 
-def gamma_series(total: Term, term: Term, divisor: Term, x: Term) -> Sequence[Term]:
-    divisor = divisor + 1
-    term = term * x / divisor
-    return term > EPSILON * total, total + term, term, divisor, x
+def gamma_series(digits: DType) -> Step:
+    """Four terms with one division in each step: x ** n / ((a + 1) ... (a + n))."""
+
+    def step(total: Term, term: Term, divisor: Term, x: Term) -> Sequence[Term]:
+        first, second, third, fourth = (divisor + float(count) for count in range(1, 5))
+        pair = third * fourth
+        inverse = 1 / (first * second * pair)
+        added = term * (x * inverse * fma(fma(x + fourth, x, pair), x, second * pair))
+        square = x * x
+        term = term * (square * square * inverse)
+        return added > EPSILON[digits] * total, total + added, term, fourth, x
+
+    step.__name__ = f"gamma_series_to_{digits}"
+    return step
 
 
-def gamma_fraction(value: Term, c: Term, d: Term, b: Term, step: Term, a: Term, on: Term) -> Sequence[Term]:
-    """Lentz's method for the continued fraction with numerators step * (a - step)."""
-    numerator = step * (a - step)
-    b = b + 2
-    d = 1 / fma(numerator, d, b)
-    c = b + numerator / c
-    change = c * d
-    going = (abs(change - 1) > 2 * EPSILON) & (on > 0)
-    return going, value * change, c, d, b, step + 1, a, on
+HUGE = 2.0**300
+
+
+def gamma_fraction(digits: DType) -> Step:
+    """The continued fraction with numerators count * (a - count), by the recurrence of its parts: four in a step."""
+
+    def step(value: Term, p: Term, q: Term, p0: Term, q0: Term, b: Term, count: Term, a: Term) -> Sequence[Term]:
+        for _ in range(4):
+            numerator = count * (a - count)
+            b, count = b + 2, count + 1
+            p, p0 = fma(b, p, numerator * p0), p
+            q, q0 = fma(b, q, numerator * q0), q
+        following = p / q
+        going = abs(following - value) > 2 * EPSILON[digits] * abs(following)
+        large = abs(q) > HUGE
+        p, q, p0, q0 = (select(large, part * (1 / HUGE), part) for part in (p, q, p0, q0))
+        return going, following, p, q, p0, q0, b, count, a
+
+    step.__name__ = f"gamma_fraction_to_{digits}"
+    return step
 
 
 def gamma_remainder(total: Term, term: Term, count: Term, a: Term, x: Term) -> Sequence[Term]:
     """Sum of a * (-x) ** n / ((a + n) * n!)."""
     term = -term * x / count
     part = term * a / (a + count)
-    return abs(part) > EPSILON * abs(total), total + part, term, count + 1, a, x
+    return abs(part) > EPSILON[f64] * abs(total), total + part, term, count + 1, a, x
 
 
 def near_zero(a: Term, x: Term) -> Term:
@@ -151,7 +174,7 @@ def temme(a: Term, x: Term, sign: Term) -> Term:
     return fma((sign * root).op("erfc"), 0.5, sign * rest)
 
 
-def smaller_part(a: Term, x: Term) -> tuple[Term, Term]:
+def smaller_part(a: Term, x: Term, digits: DType) -> tuple[Term, Term]:
     """Whether it is the lower part, and a part: for positive finite operands."""
     logarithm = log(select(x <= 0.5, x, 0.5))
     remains = (x <= 1.1) & select(x <= 0.5, a * logarithm > -0.4, a < 1.1 * x)
@@ -159,11 +182,15 @@ def smaller_part(a: Term, x: Term) -> tuple[Term, Term]:
     close = (a >= LARGE) & (abs(x - a) <= NEAR * a)
     factor = density(a, x)
     one = a.constant(1.0)
-    series = loop(gamma_series, one, select(lower & ~close, one, 0.0), a, x)
-    begins = x + 1 - a
-    on = select(lower | remains | close, one - 1, 1.0)
-    start = select(on > 0, begins, 1.0)
-    fraction = loop(gamma_fraction, 1 / start, one * 1e300, 1 / start, start, one, a, on)
+    # What vanishes, is near zero or takes Temme's expansion needs no steps. So divisors are not large.
+    idle = factor.equals(0) | remains | close
+    summed = lower & ~idle
+    series = loop(gamma_series(digits), one, select(summed, one, 0.0), select(summed, a, 1.0), select(summed, x, 1.0))
+    # For a = 1 the fraction ends with the first step.
+    idle = idle | lower
+    order = select(idle, 1.0, a)
+    start = select(idle, 1.0, x + 1 - a)
+    fraction = loop(gamma_fraction(digits), 1 / start, one, start, one * 0, one, start, one, order)
     part = factor * select(lower, series / a, fraction)
     part = select(factor.equals(0), 0.0, part)
     part = select(remains, near_zero(select(remains, a, 0.5), select(remains, x, 1.0)), part)
@@ -183,7 +210,7 @@ def incomplete(a: Term, x: Term, wanted: bool) -> Term:
     dtype = a.dtype
     a, x = a.cast(f64), x.cast(f64)
     usual = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
-    lower, part = smaller_part(select(usual, a, 1.0), select(usual, x, 1.0))
+    lower, part = smaller_part(select(usual, a, 1.0), select(usual, x, 1.0), dtype)
     none, all = (0.0, 1.0) if wanted else (1.0, 0.0)
     result = select(lower if wanted else ~lower, part, 1 - part)
     # All is below an infinite x or a = 0, nothing below x = 0 or an infinite a; both at once say nothing.

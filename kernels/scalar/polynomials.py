@@ -119,7 +119,8 @@ def hermite_he(x: Term, n: Term, dtype: DType) -> Term:
 
 
 def laguerre_step(value: Term, previous: Term, degree: Term, x: Term, n: Term) -> Sequence[Term]:
-    following = fma(2 * degree + (1 - x), value, -degree * previous) / (degree + 1)
+    inverse = 1 / (degree + 1)  # no step waits for the division of the one before
+    following = fma((2 * degree + (1 - x)) * inverse, value, -degree * inverse * previous)
     return goes_on(value, degree, n), following, value, degree + 1, x, n
 
 
@@ -129,7 +130,8 @@ def laguerre_l(x: Term, n: Term, dtype: DType) -> Term:
 
 
 def legendre_step(value: Term, previous: Term, degree: Term, x: Term, n: Term) -> Sequence[Term]:
-    following = fma((2 * degree + 1) * x, value, -degree * previous) / (degree + 1)
+    inverse = 1 / (degree + 1)
+    following = fma((2 * degree + 1) * inverse * x, value, -degree * inverse * previous)
     return goes_on(value, degree, n), following, value, degree + 1, x, n
 
 
