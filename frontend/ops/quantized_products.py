@@ -13,6 +13,7 @@ from .pointwise import bitwise_and, bitwise_left_shift, bitwise_or, bitwise_righ
 from .shapes import equal
 from .view import permute, reshape, slice, transpose, unsqueeze
 
+EXACT = 2**24  # f32 holds all integers up to this
 BLOCK = 64  # columns of a block of packed 4-bit weights: PyTorch's format on processors with AVX-512
 
 
@@ -21,7 +22,18 @@ def _int_mm(self: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices of i8 (self also of u8), added up and returned as i32."""
     if self.dtype not in (i8, u8) or mat2.dtype is not i8:
         raise DTypeError(f"the operands are {self.dtype} and {mat2.dtype}, expected i8 or u8 and i8")
-    return mm(cast(self, i32), cast(mat2, i32))
+    depth = self.shape[1] if self.ndim == 2 else 0
+    if not isinstance(depth, int) or not depth:
+        return mm(cast(self, i32), cast(mat2, i32))
+    # The product of f32, which is several times as fast, is exact where no sum of a part is beyond 2**24.
+    part = EXACT // (128 * max(128, self.dtype.bounds[1]))
+    total = None
+    for start in range(0, depth, part):
+        end = min(start + part, depth)
+        left, right = slice(self, 1, start, end), slice(mat2, 0, start, end)
+        found = cast(mm(cast(left, f32), cast(right, f32)), i32)
+        total = found if total is None else total + found
+    return total
 
 
 @composite

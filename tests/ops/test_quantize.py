@@ -202,6 +202,22 @@ def test_forward_mode_of_the_learnable_ops_is_the_transpose_of_reverse_mode(by_c
     np.testing.assert_allclose(float((np.float64(forward) * grad).sum()), known, rtol=1e-5)
 
 
+@pytest.mark.parametrize("left", [np.int8, np.uint8])
+def test_integer_products_are_exact(left: type) -> None:
+    """At odd sizes, and for the largest sums: f32 holds each sum of 1024 products of -128, but not of 1025."""
+    random = np.random.default_rng(0)
+    run = smelt.jit(ops._int_mm)
+    for rows, depth, columns in ((1, 1, 1), (37, 65, 19), (3, 1024, 5), (7, 1025, 9), (5, 2600, 3), (4, 0, 3)):
+        low, high = np.iinfo(left).min, np.iinfo(left).max
+        for a, b in (
+            (random.integers(low, high, (rows, depth), endpoint=True), random.integers(-128, 128, (depth, columns))),
+            (np.full((rows, depth), low or high), np.full((depth, columns), -128)),
+            (np.full((rows, depth), high), np.where(np.arange(depth)[:, None] % 7, -127, 127) * np.ones(columns)),
+        ):
+            a, b = a.astype(left), b.astype(np.int8)
+            np.testing.assert_array_equal(run(a, b), a.astype(np.int32) @ b.astype(np.int32))
+
+
 def test_errors() -> None:
     x = np.ones(3, np.float32)
     with pytest.raises(ArgumentError, match="quant_max is 300, but u8 goes from 0 to 255"):
