@@ -38,7 +38,7 @@ __all__ = [
     "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
     "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
     "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
-    "stack", "sum", "tanh", "topk", "value_and_grad", "var", "where", "zeros_like",
+    "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
@@ -96,6 +96,12 @@ def group_norm(x: Any, groups: int, weight: Any, bias: Any) -> Any:
 
 def embedding(table: Any, index: Any) -> Any:
     return jnp.take(table, index, axis=0)
+
+
+def upsample(x: Any, factor: int, mode: str) -> Any:
+    shape = (*x.shape[:2], *(factor * count for count in x.shape[2:]))
+    # Its cubic convolution has another free parameter than PyTorch's.
+    return jax.image.resize(x, shape, {"bicubic": "cubic"}.get(mode, mode), antialias=False)
 
 
 def embedding_bag(table: Any, index: Any, offsets: Any) -> Any:

@@ -52,8 +52,13 @@ __all__ = [
     "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
     "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
     "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
-    "stack", "sum", "tanh", "topk", "value_and_grad", "var", "where", "zeros_like",
+    "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
+
+
+def upsample(x: Any, factor: int, mode: str) -> Any:
+    size = tuple(factor * count for count in x.shape[2:])
+    return ops.upsample_nearest2d(x, size) if mode == "nearest" else getattr(ops, f"upsample_{mode}2d")(x, size, False)
 
 
 def embedding_bag(table: Any, index: Any, offsets: Any) -> Any:

@@ -48,7 +48,7 @@ __all__ = [
     "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
     "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
     "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
-    "stack", "sum", "tanh", "topk", "value_and_grad", "var", "where", "zeros_like",
+    "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 
@@ -74,6 +74,10 @@ def batch_norm(x: Any, weight: Any, bias: Any) -> Any:
 
 def embedding(table: Any, index: Any) -> Any:
     return nn.embedding(index, table)
+
+
+def upsample(x: Any, factor: int, mode: str) -> Any:
+    return nn.interpolate(x, scale_factor=factor, mode=mode)
 
 
 def embedding_bag(table: Any, index: Any, offsets: Any) -> Any:
