@@ -386,3 +386,27 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
         rest = floor_divide(whole.shape[at], num_chunks) * product(tensor.shape[at + 1 :])
         parts.append(reshape(whole, (*tensor.shape[:at], num_chunks, rest)))
     return cat(parts, dimension(dim, tensors[0].ndim) + 1)
+
+
+@composite
+def to_padded_tensor(self: Sequence[Tensor], padding: float, output_size: Sequence[int] | None = None) -> Tensor:
+    """stack(tensors, each padded at its ends to the largest sizes)
+
+    A nested tensor is a sequence of tensors of one rank; `output_size` has the number of them first.
+    """
+    ranks = {item.ndim for item in self}
+    if len(ranks) != 1 or 0 in ranks:
+        raise ShapeError(f"the tensors have {sorted(ranks)} dimensions, expected as many of each, one or more")
+    if not all(isinstance(size, int) for item in self for size in item.shape):
+        raise ShapeError("the sizes of the tensors must be known while tracing: the largest is that of the result")
+    largest = [max(sizes) for sizes in zip(*(item.shape for item in self), strict=True)]
+    wanted = largest if output_size is None else [int(size) for size in output_size[1:]]
+    if output_size is not None and (len(output_size) != 1 + len(largest) or output_size[0] != len(self)):
+        raise ShapeError(f"output_size is {list(output_size)} for {len(self)} tensors of {len(largest)} dimensions")
+    if any(size < least for size, least in zip(wanted, largest, strict=True)):
+        raise ShapeError(f"output_size is {list(output_size or ())}, smaller than the largest sizes, {largest}")
+    padded = []
+    for item in self:
+        ends = [end for size, whole in zip(item.shape, wanted, strict=True) for end in (whole - size, 0)]
+        padded.append(constant_pad_nd(item, tuple(reversed(ends)), padding))
+    return stack(padded)

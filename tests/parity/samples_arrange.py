@@ -23,6 +23,11 @@ def pads(name: str, *samples: tuple[tuple[int, ...], tuple[int, ...], tuple[int,
     }
 
 
+def nested(tensors: list[torch.Tensor], *args: object) -> torch.Tensor:
+    """PyTorch's, of a nested tensor."""
+    return torch.nested.as_nested_tensor(tensors).to_padded_tensor(*args)
+
+
 COMPLEX_ONLY = {"dtypes": COMPLEX, "special": False}
 
 ENTRIES = {
@@ -32,6 +37,13 @@ ENTRIES = {
     **pads("replication_pad1d", ((2, 3, 5), (2, 7), (2, 3, 14)), ((3, 5), (0, 4), (3, 9))),
     **pads("replication_pad2d", ((2, 3, 4, 5), (1, 2, 5, 0), (2, 3, 9, 8)), ((2, 4, 5), (2, -2, -1, 1), (2, 4, 5))),
     **pads("replication_pad3d", ((2, 3, 3, 4, 5), (1, 2, 2, 1, 0, 4), (2, 3, 7, 7, 8))),
+    "to_padded_tensor": moves(
+        S([t(2, 3), t(4, 1)], 0.5),
+        S([t(2), t(5), t(1)], -1.0),
+        S([t(3, 2), t(1, 2)], 2.0, (2, 4, 3)),
+        dtypes=("f32", "f64", "f16", "bf16"),
+        torch=nested,
+    ),
     "pixel_shuffle": moves(S(t(2, 8, 3, 4), 2), S(t(9, 2, 2), 3), S(t(0, 4, 2, 2), 2)),
     "pixel_unshuffle": moves(S(t(2, 2, 4, 6), 2), S(t(1, 6, 3), 3)),
     "channel_shuffle": moves(S(t(2, 6, 3, 2), 3), S(t(2, 6, 3), 2)),
