@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 from jax import value_and_grad
 from jax.nn import log_softmax, mish, relu, sigmoid, silu, softmax
 from jax.numpy import (
@@ -37,8 +38,8 @@ __all__ = [
     "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat",
     "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
     "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
-    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
-    "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
+    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "special",
+    "sqrt", "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
@@ -138,3 +139,7 @@ def topk(x: Any, k: int) -> Any:
 
 def lower_median(x: Any) -> Any:
     return jnp.sort(x)[..., (x.shape[-1] - 1) // 2]
+
+
+def special(name: str, *operands: Any) -> Any:
+    return getattr(jax.scipy.special, name)(*operands)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.special
 from numpy import (
     abs,
     argmax,
@@ -35,8 +36,8 @@ __all__ = [
     "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "cat", "clamp", "cross_entropy", "cumsum",
     "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm", "index_add", "layer_norm", "log",
     "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean", "minimum", "mish", "permute", "relu",
-    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt", "stack", "sum", "tanh", "topk", "var",
-    "where", "zeros_like",
+    "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "special", "sqrt", "stack", "sum", "tanh",
+    "topk", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 Dims = int | Sequence[int] | None
@@ -158,3 +159,13 @@ def topk(x: Any, k: int) -> Any:
 def lower_median(x: Any) -> Any:
     middle = (x.shape[-1] - 1) // 2
     return np.partition(x, middle)[..., middle]
+
+
+SCIPY = {
+    "modified_bessel_k0": "k0", "modified_bessel_k1": "k1", "scaled_modified_bessel_k0": "k0e",
+    "scaled_modified_bessel_k1": "k1e",
+}  # fmt: skip
+
+
+def special(name: str, *operands: Any) -> Any:
+    return getattr(scipy.special, SCIPY.get(name, name))(*operands)

@@ -51,8 +51,8 @@ __all__ = [
     "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat",
     "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
     "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
-    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
-    "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
+    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "special",
+    "sqrt", "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 
@@ -91,3 +91,10 @@ def topk(x: Any, k: int) -> Any:
 
 def lower_median(x: Any) -> Any:
     return ops.median(x, -1)[0]
+
+
+ALIASES = {"i0": "i0", "gammainc": "igamma", "gammaincc": "igammac"}
+
+
+def special(name: str, *operands: Any) -> Any:
+    return getattr(ops, ALIASES.get(name, f"special_{name}"))(*operands)

@@ -47,8 +47,8 @@ __all__ = [
     "abs", "amax", "amin", "argmax", "argsort", "attention", "batch_norm", "binary_cross_entropy_with_logits", "cat",
     "clamp", "cross_entropy", "cumsum", "embedding", "embedding_bag", "erf", "exp", "gather", "gelu", "group_norm",
     "index_add", "layer_norm", "log", "log1p", "log_softmax", "logsumexp", "lower_median", "maximum", "mean",
-    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "sqrt",
-    "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
+    "minimum", "mish", "permute", "relu", "rms_norm", "roll", "sigmoid", "silu", "sin", "softmax", "sort", "special",
+    "sqrt", "stack", "sum", "tanh", "topk", "upsample", "value_and_grad", "var", "where", "zeros_like",
 ]  # fmt: skip
 
 
@@ -112,3 +112,7 @@ def topk(x: Any, k: int) -> Any:
 
 def lower_median(x: Any) -> Any:
     return torch.median(x, -1).values
+
+
+def special(name: str, *operands: Any) -> Any:
+    return getattr(torch.special, name)(*operands)

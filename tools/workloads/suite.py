@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import images, layout, pointwise, reduce, rows, science, small, sort, training
+from . import images, layout, pointwise, reduce, rows, science, small, sort, special, training
 from .define import Workload
 
-MODULES = (pointwise, rows, reduce, layout, images, training, science, small, sort)
+MODULES = (pointwise, rows, reduce, layout, images, training, science, small, sort, special)
 
 
 def all_workloads() -> dict[str, Workload]:
