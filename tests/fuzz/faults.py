@@ -265,9 +265,10 @@ def _of_several_types(operands: Operands, arguments: Arguments) -> bool:
 
 
 def _out_of_range(operands: Operands, arguments: Arguments) -> bool:
-    """Powers that the integers do not hold; a base of 0, whose power is 1 only if the exponent is 0 to the last bit."""
+    """Powers that the integers do not hold; a base of 0 or below, whose power is a number only if the exponent is whole
+    to the last bit."""
     base = float(arguments.get("base", 10.0))
-    if base == 0:
+    if base <= 0:
         return True
     wanted = arguments.get("dtype")
     if not isinstance(wanted, Type) or DTYPES[wanted.name].kind not in "iu":
@@ -275,7 +276,7 @@ def _out_of_range(operands: Operands, arguments: Arguments) -> bool:
     with np.errstate(all="ignore"):
         ends = np.float64(base) ** np.array([float(arguments["start"]), float(arguments["end"])])
     low, high = DTYPES[wanted.name].bounds
-    return base < 0 or not bool(((ends >= low) & (ends <= high)).all())
+    return not bool(((ends >= low) & (ends <= high)).all())
 
 
 # Calls whose values are not compared.
