@@ -73,15 +73,14 @@ TRACE_ERRORS: dict[str, tuple[Build, str]] = {
     "array": (lambda x: np.array(x), r"cannot become a NumPy array.*\n.*<traced f32\[3, 4\] from parameter x>"),
     "tolist": (lambda x: x.tolist(), "cannot become a NumPy array"),
     "numpy function without an op": (lambda x: np.busday_count(x, x), r"numpy.busday_count on a traced tensor"),
-    "numpy ufunc without an op": (lambda x: np.spacing(x), r"numpy.spacing on a traced tensor"),
+    "numpy ufunc without an op": (lambda x: np.gcd(x, x), r"numpy.gcd on a traced tensor"),
     "numpy function of other arguments": (
-        lambda x: np.sum(x, where=x > 0),
-        r"numpy.sum on a traced tensor: got .*'where'; use smelt.ops.sum, whose arguments are sum\(self: Tensor, dim",
+        lambda x: np.mean(x, where=x > 0),
+        r"numpy.mean on a traced tensor: got .*'where'; use smelt.ops.mean, whose arguments are mean\(self: Tensor",
     ),
-    "numpy function that is another op": (lambda x: np.linalg.norm(x), r"numpy.linalg.norm .*: use smelt.ops.norm"),
+    "numpy function that is another op": (lambda x: np.logspace(x, 2), r"numpy.logspace .*: use smelt.ops.logspace"),
     "numpy std of other arguments": (lambda x: np.std(x, out=X), r"numpy.std on .* takes no out="),
     "numpy function like no op": (lambda x: np.packbits(x), r"numpy.packbits on .*smelt.ops has no op of that name$"),
-    "numpy ufunc's reduction": (lambda x: np.add.reduce(x), r"numpy.add.reduce on a traced tensor: use smelt.ops.sum$"),
     "numpy ufunc's other method": (lambda x: np.subtract.reduce(x), r"numpy.subtract.reduce on .* there is no op"),
     "numpy out": (lambda x: np.exp(x, out=x), "numpy.exp with out=.*smelt.ops.exp"),
     "numpy dtype": (lambda x: np.add(x, 1, dtype=np.float64), r"numpy.add on a traced tensor takes no dtype=.*x.to\("),
@@ -232,9 +231,7 @@ def test_unknown_op() -> None:
         smelt.git  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    "name", ["topk", "sort", "argsort", "median", "randperm", "nosuch", "svd", "cond", "fft", "inv", "cross"]
-)
+@pytest.mark.parametrize("name", ["nosuch", "svd", "cond", "fft", "inv", "cross"])
 def test_ops_that_are_missing_are_not_taken_for_others(name: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(ops, name)

@@ -37,6 +37,8 @@ AXES = ("None", "0", "-1", "1", "()", "(0,)", "(0, 1)", "(-1, 0)", "[0]", "5", "
         "np.int64(1)", "(np.int8(0), -1)")  # fmt: skip
 # NumPy itself trips over the type of its own result (a Python int does not go into a u8).
 ONLY_SMELTS = {"np.select([b, i > 0], [u, 1])", "np.select([b, i > 0], [1, u])"}
+# Weights that sum to zero are an error in NumPy and a division by zero in compiled code.
+ONLY_SMELTS |= {"np.average(i, 0, i)", "np.average(x[0], 0, weights=i, returned=True)"}
 
 
 def reductions() -> Iterator[str]:

@@ -180,15 +180,14 @@ def test_the_body_written_out_has_the_same_code(folder: Path, cells: Any) -> Non
 
 def test_what_other_libraries_call_by_name_is_never_a_users_op(cells: Any) -> None:
     torch = pytest.importorskip("torch")
-    cells('@composite\ndef spacing(self: Tensor) -> Tensor:\n    """Not NumPy\'s."""\n    return self * 0\n')
+    assert "gcd" not in REGISTRY, "choose another one"
+    cells('@composite\ndef gcd(self: Tensor, other: Tensor) -> Tensor:\n    """Not NumPy\'s."""\n    return self * 0\n')
+    numbers = np.arange(1, 6)
     with pytest.raises(smelt.SmeltError, match="smelt.ops has no op of that name"):
-        smelt.jit(lambda x: np.spacing(x))(X)
-    name = "special_scaled_modified_bessel_k0"
-    assert name not in REGISTRY, "choose another one"
-    cells(f'@composite\ndef {name}(x: Tensor) -> Tensor:\n    """Not PyTorch\'s."""\n    return x * 0\n')
-    x = torch.linspace(1, 2, 5)
-    function = torch.special.scaled_modified_bessel_k0
-    torch.testing.assert_close(torch.compile(function, backend="smelt")(x), function(x))
+        smelt.jit(lambda x: np.gcd(x, 6))(numbers)
+    x = torch.from_numpy(numbers)
+    function = torch.compile(torch.gcd, backend="smelt")
+    torch.testing.assert_close(function(x, x + 3), torch.gcd(x, x + 3))
 
 
 def test_composites_of_smelt_stay_in_the_text(folder: Path) -> None:
