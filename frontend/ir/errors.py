@@ -96,7 +96,8 @@ def range_error(
     """Return the error for a failed check in compiled code, of primitive `op`, called by the user as `called`; message:
     that of an assertion."""
     if op == "_functional_assert_async":
-        return AssertionFailed(message or "an asserted condition does not hold", location)
+        unnamed = f"{called}: an operand is out of its domain" if called else "an asserted condition does not hold"
+        return AssertionFailed(message or unnamed, location)
     if op == "checked_cast":
         # A signed type of n numbers goes from -n/2 to n/2 - 1; `size` is the number above the largest one.
         bits = size.bit_length() - 1

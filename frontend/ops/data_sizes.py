@@ -160,6 +160,7 @@ def _padded_dense_to_jagged_forward(dense: Tensor, offsets: Sequence[Tensor], to
     if total_L is None:
         last = reshape(offset.slice(0, offset.shape[0] - 1, offset.shape[0]), ())
         total_L = decided(last, "_padded_dense_to_jagged_forward")
+        needed(total_L, "the last offset is negative")
     places = iota((total_L,), dim=0, dtype=i64)
     ends = offset.slice(0, 1, offset.shape[0])
     batch = searchsorted(ends, places, right=True)

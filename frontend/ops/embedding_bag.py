@@ -19,7 +19,7 @@ from .indexing import gather, index_add, index_put, scatter_combine, select_alon
 from .kinds import Arguments, ElementBuilder, Index, Scatter
 from .minmax import clamp_min
 from .pointwise import convert, eq, ge, gt, isnan, logical_and, logical_or, where, widen
-from .reduce import linalg_vector_norm
+from .reduce import all_true, linalg_vector_norm
 from .reduce import sum as total
 from .scan import cumsum
 from .shapes import equal
@@ -184,6 +184,7 @@ def _embedding_bag(
     """The sum, mean (mode 1) or largest elements (2) of bags of rows; and for the gradient: bags, sizes, rows."""
     _check(weight, indices, offsets, mode, per_sample_weights, include_last_offset)
     count = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
+    offsets = _in_order(offsets)
     numbers = bag_numbers(offsets, indices.shape[0])
     bags = Bags(indices, numbers, count, padding_idx)
     rows = select_along(weight, 0, indices)
@@ -213,8 +214,17 @@ def _starts(offsets: Tensor, indices: Tensor, count: Dim) -> Tensor:
     starts = convert(offsets, i64)
     if offsets.shape[0] is count:
         starts = cat([starts, reshape(zeros((), dtype=i64) + number_of(indices.shape[0], i64), (1,))])
-    first = eq(select(starts, 0, 0), 0)
-    return _functional_assert_async(first, "embedding_bag: offsets must begin with 0", starts)
+    return starts
+
+
+def _in_order(offsets: Tensor) -> Tensor:
+    """Return offsets, which must begin with 0 and never decrease: each kernel of bags has results of its own for
+    others."""
+    if offsets.shape[0] == 0:
+        return offsets
+    rises = ge(slice(offsets, 0, 1), slice(offsets, 0, 0, offsets.shape[0] - 1))
+    holds = logical_and(eq(select(offsets, 0, 0), 0), all_true(rises))
+    return _functional_assert_async(holds, "embedding_bag: offsets must begin with 0 and not decrease", offsets)
 
 
 def _divisors(sizes: Tensor, like: Tensor) -> Tensor:

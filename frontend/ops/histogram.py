@@ -5,16 +5,18 @@ A bin has its left edge, and the last one its right edge, too. Elements outside 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, product
 from ..ir.types import i64
+from .checks import _functional_assert_async
 from .create import full, iota, number_of, zeros
 from .define import Scalar, Tensor, composite, constant
 from .indexing import index_add
 from .minmax import clamp_max
-from .pointwise import cast, convert, eq, ge, le, logical_and, where
+from .pointwise import cast, convert, eq, ge, isfinite, le, logical_and, where
 from .reduce import amax, amin
 from .reduce import sum as total
 from .sorted_search import searchsorted
@@ -34,11 +36,15 @@ def _ends(value: Tensor, low: Scalar | None, high: Scalar | None, margin: float)
     if low is not None and high is not None:
         if not low <= high:  # type: ignore[operator]
             raise ArgumentError(f"the range goes from {low} to {high}, expected an upper end that is not smaller")
+        if not (math.isfinite(low) and math.isfinite(high)):  # type: ignore[arg-type]
+            raise ArgumentError(f"the range goes from {low} to {high}, expected finite numbers")
         first, last = constant(low, value.dtype), constant(high, value.dtype)
     elif value.type.numel == 0:
         first, last = constant(0, value.dtype), constant(1, value.dtype)
     else:
         first, last = amin(value), amax(value)
+        finite = logical_and(isfinite(first), isfinite(last))
+        first = _functional_assert_async(finite, "the elements are not finite, so that they have no range", first)
     same = eq(first, last)
     return where(same, first - margin, first), where(same, last + margin, last)
 

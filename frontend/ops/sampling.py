@@ -5,11 +5,13 @@ from __future__ import annotations
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.types import DType, i64
 from . import pointwise
+from .checks import _functional_assert_async
 from .define import Tensor, composite
 from .elementary import log1p
 from .minmax import clamp_min, minimum
 from .ordering import sorted_places
 from .random import STREAMS, rand, random_bits
+from .reduce import all_true, amax
 from .scan import cumsum
 from .shapes import Dim, at_least
 from .sorted_search import searchsorted
@@ -20,6 +22,16 @@ from .view import narrow
 def randperm(n: Dim, *, dtype: DType | None = None, seed: Tensor | None = None, stream: int = STREAMS) -> Tensor:
     """A random permutation of the integers below n: the places of random numbers in sorted order."""
     return pointwise.cast(sorted_places(random_bits((n,), seed=seed, stream=stream)), dtype or i64)
+
+
+def _probabilities(weights: Tensor) -> Tensor:
+    """Return weights, which must be finite and not negative, and not all zeros in a row."""
+    largest = amax(weights, -1)
+    fits = pointwise.logical_and(largest > 0, largest < float("inf"))
+    holds = pointwise.logical_and(all_true(fits), all_true(weights >= 0))
+    return _functional_assert_async(
+        holds, "multinomial: the weights of a row must be finite, not negative and not all zeros", weights
+    )
 
 
 @composite(differentiable=False)
@@ -37,7 +49,9 @@ def multinomial(
     if self.ndim not in (1, 2):
         raise ShapeError(f"self has {self.ndim} dimensions, expected 1 or 2")
     length = self.shape[-1]
-    weights = pointwise.convert(self, self.dtype.compute)
+    if length == 0:
+        raise ShapeError("a row has no elements, expected 1 or more")
+    weights = _probabilities(pointwise.convert(self, self.dtype.compute))
     if not replacement:
         if not at_least(length, num_samples):
             raise ArgumentError(f"num_samples is {num_samples}, without replacement expected at most {length}")

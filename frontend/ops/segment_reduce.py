@@ -5,13 +5,15 @@ from __future__ import annotations
 from ..ir.errors import ArgumentError, ShapeError
 from ..ir.symbolic import Dim, product
 from ..ir.types import i64
+from .checks import _functional_assert_async
 from .concat_pad import constant_pad_nd
 from .create import full, iota, number_of, zeros
 from .define import Scalar, Tensor, composite
 from .indexing import gather_along, scatter_combine, scatter_reduce
-from .pointwise import convert, eq, isnan, logical_or, where
+from .pointwise import convert, eq, ge, isnan, logical_and, logical_or, where
+from .reduce import all_true
 from .scan import cumsum
-from .shapes import dimension
+from .shapes import dimension, equal
 from .view import expand, reshape, slice, unsqueeze
 
 COMBINERS = {"sum": "add", "mean": "add", "max": "max", "min": "min", "prod": "mul"}
@@ -28,11 +30,25 @@ def index_reduce(
     if index.ndim > 1:
         raise ShapeError(f"index has {index.ndim} dimensions, expected 1")
     dim = dimension(dim, self.ndim)
+    length = source.shape[dim] if source.ndim else 1
+    if not equal(index.type.numel, length):
+        raise ShapeError(f"index has {index.type.numel} elements for {length} slices of source")
     sizes = tuple(index.type.numel if at == dim else 1 for at in range(max(self.ndim, 1)))
     places = expand(reshape(index, sizes), source.shape if source.ndim else (1,))
     if self.ndim == 0:
         places = reshape(places, ())
     return scatter_reduce(self, dim, places, source, reduce, include_self=include_self)
+
+
+def _in_order(marks: Tensor, are_offsets: bool) -> Tensor:
+    """Return lengths or offsets, of which none may be negative; offsets never decrease."""
+    if not are_offsets:
+        return _functional_assert_async(all_true(ge(marks, 0)), "lengths has a negative number", marks)
+    if marks.shape[1] == 0:
+        raise ShapeError("offsets is empty, expected at least the first offset")
+    rises = ge(slice(marks, 1, 1), slice(marks, 1, 0, marks.shape[1] - 1))
+    holds = logical_and(all_true(rises), all_true(ge(slice(marks, 1, 0, 1), 0)))
+    return _functional_assert_async(holds, "offsets has a negative or a decreasing number", marks)
 
 
 class Segments:
@@ -47,7 +63,7 @@ class Segments:
         if given.ndim != axis + 1:
             raise ShapeError(f"lengths or offsets has {given.ndim} dimensions, expected {axis + 1} for axis {axis}")
         outer, size, inner = product(data.shape[:axis]), data.shape[axis], product(data.shape[axis + 1 :])
-        marks = reshape(convert(given, i64), (outer, given.shape[-1]))
+        marks = _in_order(reshape(convert(given, i64), (outer, given.shape[-1])), lengths is None)
         if lengths is None:
             self.count: Dim = given.shape[-1] - 1
             starts, ends = slice(marks, 1, 0, self.count), slice(marks, 1, 1)
