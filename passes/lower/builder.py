@@ -125,9 +125,11 @@ class KernelBuilder:
         self.depth[variable.name] = len(self.scopes) - 1
 
     def close(self, accumulators: Sequence[tuple[str, tuple[Operand, ...]]] = ()) -> list[tuple[Register, ...]]:
-        """End the innermost loop; return the results of its accumulators."""
+        """End the innermost loop, left out if nothing is in it; return the results of its accumulators."""
         scope = self.scopes.pop()
         assert scope.variable is not None
+        if not scope.statements and not accumulators:
+            return []
         items: list[Accumulator] = []
         for combiner, values in accumulators:
             results = tuple(self.register(value.dtype, len(self.scopes) - 1) for value in values)

@@ -65,6 +65,10 @@ class Scattering:
         )
         if any(size == 0 for size in self.updates):
             self.l.nest(self.shape, self._copy)
+        elif any(size == 0 for size in self.shape):
+            # Nothing is written; an index out of range in an update is reported.
+            self.l.nest(self.shape, self._copy)
+            self.l.nest(self.updates, lambda index: self.kind.item(self.l, index, self.arguments))
         elif self.kind.starts is not None:
             self._runs(self.kind.starts(self.arguments))
         elif not little and lead and static(product(self.updates[:lead])) >= tiling.rows:

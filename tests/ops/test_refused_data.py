@@ -95,3 +95,17 @@ def test_a_negative_last_offset() -> None:
     function = smelt.jit(lambda dense, offsets: ops._padded_dense_to_jagged_forward(dense, [offsets]))
     with pytest.raises(SmeltError, match="the last offset is negative"):
         function(np.ones((2, 3)), np.array([0, 2, -1]))
+
+
+def test_updates_of_nothing() -> None:
+    checked = smelt.CompileOptions(verify=True)
+    places, few = np.array([0, 1, 2]), np.array([0, 1, 7])
+    add = smelt.jit(lambda x, index, source, rows: ops.index_add(x, 0, index, source[rows]), options=checked)
+    for shape in ((0,), (0, 2), (0, 2, 2)):
+        assert add(np.ones(shape), places, np.ones((3, *shape[1:])), places).shape == shape
+        with pytest.raises(IndexRangeError):
+            add(np.ones(shape), places, np.ones((3, *shape[1:])), few)
+    no_bags = smelt.jit(
+        lambda *given: ops._embedding_bag(*given, False, 1, include_last_offset=True)[0], options=checked
+    )
+    assert no_bags(TABLE, places, np.array([0])).shape == (0, 2)
