@@ -298,6 +298,21 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     return call("searchsorted", rows, values, right=side == "right")
 
 
+@numpys(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    if isinstance(bins, Value):
+        raise TraceError(
+            "numpy.digitize by traced bins, which may rise or fall: use numpy.searchsorted", current_location()
+        )
+    edges, values = np.asarray(bins), tensor(x)
+    rises = edges.ndim == 1 and bool(np.all(edges[1:] >= edges[:-1]))
+    falls = edges.ndim == 1 and bool(np.all(edges[1:] <= edges[:-1]))
+    if values.dtype.is_complex or not (rises or falls):
+        raise ArgumentError("numpy.digitize: expected real numbers, and bins that rise or fall", current_location())
+    side: Any = "left" if right else "right"
+    return np.searchsorted(edges, values, side) if rises else len(edges) - np.searchsorted(edges[::-1], values, side)
+
+
 @numpys(np.isin)
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None

@@ -86,7 +86,7 @@ def _asserted_element(builder: ElementBuilder, index: Index, arguments: Argument
     return builder.scalar("where", passes, kept, builder.constant(0, token.dtype))
 
 
-@prim(Gather(lambda a: a["dep_token"].type, _asserted_element), differentiable=False)
+@prim(Gather(lambda a: a["dep_token"].type, _asserted_element))
 def _functional_assert_async(self: Tensor, assert_msg: str, dep_token: Tensor) -> Tensor:
     """dep_token, where self, which has one element, holds; else the message is an error."""
     if self.type.numel != 1:
@@ -94,9 +94,19 @@ def _functional_assert_async(self: Tensor, assert_msg: str, dep_token: Tensor) -
     return {}  # type: ignore[return-value]
 
 
+@_functional_assert_async.vjp
+def _functional_assert_async_vjp(grad, self, assert_msg, dep_token):
+    return {"dep_token": _functional_assert_async(self, assert_msg, grad)}
+
+
+@_functional_assert_async.jvp
+def _functional_assert_async_jvp(dep_token_tangent, self, assert_msg):
+    return None if dep_token_tangent is None else _functional_assert_async(self, assert_msg, dep_token_tangent)
+
+
 @composite(differentiable=False)
 def _assert_async(self: Tensor, assert_msg: str = "") -> Tensor:
-    """self, which has one element and must hold; else the message is an error."""
+    """self, which has one element and must hold; else the message is an error. The check is made where this is used."""
     return _functional_assert_async(self, assert_msg, self)
 
 

@@ -28,11 +28,13 @@ def _either(first: Tensor, *others: Tensor) -> Tensor:
     largest = first
     for other in others:
         largest = maximum(largest, other)
-    shift = where(eq(largest, NEVER), 0, largest)
+    never = eq(largest, NEVER)
+    shift = where(never, 0, largest)
     mass = exp(first - shift)
     for other in others:
         mass = mass + exp(other - shift)
-    return log(mass) + shift
+    # log(0) would be the same number, but it has no derivative.
+    return where(never, NEVER, log(where(never, 1, mass)) + shift)
 
 
 class Paths:

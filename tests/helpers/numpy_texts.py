@@ -165,6 +165,16 @@ def arrangements() -> Iterator[str]:
         ("i", "0.5", "v", "u", "s", "h", "[1, 2]", "c"), ("'left'", "'right'", "'up'")
     ):
         yield f"np.searchsorted(np.array([-2, 0, 3, 3, 8]), {value}, {side})"
+    for value, right in itertools.product(("x", "i", "v", "b", "n", "c", "e", "2.5"), ("", ", right=True")):
+        yield from (
+            f"np.digitize({value}, {bins}{right})" for bins in ("[-1, 0, 0, 2.5]", "np.array([3, 1, 0])", "[1]", "[]")
+        )
+    yield from (
+        "np.digitize(v, [0, 2, 1])",
+        "np.digitize(v, [[0, 1]])",
+        "np.digitize(v, [0, np.nan])",
+        "np.digitize(v, v)",
+    )
     yield from ("np.searchsorted(i[0], i)", "np.searchsorted(i, i)", "np.searchsorted(i[0], v, sorter=[0, 1, 2, 3])")
     for value, test in itertools.product(("i", "u", "x", "s", "b"), ("[1, 2, 255]", "i", "2", "v", "[]", "[0.5, 3]")):
         yield from (f"np.isin({value}, {test})", f"np.isin({value}, {test}, invert=True)")

@@ -294,3 +294,19 @@ def test_the_buffer_of_log_sigmoid_is_a_constant() -> None:
     assert (gradients(lambda x: ops.log_sigmoid_forward(x)[1], x)[0] == 0).all()
     assert (changes(lambda x: ops.log_sigmoid_forward(x)[1], x) == 0).all()
     np.testing.assert_allclose(changes(lambda x: ops.log_sigmoid_forward(x)[0], x), changes(ops.log_sigmoid, x))
+
+
+def test_forward_derivatives_of_ctc_loss() -> None:
+    """Most states of the first steps have the probability 0, whose logarithm has no derivative."""
+    generator = np.random.default_rng(0)
+    logits, towards = generator.normal(size=(2, 7, 2, 5))
+    targets, steps, lengths = np.array([[1, 2, 2], [3, 1, 4]]), np.array([7, 5]), np.array([3, 2])
+
+    def loss(logits: Any) -> Any:
+        return ops.ctc_loss(ops.log_softmax(logits, -1), targets, steps, lengths)
+
+    by_logits = torch.tensor(logits, requires_grad=True)
+    given = [torch.from_numpy(item) for item in (targets, steps, lengths)]
+    torch.nn.functional.ctc_loss(by_logits.log_softmax(-1), *given).backward()
+    wanted = (by_logits.grad.numpy() * towards).sum()
+    np.testing.assert_allclose(smelt.jvp(loss, (logits,), (towards,))[1], wanted, rtol=1e-10)
