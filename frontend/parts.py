@@ -210,7 +210,7 @@ class Parts:
                 return launch(arrays + carriers)  # type: ignore[no-any-return]
 
             if len(table) >= REMEMBERED.launchers:
-                table.pop(next(iter(table)), None)
+                table.pop(list(table)[0], None)  # not by an iterator: another thread may add an entry
             table[key] = known
         return known
 

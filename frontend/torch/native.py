@@ -509,7 +509,7 @@ class NativeStep:
         if call is None:
             return None
         if len(self.calls) >= LIMITS.calls:
-            self.calls.pop(next(iter(self.calls)), None)
+            self.calls.pop(list(self.calls)[0], None)  # not by an iterator: another thread may add a call
         self.calls[key] = call
         return call
 
