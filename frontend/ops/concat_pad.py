@@ -390,7 +390,7 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
 
 @composite
 def to_padded_tensor(self: Sequence[Tensor], padding: float, output_size: Sequence[int] | None = None) -> Tensor:
-    """stack(tensors, each padded at its ends to the largest sizes).
+    """The tensors, each padded at its ends to the largest sizes, stacked.
 
     A nested tensor is a sequence of tensors of one rank; `output_size` has the number of them first.
     """

@@ -175,7 +175,8 @@ def _middle_gamma_slope(shape: Tensor, x: Tensor) -> Tensor:
 def _standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
     """The derivative of a number of the gamma distribution by the shape self, along its quantile."""
     _check_float(self, "self")
-    shape, x = widen(self), widen(output)
+    # Sums of a few large terms: f32 would keep five digits of them.
+    shape, x = convert(self, f64), convert(output, f64)
     is_small, is_large = lt(x, 0.8), gt(shape, 8)
     small = _small_gamma_slope(shape, where(is_small, x, 0.5))
     large = _large_gamma_slope(where(is_large, shape, 9), where(is_small, 1, x))

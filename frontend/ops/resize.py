@@ -300,13 +300,18 @@ def windowed(value: Tensor, dim: int, window: Window, weight: Callable[[Tensor, 
         for offset in range(length):
             at = first + offset
             part = select_along(value, dim, minmax.clamp(at, 0, last))
-            parts.append(part * _along(_table(weight(at, own), value.dtype), dim, part.ndim))
+            parts.append(_weighted(part, _along(_table(weight(at, own), value.dtype), dim, part.ndim)))
         return added(parts)
     count = own.shape[0]
     at = reshape(first, (count, 1)) + iota((count, length), dim=1, dtype=i64)
     part = select_along(value, dim, minmax.clamp(at, 0, last))
     table = _table(weight(at, reshape(own, (count, 1))), value.dtype)
-    return reduce.sum(part * _along(table, dim, part.ndim), dim + 1)
+    return reduce.sum(_weighted(part, _along(table, dim, part.ndim)), dim + 1)
+
+
+def _weighted(part: Tensor, weight: Tensor) -> Tensor:
+    """Return a product that is zero where the weight is: NaN and inf outside of a window stay out."""
+    return pointwise.where(weight == 0, 0.0, part * weight)
 
 
 def resized(value: Tensor, dim: int, axis: Axis, mode: Mode) -> Tensor:

@@ -48,6 +48,8 @@ UNSORTED = "the boundaries are not sorted any more"
 SERIES = "PyTorch's series has few terms (1e-10), NaN at infinity"
 ANGLE = "SciPy subtracts pi / 4 from an operand that is too large for it"
 LEVEL = "a level that no 64-bit integer holds: undefined in PyTorch, the end of the range in smelt"
+ZEROS = "a weight of zero meets an infinity: NaN where it is multiplied, nothing where it is left out"
+FAILS = "an assertion that fails, as in PyTorch"
 QUOTIENTS = "quotients by the smallest number, as in PyTorch's own gradient of "
 KNOWN = {
     "hardshrink_backward *-nan": TAIL,
@@ -121,6 +123,23 @@ KNOWN = {
     "special_bessel_j1 *-f64-normal": "SciPy rounds its result, which is denormal, twice",
     "polygamma 2-*inf": SERIES,
     "trigamma *-f64-*": SERIES,
+    "_assert_async *0": FAILS,
+    "_assert_scalar *0": FAILS,
+    "_ctc_loss_backward *inf": "the logarithm of a probability is infinite",
+    "_masked_softmax_backward *inf": "PyTorch subtracts the sum before it multiplies, here alone",
+    "_segment_reduce_backward 2-*-nan": "PyTorch looks for the largest element with ==, and finds no NaN",
+    "*upsample_bicubic2d* *-f64-*": ROUNDING,
+    "*upsample_*linear* *inf": ZEROS,
+    "*upsample_*cubic* *inf": ZEROS,
+    "*upsample_*cubic* *nan": ZEROS,
+    "*upsample_bicubic2d*_backward *most": ROUNDING,
+    "_flash_attention_forward *inf": "the logarithm of a sum with an infinite term is that of inf - inf",
+    "conv_tbc * to ?": UNCHECKED,
+    "_segment_reduce_backward 4-*inf": "PyTorch divides the product by the element: inf / inf",
+    "conv_tbc_backward *inf": ZEROS,
+    "_weight_int8pack_mm *": ROUNDING,
+    "segment_reduce * to ?": UNCHECKED,
+    "slow_conv* * to ?": UNCHECKED,
     "tetragamma *-inf": SERIES,
 }
 # Reasons that hold only where vectors are of some length, ours or PyTorch's.
