@@ -138,6 +138,7 @@ class Sampling:
             raise ArgumentError(f"interpolation_mode is {mode} and padding_mode {padding_mode}, expected 0, 1 or 2")
         if rank == 3 and mode == BICUBIC:
             raise ArgumentError("interpolation_mode is 2, expected 0 or 1: there is no cubic sampling of volumes")
+        self.rank = rank
         self.batch, self.channels = input.shape[:2]
         self.sizes = tuple(int(size) for size in input.shape[2:])
         self.points = (self.batch, 1, *grid.shape[1:-1])
@@ -170,6 +171,10 @@ class Sampling:
         found = gather(flatten(input, 2), 2, self.places(taps))
         return pointwise.where(self.inside(taps), reshape(found, self.shape), 0)
 
+    def counted(self, part: Tensor, taps: Sequence[Tap]) -> Tensor:
+        """Return a term, 0 outside a volume also where the point is NaN. In an image that is NaN, as in PyTorch."""
+        return part if self.rank == 2 else pointwise.where(self.inside(taps), part, 0)
+
 
 def _sampled(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool, rank: int
@@ -180,7 +185,7 @@ def _sampled(
     for taps in sampling.combinations():
         pixel = sampling.read(value, taps)
         weight = _product(*(tap.weight for tap in taps))
-        part = pixel if weight is None else pixel * weight
+        part = pixel if weight is None else sampling.counted(pixel * weight, taps)
         total = part if total is None else total + part
     assert total is not None
     return pointwise.convert(total, input.dtype)
@@ -211,7 +216,7 @@ def _gradients(
             along = reduce.sum(gradient * sampling.read(value, taps), 1, True)
             for dim, tap in enumerate(taps):
                 others = [other.weight for other in taps if other is not tap]
-                part = along * _product(tap.slope, *others)
+                part = sampling.counted(along * _product(tap.slope, *others), taps)
                 axis = rank - 1 - dim
                 by_point[axis] = part if by_point[axis] is None else by_point[axis] + part
     found = [

@@ -78,9 +78,10 @@ def multi_margin_loss_backward(
     over, hot, weights = _margins(self, target, p, margin, weight)
     slope = convert(gt(over, 0), over.dtype) if p == 1 else over * 2
     if weights is not None:
-        slope = slope * weights
-    slope = slope * _row_gradient(grad_output, over, reduction)
-    return _in_form(where(hot, -total(slope, 1, True), slope), self)
+        # An infinite weight does not make NaN of the classes that do not count.
+        slope = where(gt(over, 0), slope * weights, 0)
+    rows = where(hot, -total(slope, 1, True), slope)
+    return _in_form(rows * _row_gradient(grad_output, over, reduction), self)
 
 
 def _row_gradient(grad_output: Tensor, rows: Tensor, reduction: Reduction) -> Tensor:

@@ -30,6 +30,7 @@ INFINITE = math.inf
 FORWARD = "PyTorch's other derivatives take another side at the kink than its gradient, which smelt follows in all"
 POLE = "beside a pole or outside of the domain, where PyTorch has a large or a leftover number"
 INFINITY = "infinities that cancel, in another order"
+TIES = "PyTorch's order of equal elements is open; in smelt they keep their order"
 UNDERFLOW = "PyTorch's quotients of the smallest numbers over- or underflow"
 CLAMPED = (
     "PyTorch's gradient by target does not know of the limit of the logarithms, nor does its second derivative of that "
@@ -60,6 +61,8 @@ KNOWN = {
     "prod * 1e-200: * over *": UNDERFLOW,
     "running_product * 1e-200: * over *": UNDERFLOW,
     "var 4 *: * over *": "of one element: 0 / 0",
+    "msort * all *: *": TIES,
+    "topk * all *: *": TIES,
     "* inf: *": INFINITY,
     "* -inf: *": INFINITY,
 }

@@ -19,7 +19,7 @@ from smelt.ops.define import REGISTRY
 from smelt.ops.opdef import OpDef
 from smelt.passes.autodiff.jvp import jvp
 from smelt.passes.autodiff.vjp import vjp, zeros
-from support import flatten, from_torch, interpret, to_torch, trace
+from support import evaluate, fitted, flatten, from_torch, to_torch
 
 from .runner import REFUSALS, counterparts, entry_of, torch_call, torch_double_vjp, torch_jvp, torch_vjp
 from .special import tensors
@@ -40,7 +40,7 @@ class Edge:
         self.op, self.entry, self.number, self.what, self.call = op, entry, number, what, call
         self.arrays, self.chosen = call.arrays, call.differentiate
         random = np.random.default_rng(zlib.crc32(op.name.encode()))
-        results = trace(lambda *given: self.results(given), self.arrays).results
+        results = evaluate(lambda *given: self.results(given), self.arrays, "interp")
         self.seeds = [np.asarray(random.uniform(0.5, 1, result.shape)) for result in results]
         self.tangents = [np.asarray(random.uniform(0.5, 1, self.arrays[at].shape)) for at in self.chosen]
 
@@ -68,7 +68,8 @@ class Edge:
 
             def reverse(points: Sequence[Value]) -> list[Value]:
                 inner = [REGISTRY["alias"](point) for point in points]
-                return filled(vjp(of(inner), weights, inner), inner)
+                results = of(inner)
+                return filled(vjp(results, [*map(fitted, weights, results)], inner), inner)
 
             if mode == "reverse":
                 return reverse(points)
@@ -80,7 +81,7 @@ class Edge:
             return filled(vjp(reverse(points), along, points), points)
 
         arrays = [*self.arrays, *self.seeds, *self.tangents]
-        return interpret(trace(program, arrays), arrays)
+        return evaluate(program, arrays, "interp")
 
     def theirs(self, mode: str) -> list[np.ndarray] | None:
         """PyTorch's, or None where it has none."""
