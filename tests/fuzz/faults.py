@@ -197,7 +197,7 @@ MODES = {"reverse": (DERIVATIVES,), "forward": (DERIVATIVES, FORWARD), "second":
 
 
 def _nan(operands: Operands, arguments: Arguments) -> bool:
-    """The sign of a NaN is not defined."""
+    """The sign of a NaN is not defined, nor is its order among numbers."""
     return any(bool(item.isnan().any()) for item in operands)
 
 
@@ -215,6 +215,13 @@ def _extreme_order(operands: Operands, arguments: Arguments) -> bool:
 def _zeros(operands: Operands, arguments: Arguments) -> bool:
     """The sign of a zero that is a sum of one -0.0 differs."""
     return all(bool((item == 0).any()) for item in operands)
+
+
+def _complex_zeros(operands: Operands, arguments: Arguments) -> bool:
+    """0 to the power of 0 is NaN for a tensor of exponents, 1 for a number, as in NumPy."""
+    return (
+        isinstance(arguments["exponent"], Ref) and any(item.is_complex() for item in operands) and _zeros(operands, {})
+    )
 
 
 def _huge(operands: Operands, arguments: Arguments) -> bool:
@@ -296,6 +303,7 @@ UNDEFINED: dict[str, Call] = {
         lambda operands, arguments: _short_integers(operands, arguments) or _large_integers(operands, arguments),
     ),
     **dict.fromkeys(("searchsorted", "bucketize"), _nan_in_order),
+    "mode": _nan,  # it may be a number that is rarer than another
     # Wrong in the seventh digit, and NaN at infinity.
     **dict.fromkeys(
         ("special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1"), always
@@ -305,6 +313,7 @@ UNDEFINED: dict[str, Call] = {
     "fmod": _tiny_divisor,
     "cumprod": _huge,  # a running product that leaves the range of f32 and comes back: PyTorch's is f64
     "atan2": _zeros,
+    **dict.fromkeys(("pow", "float_power"), _complex_zeros),
     "polygamma": _series,
     "pixel_unshuffle": _empty,  # images keep their shape
     "isin": lambda operands, arguments: arguments.get("assume_unique") is True,  # says so of elements that are not

@@ -17,6 +17,8 @@ from smelt.ir.types import DTYPES
 from smelt.ops.define import REGISTRY
 from support import TORCH_DTYPES, flatten, to_torch
 
+from .ordered import ORDERED
+
 NAMESPACES = ("ops.aten", "nn.functional", "", "special", "linalg")
 
 
@@ -186,11 +188,12 @@ def call(step: Step, values: Sequence[Any], element: Callable[[str], Any] = TORC
     if step.floats:
         values = [partial(floating, item) for item in values]
     args, kwargs = arranged(step)
-    found = function(
-        *(substitute(item, values, element) for item in args),
-        **{name: substitute(item, values, element) for name, item in kwargs.items()},
-    )
-    return flatten(found)
+    args = [substitute(item, values, element) for item in args]
+    kwargs = {name: substitute(item, values, element) for name, item in kwargs.items()}
+    found = flatten(function(*args, **kwargs))  # which refuses what PyTorch refuses
+    if step.op in ORDERED and (args[0] if args else kwargs["self"]).ndim:
+        return flatten(ORDERED[step.op](*args, **kwargs))
+    return found
 
 
 def floating(item: Any) -> Any:

@@ -232,7 +232,7 @@ ERRORS: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "too large for a float": (lambda x: x + 10**400, X, "add: int too large for f32"),
     "format": (lambda x: f"{x[0, 0]:.3f}", X, "no digits to show while tracing: format what"),
     "unsafe conversion": (lambda x: x.astype("i4", casting="safe"), X, "f32 to i32 is no conversion of casting='safe'"),
-    "where of a condition": (lambda x: np.where(x > 0), X, "the size of its result is data-dependent"),
+    "where of one choice": (lambda x: np.where(x > 0, x), X, "numpy.where: 1 choices, expected none or 2"),
     "uneven split": (lambda x: np.split(x, 2), X, "numpy.split: 3 is no multiple of 2"),
     "other padding": (
         lambda x: np.pad(x, 1, mode="mean"),
